@@ -1,0 +1,270 @@
+"""BERT on packed rows: token ids of many terms in, hidden states or one vector per term out.
+
+Several terms lie in one row; attention is block-diagonal, so that a term never sees its
+neighbours, and positions restart at every term. Hence the vector of a term is the same as if it
+had been encoded alone.
+
+Devlin et al. 2019, 'BERT: Pre-training of Deep Bidirectional Transformers', with the post-layer
+normalization of the released weights. Shapes: R rows, L tokens per row, N terms, D hidden width,
+H heads, K head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from coder_jax.bert_config import POOLINGS, BertConfig
+from coder_jax.hash_dropout import hash_dropout
+
+__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert", "pool"]
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    # The exact form through erf; jax.nn.gelu goes through erfc, which costs more on every backend.
+    "gelu": lambda x: 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5)),
+    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
+}
+DROPOUT_SITES_PER_LAYER = 3
+MASKED = -1e30
+
+
+def matmul_precision(dtype: Any) -> jax.lax.Precision:
+    """Full precision for float32 (accelerators would round to TF32 or bf16), else the default."""
+    return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else jax.lax.Precision.DEFAULT
+
+
+def linear(config: BertConfig, width_in: int, width_out: int, dtype: Any, rngs: nnx.Rngs):
+    """A dense layer with BERT's initial values; parameters float32, computing in `dtype`."""
+    return nnx.Linear(
+        width_in,
+        width_out,
+        dtype=dtype,
+        precision=matmul_precision(dtype),
+        kernel_init=nnx.initializers.normal(config.initializer_range),
+        rngs=rngs,
+    )
+
+
+def layer_norm(config: BertConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """Layer normalization in float32; the fast variance E[x^2] - E[x]^2 would cancel digits."""
+    return nnx.LayerNorm(
+        config.hidden_size,
+        epsilon=config.layer_norm_eps,
+        dtype=jnp.float32,
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class Embeddings(nnx.Module):
+    """Word + position + type-0 vectors, normalized."""
+
+    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs):
+        def table(size: int) -> nnx.Embed:
+            init = nnx.initializers.normal(config.initializer_range)
+            return nnx.Embed(size, config.hidden_size, embedding_init=init, rngs=rngs)
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_positions)
+        self.token_type = table(config.type_vocab_size)
+        self.norm = layer_norm(config, rngs)
+
+    def __call__(self, tokens_RL: jax.Array, positions_RL: jax.Array) -> jax.Array:
+        type_D = self.token_type.embedding[0]
+        return self.norm(self.word(tokens_RL) + self.position(positions_RL) + type_D[None, None])
+
+
+class Layer(nnx.Module):
+    """One transformer layer: self-attention and feed-forward, each with a residual and a norm."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, rngs: nnx.Rngs):
+        width, inner = config.hidden_size, config.intermediate_size
+        self.config, self.dtype = config, dtype
+        self.qkv = linear(config, width, 3 * width, dtype, rngs)
+        self.attention_output = linear(config, width, width, dtype, rngs)
+        self.attention_norm = layer_norm(config, rngs)
+        self.intermediate = linear(config, width, inner, dtype, rngs)
+        self.output = linear(config, inner, width, dtype, rngs)
+        self.output_norm = layer_norm(config, rngs)
+
+    def attend(self, x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site) -> jax.Array:
+        """Multi-head attention; logits and softmax in float32."""
+        config, precision = self.config, matmul_precision(self.dtype)
+        rows, length, width = x_RLD.shape
+        head_width = width // config.num_heads
+        qkv_RL3HK = self.qkv(x_RLD).reshape(rows, length, 3, config.num_heads, head_width)
+        q_RLHK, k_RLHK, v_RLHK = (qkv_RL3HK[:, :, i] for i in range(3))
+        logits_RHLL = jnp.einsum(
+            "rqhk,rvhk->rhqv",
+            q_RLHK * head_width**-0.5,
+            k_RLHK,
+            precision=precision,
+            preferred_element_type=jnp.float32,
+        )
+        probs_RHLL = jax.nn.softmax(logits_RHLL + mask_R1LL, axis=-1)
+        if dropout_ids_RL is not None:
+            # Head and place of the key within its own term: free of where the term was packed.
+            heads_H = jnp.arange(config.num_heads, dtype=jnp.uint32)[None, :, None, None]
+            keys_R11L = positions_RL.astype(jnp.uint32)[:, None, None, :]
+            probs_RHLL = hash_dropout(
+                probs_RHLL,
+                dropout_ids_RL[:, None, :, None],
+                site,
+                heads_H * jnp.uint32(config.max_positions) + keys_R11L,
+                config.attention_dropout,
+            )
+        out_RLHK = jnp.einsum(
+            "rhqv,rvhk->rqhk",
+            probs_RHLL.astype(self.dtype),
+            v_RLHK,
+            precision=precision,
+        )
+        return self.attention_output(out_RLHK.reshape(rows, length, width))
+
+    def __call__(self, x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site) -> jax.Array:
+        config = self.config
+        attended = self.attend(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site)
+        attended = drop_features(attended, dropout_ids_RL, site + 1, config.hidden_dropout)
+        x_RLD = self.attention_norm(x_RLD + attended).astype(self.dtype)
+        inner = self.output(ACTIVATIONS[config.activation](self.intermediate(x_RLD)))
+        inner = drop_features(inner, dropout_ids_RL, site + 2, config.hidden_dropout)
+        return self.output_norm(x_RLD + inner).astype(self.dtype)
+
+
+class Bert(nnx.Module):
+    """BERT encoder over packed rows; parameters float32, computing in `dtype`.
+
+    Attributes:
+      config: sizes, activation and dropout rates (`BertConfig`).
+      dtype: compute type, float32 (matmuls in full precision) or bfloat16.
+      pooler: the dense layer of tanh pooling, or None where the weights have none.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        dtype: Any = jnp.float32,
+        pooler: bool = True,
+        rngs: nnx.Rngs,
+    ):
+        self.config, self.dtype = config, jnp.dtype(dtype)
+        self.embeddings = Embeddings(config, rngs=rngs)
+        self.layers = nnx.List(
+            [Layer(config, dtype=self.dtype, rngs=rngs) for _ in range(config.num_layers)]
+        )
+        width = config.hidden_size
+        self.pooler = linear(config, width, width, jnp.float32, rngs) if pooler else None
+
+    def __call__(
+        self,
+        tokens_RL: jax.Array,
+        positions_RL: jax.Array,
+        segments_RL: jax.Array,
+        dropout_ids_RL: jax.Array | None = None,
+    ) -> jax.Array:
+        """Hidden states of the last layer, [R, L, D] in the compute dtype.
+
+        Args:
+          tokens_RL: int32 word pieces of packed terms.
+          positions_RL: int32 place of each token within its own term, from 0.
+          segments_RL: int32, equal for the tokens of one term; 0 = padding. Token i sees token j
+            iff their segments are equal (padding sees padding, so no row is empty).
+          dropout_ids_RL: uint32, one number per token that no other (step, term, position)
+            shares; None = no dropout. Masks depend on these numbers only, never on the place
+            in the pack.
+        """
+        x_RLD = self.embeddings(tokens_RL, positions_RL)
+        x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
+        x_RLD = x_RLD.astype(self.dtype)
+        same_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
+        mask_R1LL = jnp.where(same_RLL, 0.0, MASKED)[:, None]
+        for index, layer in enumerate(self.layers):
+            site = 1 + DROPOUT_SITES_PER_LAYER * index
+            x_RLD = layer(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site)
+        return x_RLD
+
+    def term_vectors(
+        self,
+        tokens_RL: jax.Array,
+        positions_RL: jax.Array,
+        segments_RL: jax.Array,
+        num_terms: int,
+        pooling: str,
+        dropout_ids_RL: jax.Array | None = None,
+    ) -> jax.Array:
+        """One float32 vector per term, [N, D], not normalized; `pooling` as in POOLINGS."""
+        hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
+        if pooling != "pooler":
+            return pool(hidden_RLD, positions_RL, segments_RL, num_terms, pooling)
+        if self.pooler is None:
+            raise ValueError("pooling 'pooler' needs weights with a pooler; these have none")
+        cls_ND = pool(hidden_RLD, positions_RL, segments_RL, num_terms, "cls")
+        return jnp.tanh(self.pooler(cls_ND))
+
+    def with_dtype(self, dtype: Any) -> Bert:
+        """The same parameters, computing in another dtype."""
+        return self._rebuilt(self.config, dtype)
+
+    def with_dropout(self, rate: float) -> Bert:
+        """The same parameters, with another dropout rate of hidden states and attention."""
+        config = replace(self.config, hidden_dropout=rate, attention_dropout=rate)
+        return self._rebuilt(config, self.dtype)
+
+    def _rebuilt(self, config: BertConfig, dtype: Any) -> Bert:
+        graph, _ = nnx.split(abstract_bert(config, dtype, pooler=self.pooler is not None))
+        return nnx.merge(graph, nnx.state(self))
+
+
+def drop_features(x_RLD, dropout_ids_RL, site: int, rate: float) -> jax.Array:
+    """Dropout over the features of each token; none where there are no ids."""
+    if dropout_ids_RL is None:
+        return x_RLD
+    features_D = jnp.arange(x_RLD.shape[-1], dtype=jnp.uint32)[None, None, :]
+    return hash_dropout(x_RLD, dropout_ids_RL[:, :, None], site, features_D, rate)
+
+
+def pool(
+    hidden_RLD: jax.Array,
+    positions_RL: jax.Array,
+    segments_RL: jax.Array,
+    num_terms: int,
+    pooling: str,
+) -> jax.Array:
+    """One float32 vector per term, [N, D], from the hidden states of packed rows.
+
+    Args:
+      hidden_RLD: hidden states.
+      positions_RL: place of each token within its term.
+      segments_RL: 1 + number of the term of each token, 0 = padding.
+      num_terms: N; a number that no token carries gets a zero vector.
+      pooling: 'cls' (state of the first token; e in CODER) or 'mean' (over all tokens of the
+        term, [CLS] and [SEP] too; e_avg in CODER).
+
+    Raises:
+      ValueError: any other pooling.
+    """
+    if pooling not in ("cls", "mean"):
+        raise ValueError(f"pooling is {pooling!r}; expected 'cls' or 'mean'")
+    segments = segments_RL.reshape(-1)
+
+    def sum_by_term(values):
+        return jax.ops.segment_sum(values, segments, num_terms + 1)[1:]
+
+    hidden = hidden_RLD.reshape(-1, hidden_RLD.shape[-1]).astype(jnp.float32)
+    if pooling == "cls":
+        first = (positions_RL.reshape(-1) == 0).astype(jnp.float32)
+        return sum_by_term(hidden * first[:, None])
+    lengths_N = sum_by_term(jnp.ones(segments.shape, jnp.float32))
+    return sum_by_term(hidden) / jnp.maximum(lengths_N, 1.0)[:, None]
+
+
+def abstract_bert(config: BertConfig, dtype: Any = jnp.float32, *, pooler: bool = True) -> Bert:
+    """A Bert whose parameters are shapes only: its structure, at no cost."""
+    return nnx.eval_shape(lambda: Bert(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))

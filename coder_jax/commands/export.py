@@ -1,0 +1,67 @@
+"""Export a training run as a Hugging Face folder, and perhaps upload it.
+
+The folder opens with transformers (AutoModel, AutoTokenizer), sentence-transformers and
+coder_jax.TermEncoder. It holds safetensors weights, the tokenizer, the pooling, a model card with
+what is known of the run, and the relation matrices. Its vectors are compared with the run's before
+it gets its name; a difference fails the export. This needs PyTorch.
+
+Examples:
+  python -m coder_jax export --checkpoint runs/demo --out runs/demo/export
+  python -m coder_jax export --checkpoint runs/demo --out my-coder --pytorch-bin \\
+      --push-to-hub my-organisation/my-coder
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoint", required=True, type=Path, metavar="RUN", help="folder of a training run"
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="folder to write; an earlier export there is replaced",
+    )
+    parser.add_argument(
+        "--pytorch-bin", action="store_true", help="also write pytorch_model.bin, for old software"
+    )
+    parser.add_argument(
+        "--push-to-hub",
+        metavar="REPO",
+        help="upload to this repository of the Hugging Face Hub (organisation/name)",
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="make the repository private if it is new"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.checkpoint import load_for_export
+    from coder_jax.export import export_encoder, push_to_hub
+
+    bert, hf_config, tokenizer, relations, labels, metadata = load_for_export(args.checkpoint)
+    differences = export_encoder(
+        bert,
+        tokenizer,
+        hf_config,
+        args.out,
+        pooling=metadata["pooling"],
+        cleaning=metadata["cleaning"],
+        max_length=metadata["max_length"],
+        relations=None if relations is None else (relations, labels),
+        card=metadata["card"],
+        pytorch_bin=args.pytorch_bin,
+    )
+    checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
+    print(f"{args.out}: exported; largest difference of vectors: {checked}")
+    if args.push_to_hub:
+        url = push_to_hub(args.out, args.push_to_hub, private=args.private)
+        print(f"uploaded: {url}")
+    return 0

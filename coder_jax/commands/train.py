@@ -1,0 +1,73 @@
+"""Train an encoder on a built dataset, or go on where a run stopped.
+
+    python -m coder_jax train --recipe coder_eng --data datasets/umls --out runs/coder_eng
+
+A recipe sets every value; flags change single ones. The same command on the same --out goes on
+where the run stopped; another configuration or dataset is refused.
+"""
+
+import argparse
+from pathlib import Path
+
+import tyro
+
+from coder_jax.config import RECIPES, Config
+from data_pipeline.errors import BadInput
+
+
+def parse(arguments: list[str]) -> Config:
+    """The recipe that `--recipe` names, with the values that the other flags change."""
+    recipes = argparse.ArgumentParser(add_help=False)
+    recipes.add_argument("--recipe", choices=RECIPES, default="coder_eng")
+    known, flags = recipes.parse_known_args(arguments)
+    described = "\n".join(
+        f"    --recipe {name}: {(recipe.__doc__ or '').splitlines()[0]}"
+        for name, recipe in RECIPES.items()
+    )
+    return tyro.cli(
+        Config,
+        args=flags,
+        default=RECIPES[known.recipe](),
+        prog="python -m coder_jax train [--recipe RECIPE]",
+        description=f"{__doc__}\n{described}\n\nDefaults below are those of {known.recipe}.",
+    )
+
+
+def open_source(config: Config):
+    """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
+    import jax
+
+    folder, run = Path(config.run.data), config.run
+    if not run.data or not run.out:
+        raise BadInput("give --data (a built dataset) and --out (the folder of the run)")
+    if not folder.is_dir():
+        raise BadInput(
+            f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
+        )
+    from data_pipeline.batch_files import INDEX, BatchFiles
+
+    if (folder / INDEX).exists():
+        return BatchFiles(folder, config.batch, run.passes)
+    # Only here does training meet TensorFlow.
+    from data_pipeline.batches import BatchMaker
+    from data_pipeline.store import open_dataset
+
+    return BatchMaker(
+        open_dataset(folder),
+        config.batch,
+        passes=run.passes,
+        row_multiple=jax.device_count(),
+        rows=run.rows,
+    )
+
+
+def run(config: Config) -> int:
+    """Train, and say where the results are."""
+    config.validate()
+    source = open_source(config)
+    from coder_jax.train import train
+
+    result = train(config, source)
+    print(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
+    print(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
+    return 0

@@ -1,0 +1,173 @@
+"""The configuration of a training run: typed, closed, visible; recipes; flags; JSON in and out.
+
+A recipe is a function that changes only what differs from the defaults, which are the paper's
+values for CODER_ENG. No object here acts.
+"""
+
+import dataclasses
+import json
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from coder_jax.systems.coder import CoderLoss
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The encoder that is trained."""
+
+    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
+    """Folder or hub id of the BERT to start from."""
+    pooling: Literal["cls", "mean", "pooler"] = "cls"
+    """How the hidden states of a term become its vector."""
+    dropout: float | None = None
+    """Rate for hidden states and attention; the initial encoder's own rates if None."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW with linear warm-up and linear decay to zero."""
+
+    steps: int = 100_000
+    """Optimizer steps of the whole run."""
+    learning_rate: float = 2e-5
+    """Peak of the encoder's learning rate."""
+    warmup_steps: int = 10_000
+    """Steps over which the rate rises."""
+    relation_learning_rate_factor: float = 1.0
+    """Relation matrices learn at this multiple of the encoder's rate."""
+    weight_decay: float = 0.01
+    """Of kernels and embeddings; biases, norms and relation matrices do not decay."""
+    clip_norm: float = 1.0
+    """Largest global gradient norm; 0 never clips."""
+    b1: float = 0.9
+    """Decay of Adam's mean of the gradient."""
+    b2: float = 0.999
+    """Decay of Adam's mean of the squared gradient."""
+    eps: float = 1e-8
+    """Added to the denominator of Adam's step."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Where and how a run is carried out; may differ when a run goes on, and changes no result."""
+
+    data: str = ""
+    """Folder of a built dataset, or of batches written by data_pipeline.batch_files."""
+    out: str = ""
+    """Folder of the run; a run that is there already goes on."""
+    passes: int = 1
+    """Parts of a step that follow one another; more of them need less memory."""
+    rows: int = 0
+    """Packed rows to provide for the fullest batch; planned from the dataset if 0."""
+    log_steps: int = 10
+    """Steps between lines of metrics.jsonl."""
+    eval_steps: int = 0
+    """Steps between evaluations on the held-out terms; 0 never evaluates."""
+    save_steps: int = 1000
+    """Steps between checkpoints that are kept."""
+    save_minutes: float = 15.0
+    """Minutes between checkpoints that make place for the next one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that a training run depends on."""
+
+    recipe: tyro.conf.Suppress[str] = "coder_eng"
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=ModelConfig
+    )
+    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=BatchSpec
+    )
+    loss: Annotated[CoderLoss, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=CoderLoss
+    )
+    optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
+    run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
+
+    def validate(self) -> None:
+        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+        self.batch.validate()
+        optimizer, run = self.optimizer, self.run
+        if not 0 <= optimizer.warmup_steps < optimizer.steps:
+            raise BadInput(
+                f"warmup_steps is {optimizer.warmup_steps} and steps is {optimizer.steps}; "
+                "the warm-up must be shorter than the run"
+            )
+        if self.model.dropout is not None and not 0 <= self.model.dropout < 1:
+            raise BadInput(
+                f"dropout is {self.model.dropout}; it must be at least 0 and less than 1"
+            )
+        if self.loss.mu and self.batch.draw == "synonyms":
+            raise BadInput(
+                f"mu is {self.loss.mu}, but the draw 'synonyms' takes no relations; "
+                "use --mu 0 or another draw"
+            )
+        for name in ("passes", "log_steps", "save_steps"):
+            if getattr(run, name) < 1:
+                raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
+
+
+def coder_eng() -> Config:
+    """CODER_ENG of the paper: PubMedBERT, 100,000 steps of 8 groups of 128 triplets."""
+    return Config()
+
+
+def coder_all() -> Config:
+    """CODER_ALL of the paper: multilingual BERT, 1,000,000 steps, terms of all languages."""
+    return Config(
+        recipe="coder_all",
+        model=ModelConfig(init="bert-base-multilingual-cased"),
+        optimizer=OptimizerConfig(steps=1_000_000),
+    )
+
+
+def small() -> Config:
+    """An ontology with few names per concept, on a small machine: minutes, not days.
+
+    With two names per concept, eight repeats of a triplet are copies of the same strings, and most
+    rows join concepts with one name, which teach nothing about synonyms. So concepts that have a
+    synonym are drawn, all equally often, with two different names each; and the relation matrices,
+    which start at the identity, learn faster than the encoder, or they would hardly move in a few
+    hundred steps.
+    """
+    return Config(
+        recipe="small",
+        model=ModelConfig(init="sentence-transformers/all-MiniLM-L6-v2"),
+        batch=BatchSpec(draw="concepts", distinct_terms=True, groups=1, triplets=64, repeats=2),
+        optimizer=OptimizerConfig(
+            steps=300, learning_rate=5e-5, warmup_steps=30, relation_learning_rate_factor=20.0
+        ),
+        run=RunConfig(eval_steps=100, save_steps=100),
+    )
+
+
+RECIPES = {recipe.__name__: recipe for recipe in (coder_eng, coder_all, small)}
+
+
+def to_json(config: Config) -> dict[str, Any]:
+    """The configuration as nested dictionaries of plain values."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def differences(ours: dict[str, Any], theirs: dict[str, Any], prefix: str = "") -> list[str]:
+    """A line for each value that differs between two nested dictionaries."""
+    lines = []
+    for name in sorted(ours.keys() | theirs.keys()):
+        a, b = ours.get(name, "absent"), theirs.get(name, "absent")
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            lines.append(f"{prefix}{name}: {a!r} there, {b!r} here")
+    return lines

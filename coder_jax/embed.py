@@ -1,0 +1,215 @@
+"""Many terms in, unit vectors out: each distinct term once, packed rows, all local devices.
+
+Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
+of 128 tokens, and the rows dealt out into blocks of one static shape, one block per device at a
+time. A call compiles one shape, and a second, smaller one for what fits in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+from coder_jax.bert import Bert
+from data_pipeline.errors import BadInput
+from data_pipeline.packing import pack_rows
+from data_pipeline.tokenize_terms import tokenize
+
+ROW_LENGTH = 128
+CHUNK_TERMS = 1 << 17
+# Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
+ROWS_CPU, ROWS_ACCELERATOR = 16, 512
+SMALL_FRACTION = 8  # the smaller shape has this part of the rows
+TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
+
+
+class Block(NamedTuple):
+    """What one device encodes at a time."""
+
+    tokens: np.ndarray  # int32 [R, L]
+    positions: np.ndarray
+    segments: np.ndarray  # 1 + slot of the term within the block
+    terms: np.ndarray  # int64 [terms in the block]: the number of the term in each slot
+
+
+def embed_terms(
+    bert: Bert,
+    tokenizer: Tokenizer,
+    terms: Sequence[str],
+    *,
+    pooling: str,
+    max_length: int,
+    attend_padding: bool = False,
+    rows: int | None = None,
+    progress: bool = False,
+) -> np.ndarray:
+    """Encodes terms; float32 [n, D], each of unit length, in the order of `terms`.
+
+    Args:
+      bert: the encoder; its dtype is the compute dtype.
+      tokenizer: the encoder's own, without padding and truncation.
+      terms: n strings; equal strings are encoded once. An empty one is [CLS] [SEP].
+      pooling: 'cls', 'mean' or 'pooler'.
+      max_length: longest term in tokens, special tokens included; longer terms are cut.
+      attend_padding: pad each term to `max_length` and let it attend to the padding, as the
+        published CODER checkpoints were trained and evaluated. Slower; only for those.
+      rows: packed rows per device and batch; chosen for the machine if None.
+      progress: show a progress bar on stderr.
+
+    Raises:
+      BadInput: `max_length` is more than the positions that the encoder has.
+    """
+    if max_length > bert.config.max_positions:
+        raise BadInput(
+            f"max_length is {max_length}, but the encoder has {bert.config.max_positions} "
+            f"positions; give a max_length of at most {bert.config.max_positions}"
+        )
+    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+    distinct = list(slot)
+    pad = bert.config.pad_token_id if attend_padding else None
+
+    def tokenized(first: int) -> tuple[np.ndarray, np.ndarray]:
+        tokens, start = tokenize(tokenizer, distinct[first : first + CHUNK_TERMS], max_length)
+        return (tokens, start) if pad is None else pad_terms(tokens, start, max_length, pad)
+
+    chunks = []
+    bar = tqdm(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
+    with bar, ThreadPoolExecutor(1) as background:
+        starts = range(0, len(distinct), CHUNK_TERMS)
+        upcoming = background.submit(tokenized, 0)
+        for first in starts:
+            tokens, start = upcoming.result()
+            if first + CHUNK_TERMS < len(distinct):
+                upcoming = background.submit(tokenized, first + CHUNK_TERMS)
+            chunks.append(embed_tokens(bert, tokens, start, pooling=pooling, rows=rows, bar=bar))
+    if not chunks:
+        return np.zeros((0, bert.config.hidden_size), np.float32)
+    vectors = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
+    if len(distinct) == len(terms):
+        return vectors
+    return vectors[np.fromiter((slot[term] for term in terms), np.int64, len(terms))]
+
+
+def embed_tokens(
+    bert: Bert,
+    tokens: np.ndarray,
+    start: np.ndarray,
+    *,
+    pooling: str,
+    rows: int | None = None,
+    bar: tqdm | None = None,
+) -> np.ndarray:
+    """As `embed_terms`, for terms that are already tokenized.
+
+    Args:
+      tokens: int32 [sum of lengths], special tokens included.
+      start: int64 [n + 1]; term i is tokens[start[i]:start[i + 1]].
+      bar: a progress bar that counts terms.
+    """
+    devices = jax.local_devices()
+    mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
+    graph, params = nnx.split(bert, nnx.Param)
+    params = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    if rows is None:
+        rows = ROWS_CPU if devices[0].platform == "cpu" else ROWS_ACCELERATOR
+    vectors = np.empty((len(start) - 1, bert.config.hidden_size), np.float32)
+
+    def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
+        for numbers, part in zip(terms, jax.device_get(encoded), strict=True):
+            vectors[numbers] = part[: len(numbers)]
+        if bar is not None:
+            bar.update(sum(map(len, terms)))
+
+    under_way = None
+    for batch in batches_of_blocks(tokens, start, max(rows, 2), len(devices)):
+        arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
+        placed = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
+        num_terms = arrays[0][0].size // TOKENS_PER_TERM
+        encoded = unit_vectors(params, *placed, graph=graph, num_terms=num_terms, pooling=pooling)
+        if under_way is not None:  # fetched one batch late, so that the devices never wait
+            fetch(*under_way)
+        under_way = [block.terms for block in batch], encoded
+    if under_way is not None:
+        fetch(*under_way)
+    return vectors
+
+
+@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling"))
+def unit_vectors(params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling):
+    """Unit vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
+
+    def one_block(tokens_RL, positions_RL, segments_RL):
+        bert = nnx.merge(graph, params)
+        vectors_ND = bert.term_vectors(tokens_RL, positions_RL, segments_RL, num_terms, pooling)
+        norm_N1 = jnp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+        return vectors_ND / jnp.maximum(norm_N1, 1e-12)
+
+    return jax.vmap(one_block)(tokens_BRL, positions_BRL, segments_BRL)
+
+
+def batches_of_blocks(
+    tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
+) -> Iterator[list[Block]]:
+    """Packs terms and yields one block per device at a time, all of one shape.
+
+    Rows are dealt out in turn: packing puts long terms first, and blocks of equal work have equal
+    numbers of terms, which keeps the static number of slots small.
+    """
+    if len(start) < 2:
+        return
+    row_length = max(ROW_LENGTH, int(np.diff(start).max()))
+    packed = pack_rows(tokens, start, row_length)
+    is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
+    terms_per_row = is_first.sum(axis=1)
+    needed = len(terms_per_row)
+    small = max(2, rows // SMALL_FRACTION)
+    rows = small if needed <= small * devices else rows
+    slots = rows * row_length // TOKENS_PER_TERM
+    blocks = -(-needed // (rows * devices)) * devices
+    while np.bincount(np.arange(needed) % blocks, terms_per_row).max() > slots:
+        blocks += devices
+    block_of_term = np.empty(len(start) - 1, np.int64)
+    row_of_first, column_of_first = np.nonzero(is_first)
+    block_of_term[packed["segments"][row_of_first, column_of_first] - 1] = row_of_first % blocks
+    slot_of_term = np.zeros(len(start), np.int32)  # 0: padding
+    dealt = []
+    for number in range(blocks):
+        terms = np.flatnonzero(block_of_term == number)
+        slot_of_term[terms + 1] = 1 + np.arange(len(terms))
+        dealt.append(terms)
+    packed["segments"] = slot_of_term[packed["segments"]]
+
+    def block(number: int) -> Block:
+        tokens, positions, segments = (
+            padded_rows(packed[name][number::blocks], rows)
+            for name in ("tokens", "positions", "segments")
+        )
+        return Block(tokens, positions, segments, dealt[number])
+
+    for first in range(0, blocks, devices):
+        yield [block(number) for number in range(first, first + devices)]
+
+
+def padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
+    """Rows of padding added up to `rows`."""
+    return np.pad(array, ((0, rows - len(array)), (0, 0)))
+
+
+def pad_terms(
+    tokens: np.ndarray, start: np.ndarray, length: int, pad_token: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every term filled up to `length` tokens with the padding token, which it then attends to."""
+    lengths = np.diff(start)
+    padded = np.full((len(lengths), length), pad_token, np.int32)
+    padded[np.arange(length) < lengths[:, None]] = tokens
+    return padded.reshape(-1), np.arange(len(lengths) + 1, dtype=np.int64) * length

@@ -1,0 +1,265 @@
+"""Zero-shot term normalization: term vectors and gold concepts in, acc@k and MRR out.
+
+The task is the one of the CODER paper, section 3.1: the dictionary holds all terms of all
+concepts, and the predicted concept of a mention is the concept of the term that is nearest by
+cosine. Nothing is trained on the benchmark.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coder_jax.evaluation.benchmarks import NormalizationBenchmark
+from coder_jax.evaluation.dictionary import CONCEPT_SEPARATOR, Dictionary
+from coder_jax.evaluation.ranks import rank_scores
+from data_pipeline.errors import BadInput
+
+# Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
+# packed batch, move a cosine by about 1e-7; distances that carry meaning are far larger.
+TIE_TOLERANCE = 1e-6
+
+# At most this many similarities are held at a time (256 MB in float32).
+BLOCK_SIMILARITIES = 2**26
+BLOCK_MENTIONS = 256
+
+Encode = Callable[[list[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class NormalizationResult:
+    """Scores of one set of mentions, or the mean over the folds of a benchmark.
+
+    Attributes:
+      mentions: how many mentions were scored; every share below is a share of all of them.
+      unreachable: mentions none of whose gold concepts is in the dictionary. They count as wrong.
+      tied: mentions whose gold concept is as near as some other concept.
+      concepts: concepts in the dictionary (the largest fold's, for several folds).
+      scores: "acc@k" and "mrr" are the mean over random orders of tied concepts;
+        "..._optimistic" puts the gold concept before all that it is tied with, "..._pessimistic"
+        behind them. All in [0, 1].
+      folds: the result of each fold, by its name; empty for a single set of mentions.
+    """
+
+    mentions: int
+    unreachable: int
+    tied: int
+    concepts: int
+    scores: dict[str, float]
+    folds: Mapping[str, "NormalizationResult"] = field(default_factory=dict)
+
+
+def score_normalization(
+    mention_vectors: np.ndarray,
+    gold: Sequence[str],
+    dictionary_vectors: np.ndarray,
+    dictionary_concepts: Sequence[str],
+    ks: Sequence[int] = (1, 3, 5),
+    *,
+    tie_tolerance: float = TIE_TOLERANCE,
+) -> NormalizationResult:
+    """Ranks the concepts of a dictionary for each mention and scores the rank of the gold one.
+
+    The similarity of a mention and a concept is the largest cosine over the concept's terms. A
+    mention with several gold concepts is scored by the best of them; the others never count as
+    competitors. Concepts whose similarity is within `tie_tolerance` of the gold one's are tied.
+
+    Args:
+      mention_vectors: float [n, D], any length; cosines are taken here.
+      gold: n concept identifiers; several are joined with "|".
+      dictionary_vectors: float [N, D], one per distinct string.
+      dictionary_concepts: N concept identifiers; the concepts that share a string are joined
+        with "|", so that they tie exactly.
+      ks: the k of acc@k. A k larger than the number of concepts is allowed.
+      tie_tolerance: in units of cosine.
+
+    Returns:
+      A NormalizationResult without folds.
+
+    Raises:
+      ValueError: lengths, widths or ks do not fit.
+      BadInput: a vector is not finite.
+    """
+    _check(mention_vectors, gold, dictionary_vectors, dictionary_concepts, ks)
+    concept_ids, pair_rows, pair_concepts = _pairs_by_concept(dictionary_concepts)
+    gold_BG = _gold_table(gold, concept_ids)
+    dictionary_ND = jax.device_put(_unit(dictionary_vectors))
+    pair_rows, pair_concepts = jax.device_put((pair_rows, pair_concepts))
+    mentions_BD = _unit(mention_vectors)
+    tolerance = jax.device_put(np.float32(tie_tolerance))
+    block = max(1, min(BLOCK_MENTIONS, BLOCK_SIMILARITIES // max(1, len(dictionary_concepts))))
+    counts = []
+    for first in range(0, len(gold), block):
+        arrays = jax.device_put(
+            (mentions_BD[first : first + block], gold_BG[first : first + block])
+        )
+        ranked = _count_ahead(
+            *arrays, dictionary_ND, pair_rows, pair_concepts, tolerance, len(concept_ids)
+        )
+        counts.append(jax.device_get(ranked))
+    ahead, tied, gold_tied = (np.concatenate(part) for part in zip(*counts, strict=True))
+    reachable = np.any(gold_BG >= 0, axis=1)
+    return NormalizationResult(
+        mentions=len(gold),
+        unreachable=int((~reachable).sum()),
+        tied=int((reachable & (tied > 0)).sum()),
+        concepts=len(concept_ids),
+        scores=rank_scores(ahead, tied, gold_tied, reachable, ks),
+    )
+
+
+def evaluate_normalization(
+    encode: Encode,
+    benchmark: NormalizationBenchmark,
+    *,
+    ks: Sequence[int] = (1, 3, 5),
+    tie_tolerance: float = TIE_TOLERANCE,
+) -> NormalizationResult:
+    """Scores an encoder on a normalization benchmark; several folds give the mean over folds.
+
+    Each distinct string of all mentions and dictionaries is encoded once.
+
+    Args:
+      encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
+      benchmark: from `benchmarks.read_benchmark`; its folds hold the dictionaries.
+      ks: the k of acc@k.
+      tie_tolerance: see `score_normalization`.
+
+    Raises:
+      BadInput: the encoder gives a vector that is not finite.
+    """
+    strings = benchmark.strings()
+    row_of = {string: row for row, string in enumerate(strings)}
+    vectors = np.asarray(encode(strings), dtype=np.float32)
+    if len(vectors) != len(strings):
+        raise ValueError(f"encode gave {len(vectors)} vectors for {len(strings)} strings")
+    results = {}
+    for fold in benchmark.folds:
+        concepts_of = _concepts_of_terms(fold.dictionary)
+        results[fold.name] = score_normalization(
+            vectors[[row_of[mention] for mention in fold.mentions]],
+            fold.gold,
+            vectors[[row_of[term] for term in concepts_of]],
+            list(concepts_of.values()),
+            ks,
+            tie_tolerance=tie_tolerance,
+        )
+    return next(iter(results.values())) if len(results) == 1 else mean_over_folds(results)
+
+
+def mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
+    """The unweighted mean of the folds' scores, as the papers report it; counts are summed."""
+    parts = list(results.values())
+    return NormalizationResult(
+        mentions=sum(part.mentions for part in parts),
+        unreachable=sum(part.unreachable for part in parts),
+        tied=sum(part.tied for part in parts),
+        concepts=max(part.concepts for part in parts),
+        scores={
+            name: float(np.mean([part.scores[name] for part in parts])) for name in parts[0].scores
+        },
+        folds=dict(results),
+    )
+
+
+def _concepts_of_terms(dictionary: Dictionary) -> dict[str, str]:
+    """Each distinct term and its concepts, joined."""
+    held: dict[str, list[str]] = {}
+    for term, concept in zip(dictionary.terms, dictionary.concepts, strict=True):
+        held.setdefault(term, []).append(concept)
+    return {term: CONCEPT_SEPARATOR.join(concepts) for term, concepts in held.items()}
+
+
+def _check(
+    mention_vectors: np.ndarray,
+    gold: Sequence[str],
+    dictionary_vectors: np.ndarray,
+    dictionary_concepts: Sequence[str],
+    ks: Sequence[int],
+) -> None:
+    for name, vectors, labels in (
+        ("mention", mention_vectors, gold),
+        ("dictionary", dictionary_vectors, dictionary_concepts),
+    ):
+        if np.ndim(vectors) != 2 or len(vectors) != len(labels) or not len(labels):
+            raise ValueError(
+                f"found {name} vectors of shape {np.shape(vectors)} for {len(labels)} "
+                f"concepts; expected one row each, and at least one"
+            )
+        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(broken):
+            raise BadInput(
+                f"found {len(broken)} {name} vectors of {len(vectors)} with NaN or infinite "
+                f"values (first: row {broken[0]}); expected finite numbers: check the weights"
+            )
+    if mention_vectors.shape[1] != dictionary_vectors.shape[1]:
+        raise ValueError(
+            f"found mention vectors of width {mention_vectors.shape[1]} and dictionary vectors of "
+            f"width {dictionary_vectors.shape[1]}; expected the same encoder for both"
+        )
+    if not ks or min(ks) < 1:
+        raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def _pairs_by_concept(
+    dictionary_concepts: Sequence[str],
+) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
+    """Concept -> index, and the (row, concept) pairs of the dictionary in order of the concept."""
+    ids: dict[str, int] = {}
+    rows, concepts = [], []
+    for row, joined in enumerate(dictionary_concepts):
+        for concept in joined.split(CONCEPT_SEPARATOR):
+            rows.append(row)
+            concepts.append(ids.setdefault(concept, len(ids)))
+    order = np.argsort(concepts, kind="stable")
+    return ids, np.array(rows, np.int32)[order], np.array(concepts, np.int32)[order]
+
+
+def _gold_table(gold: Sequence[str], concept_ids: Mapping[str, int]) -> np.ndarray:
+    """Indices of the gold concepts that the dictionary holds, int32 [n, G]; -1 fills up."""
+    found = [
+        [
+            concept_ids[concept]
+            for concept in dict.fromkeys(joined.split(CONCEPT_SEPARATOR))
+            if concept in concept_ids
+        ]
+        for joined in gold
+    ]
+    table = np.full((len(gold), max(1, *map(len, found)) if found else 1), -1, np.int32)
+    for row, indices in enumerate(found):
+        table[row, : len(indices)] = indices
+    return table
+
+
+@partial(jax.jit, static_argnames="num_concepts")
+def _count_ahead(
+    mentions_BD: jax.Array,
+    gold_BG: jax.Array,
+    dictionary_ND: jax.Array,
+    pair_rows_P: jax.Array,
+    pair_concepts_P: jax.Array,
+    tolerance: jax.Array,
+    num_concepts: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Per mention: other concepts before the gold one, tied with it, and gold ones in the tie."""
+    cosine_NB = jnp.matmul(dictionary_ND, mentions_BD.T, precision=jax.lax.Precision.HIGHEST)
+    nearest_CB = jax.ops.segment_max(
+        cosine_NB[pair_rows_P], pair_concepts_P, num_concepts, indices_are_sorted=True
+    )
+    reachable_BG = gold_BG >= 0
+    gold_similarity_BG = jnp.take_along_axis(nearest_CB.T, jnp.maximum(gold_BG, 0), axis=1)
+    best_B = jnp.where(reachable_BG, gold_similarity_BG, -2).max(axis=1)
+    lead_CB = nearest_CB - best_B[None, :]
+    ahead_B = (lead_CB > tolerance).sum(axis=0)
+    within_B = (jnp.abs(lead_CB) <= tolerance).sum(axis=0)
+    gold_tied_B = (reachable_BG & (best_B[:, None] - gold_similarity_BG <= tolerance)).sum(axis=1)
+    return ahead_B, within_B - gold_tied_B, gold_tied_B

@@ -1,0 +1,214 @@
+"""What was measured, on what and how: results and settings in, records in a JSON file out.
+
+A score means little without its protocol: the same vectors give other numbers over a smaller
+dictionary, with another pooling or with ties counted otherwise. So each record holds all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+
+from coder_jax.evaluation.benchmarks import (
+    NormalizationBenchmark,
+    SimilarityBenchmark,
+)
+from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResult
+from coder_jax.evaluation.rows import content_hash
+from coder_jax.evaluation.similarity import SimilarityResult
+from data_pipeline.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.encoder import TermEncoder
+
+FORMAT = "coder_jax evaluation 1"
+PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderProtocol:
+    """How strings became vectors."""
+
+    model: str  # folder or hub id
+    weights_hash: str | None  # SHA-256 of the weight file, where it is known
+    pooling: str
+    max_length: int  # tokens, [CLS] and [SEP] included
+    attend_padding: bool
+    lowercases: bool  # whether the tokenizer does
+    cleaning: str  # rule set of data_pipeline.clean, applied to mentions and dictionary
+    dtype: str  # of the encoder's arithmetic
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """One benchmark scored with one encoder."""
+
+    benchmark: str
+    kind: str  # "normalization" or "similarity"
+    path: str
+    content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
+    scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
+    counts: dict[str, int]  # mentions, unreachable, tied, retired; or pairs
+    dictionary: dict[str, Any] | None  # source, content_hash, terms, concepts
+    scoring: dict[str, Any]
+    folds: dict[str, dict[str, Any]]
+    encoder: EncoderProtocol
+    versions: dict[str, str] = field(default_factory=lambda: installed_versions())
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def encoder_protocol(
+    encoder: TermEncoder, model: str, weights_hash: str | None = None
+) -> EncoderProtocol:
+    """The protocol of an encoder; `model` names it (folder, hub id, or step of a run)."""
+    normalizer = encoder.tokenizer.normalizer
+    return EncoderProtocol(
+        model=model,
+        weights_hash=weights_hash,
+        lowercases=normalizer is not None and normalizer.normalize_str("A") == "a",
+        dtype=jnp.dtype(encoder.bert.dtype).name,
+        **asdict(encoder.settings),
+    )
+
+
+def hash_weights(folder: Path) -> str:
+    """SHA-256 of the weight files of a Hugging Face folder, one after the other by name."""
+    files = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(1 << 24):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def normalization_record(
+    benchmark: NormalizationBenchmark,
+    result: NormalizationResult,
+    encoder: EncoderProtocol,
+    *,
+    tie_tolerance: float = TIE_TOLERANCE,
+) -> EvaluationRecord:
+    """The record of `evaluate_normalization` on the benchmark's own dictionaries."""
+    of_fold = {fold.name: fold for fold in benchmark.folds}
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="normalization",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(result.scores),
+        counts={**_counts(result), "retired": benchmark.retired},
+        dictionary=_describe_dictionary([fold.dictionary for fold in benchmark.folds]),
+        scoring={
+            "similarity": "cosine",
+            "concept": "nearest of its terms",
+            "tie_tolerance": tie_tolerance,
+            "ties": "acc@k and mrr are means over random orders of tied concepts",
+            "several_gold": "the best of them counts",
+            "unreachable": "gold concepts outside the dictionary count as wrong",
+            "folds": "unweighted mean over folds" if result.folds else "none",
+        },
+        folds={
+            name: {
+                "scores": dict(part.scores),
+                "counts": _counts(part),
+                "dictionary": _describe_dictionary([of_fold[name].dictionary]),
+            }
+            for name, part in result.folds.items()
+        },
+        encoder=encoder,
+    )
+
+
+def similarity_record(
+    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderProtocol
+) -> EvaluationRecord:
+    """The record of `evaluate_similarity`."""
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="similarity",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(result.scores),
+        counts={"pairs": result.pairs},
+        dictionary=None,
+        scoring={"similarity": "cosine", "correlation": "Spearman, ties at their mean rank"},
+        folds={},
+        encoder=encoder,
+    )
+
+
+def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
+    """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
+    path = Path(path)
+    content = {"format": FORMAT, "records": [asdict(record) for record in records]}
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise BadInput(
+            f"{path}: cannot be written ({error.strerror}); give another path"
+        ) from error
+
+
+def read_records(path: str | Path) -> list[EvaluationRecord]:
+    """Reads what `write_records` wrote; BadInput for anything else."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be read as JSON ({error})") from error
+    found = content.get("format") if isinstance(content, dict) else type(content).__name__
+    if found != FORMAT:
+        raise BadInput(
+            f"{path}: found the format {found!r}; expected {FORMAT!r}, as `evaluate` writes"
+        )
+    return [
+        EvaluationRecord(**{**record, "encoder": EncoderProtocol(**record["encoder"])})
+        for record in content["records"]
+    ]
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that scores depend on, where installed."""
+    versions = {"python": platform.python_version()}
+    installed = {name.lower() for name in importlib.metadata.packages_distributions()}
+    for package in PACKAGES:
+        if package in installed:
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _counts(result: NormalizationResult) -> dict[str, int]:
+    return {
+        "mentions": result.mentions,
+        "unreachable": result.unreachable,
+        "tied": result.tied,
+    }
+
+
+def _describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+    """Of several folds: of the union of their dictionaries."""
+    rows = {row for one in dictionaries for row in zip(one.terms, one.concepts, strict=True)}
+    sources = list(dict.fromkeys(one.source for one in dictionaries))
+    more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+    return {
+        "source": sources[0] + more,
+        "content_hash": content_hash(rows),
+        "terms": len(rows),
+        "concepts": len(frozenset().union(*(one.concept_set for one in dictionaries))),
+    }

@@ -1,0 +1,74 @@
+"""Text files of an evaluation -> rows of fields with their line numbers; hashes of rows."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from data_pipeline.errors import BadInput
+
+# First lines that name the columns, lower-cased: they are skipped.
+TERM_COLUMNS = {"mention", "term", "name", "string"}
+CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file (a byte order mark is dropped); BadInput if it is not one."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"{path}: cannot be read ({error.strerror}); give an existing file"
+        ) from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadInput(
+            f"{path}:{line}: found byte 0x{content[error.start]:02x}, which is not UTF-8; "
+            "convert the file to UTF-8 first"
+        ) from error
+
+
+def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
+    """(line number, fields without blanks around them) of each line that is not empty.
+
+    Lines end at a newline only: terms may hold other characters that Python takes for line ends.
+    Quotes are ordinary characters.
+    """
+    rows = [
+        (number, [field.strip() for field in line.split("\t")])
+        for number, line in enumerate(read_text(path).split("\n"), start=1)
+        if line.strip()
+    ]
+    if not rows:
+        raise BadInput(f"{path}: found no lines; expected tab-separated rows")
+    return rows
+
+
+def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
+    """The rows of a file with two columns, its header left out.
+
+    Args:
+      path: the file.
+      expected: the columns in words, for messages, such as "mention<TAB>CUI".
+    """
+    rows = tab_separated(path)
+    first = [field.lower() for field in rows[0][1]]
+    if len(first) == 2 and first[0] in TERM_COLUMNS and first[1] in CONCEPT_COLUMNS:
+        rows = rows[1:]
+    if not rows:
+        raise BadInput(f"{path}: found a header and no rows; expected {expected}")
+    for number, fields in rows:
+        if len(fields) != 2:
+            raise BadInput(f"{path}:{number}: found {len(fields)} columns; expected 2: {expected}")
+        if not all(fields):
+            raise BadInput(f"{path}:{number}: found an empty column; expected {expected}")
+    return [(fields[0], fields[1]) for _, fields in rows]
+
+
+def content_hash(rows: Iterable[Sequence[str]]) -> str:
+    """SHA-256 of rows of strings, whatever their order."""
+    digest = hashlib.sha256()
+    for line in sorted("\t".join(row) for row in rows):
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()

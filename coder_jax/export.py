@@ -1,0 +1,189 @@
+"""A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
+
+The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
+`TermEncoder.from_pretrained`. It is written under another name, its vectors are compared with the
+trained encoder's, and only then does it get its name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from coder_jax.bert import Bert
+from coder_jax.encoder_settings import SETTINGS_FILE, EncoderSettings, write_settings
+from coder_jax.hf_weights import check_vocabulary, to_hf
+from coder_jax.model_card import check_card, model_card
+from coder_jax.sentence_transformers_files import write_json, write_sentence_transformers_files
+from coder_jax.verify_export import verify_export
+from data_pipeline.errors import BadInput
+
+RELATIONS_HOW_TO = (
+    "Row r of relation_matrices [R, D, D] belongs to labels[r]. A head term with vector e points "
+    "with relation r to tail terms near M_r^T e: similarity = cos(M_r^T e_head, e_tail)."
+)
+# What a config.json may say of the place and type it was loaded with, and ours would not be true.
+STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
+
+
+def export_encoder(
+    bert: Bert,
+    tokenizer: Any,
+    hf_config: Mapping[str, Any],
+    out: str | Path,
+    *,
+    pooling: str,
+    cleaning: str,
+    max_length: int,
+    relations: tuple[np.ndarray, Sequence[str]] | None = None,
+    card: Mapping[str, Any] | None = None,
+    pytorch_bin: bool = False,
+) -> dict[str, float]:
+    """Writes and checks an export.
+
+    Args:
+      bert: the encoder.
+      tokenizer: folder or hub id of its tokenizer, or a transformers tokenizer.
+      hf_config: config.json of the encoder that training began with.
+      out: the folder to write; an earlier export there is replaced, anything else refused.
+      pooling: 'cls', 'mean' or 'pooler'.
+      cleaning: the rule set that terms went through in training.
+      max_length: longest term in tokens.
+      relations: (matrices float32 [R, D, D], R labels), or None.
+      card: what the model card tells; see `model_card`.
+      pytorch_bin: also write pytorch_model.bin.
+
+    Returns:
+      The largest difference of vectors for each library that opened the export; see
+      `verify_export`.
+
+    Raises:
+      BadInput: settings that do not fit the encoder, an `out` that is something else, a disk that
+        is full, or PyTorch missing.
+      RuntimeError: the export's vectors are not the encoder's. Nothing is left behind.
+    """
+    out = Path(out)
+    settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
+    card = dict(card or {})
+    check_card(card)
+    if pooling == "pooler" and bert.pooler is None:
+        raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
+    if relations is not None and len(relations[0]) != len(relations[1]):
+        raise BadInput(
+            f"there are {len(relations[0])} relation matrices and {len(relations[1])} labels; "
+            "expected one label per matrix"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if not (out / SETTINGS_FILE).is_file():
+            raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        tensors = write_model(partial, bert, hf_config, pytorch_bin)
+        write_tokenizer(partial, tokenizer, bert, max_length)
+        write_sentence_transformers_files(
+            partial,
+            bert.config.hidden_size,
+            pooling=pooling,
+            max_length=max_length,
+            pooler=(tensors["pooler.dense.weight"], tensors["pooler.dense.bias"])
+            if pooling == "pooler"
+            else None,
+        )
+        if relations is not None:
+            write_relations(partial, *relations)
+        about = {name: card[name] for name in ("recipe", "dataset_hash") if name in card}
+        versions = {name: version(name) for name in ("jax", "flax", "transformers")}
+        write_settings(partial, settings, about | {"versions": versions})
+        labels = relations[1] if relations is not None else ()
+        (partial / "README.md").write_text(model_card(card, settings, labels), encoding="utf-8")
+        differences = verify_export(partial, bert, settings=settings)
+        replace_folder(partial, out)
+    except OSError as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return differences
+
+
+def write_model(
+    folder: Path, bert: Bert, hf_config: Mapping[str, Any], pytorch_bin: bool
+) -> dict[str, np.ndarray]:
+    """config.json, model.safetensors and, if asked, pytorch_model.bin; returns the tensors."""
+    config = bert.config.to_hf() | dict(hf_config)
+    config |= {"architectures": ["BertModel"], "model_type": "bert", "dtype": "float32"}
+    write_json(folder / "config.json", {k: v for k, v in config.items() if k not in STALE_CONFIG})
+    tensors = to_hf(bert)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if pytorch_bin:
+        import torch
+
+        state = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        torch.save(state, folder / "pytorch_model.bin")
+    return tensors
+
+
+def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, max_length: int) -> None:
+    """Tokenizer files that cut at `max_length` on their own."""
+    if isinstance(tokenizer, str | Path):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(str(tokenizer))
+    check_vocabulary(len(tokenizer), bert.config, "export")
+    # Padding and truncation saved by an earlier owner would overrule the caller's.
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    previous, tokenizer.model_max_length = tokenizer.model_max_length, max_length
+    try:
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.model_max_length = previous
+
+
+def write_relations(folder: Path, matrices_RDD: np.ndarray, labels: Sequence[str]) -> None:
+    """relations.safetensors and relations.json: one matrix and one label per relation."""
+    matrices = np.ascontiguousarray(matrices_RDD, np.float32)
+    save_file({"relation_matrices": matrices}, folder / "relations.safetensors")
+    write_json(folder / "relations.json", {"labels": list(labels), "how_to_use": RELATIONS_HOW_TO})
+
+
+def replace_folder(new: Path, out: Path) -> None:
+    """Gives `new` the name `out`; what was there goes only after that."""
+    old = out.with_name(f".{out.name}.old-{os.getpid()}")
+    if out.exists():
+        out.rename(old)
+    new.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
+    """Uploads an export to the Hugging Face Hub, making the repository if need be.
+
+    Returns:
+      The address of the model.
+
+    Raises:
+      BadInput: not logged in, no right to write there, or no network.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi()
+    try:
+        url = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(
+            folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
+        )
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
+        raise BadInput(
+            f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "
+            "itself is complete. Log in with 'hf auth login', check the name, and try again"
+        ) from error
+    return str(url)

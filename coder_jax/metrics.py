@@ -1,0 +1,174 @@
+"""Metrics of a run: scalars in; metrics.jsonl, TensorBoard and the progress bar out."""
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+from data_pipeline.errors import BadInput
+
+
+def keep_lines_until(path: Path, step: int) -> None:
+    """Drop the lines after `step`: a run that goes on from there writes them again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        # A killed run may have left half a line at the end.
+        if line.endswith("}") and json.loads(line)["step"] <= step:
+            kept.append(line + "\n")
+    temporary = path.with_suffix(".partial")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+class Window:
+    """The steps between two lines of the log: their mean metrics, their speed, and their health.
+
+    Device values are fetched a step late, so that the devices never wait for Python.
+
+    Args:
+        terms: terms in a step.
+        schedule: step -> learning rate.
+        safe: where the last good state is, for the message about a loss that is not finite.
+    """
+
+    def __init__(self, terms: int, schedule: Callable[[int], Any], safe: str):
+        self.terms, self.schedule, self.safe = terms, schedule, safe
+        self.under_way: tuple[int, dict[str, jax.Array]] | None = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self.began, self.waited, self.pause = time.monotonic(), 0.0, 0.0
+        self.fetched: list[dict[str, float]] = []
+        self.fills: list[float] = []
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time in here is time that the run waits for data."""
+        began = time.monotonic()
+        yield
+        self.waited += time.monotonic() - began
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time in here does not count as training."""
+        began = time.monotonic()
+        yield
+        self.pause += time.monotonic() - began
+
+    def add(self, step: int, metrics: dict[str, jax.Array], *, fill: float) -> None:
+        """Take note of a step that was just begun, and fetch the metrics of the one before."""
+        self.check()
+        self.under_way = step, metrics
+        self.fills.append(fill)
+
+    def check(self) -> None:
+        """Fetch what is under way.
+
+        Raises:
+            BadInput: if a loss or a gradient is not finite; names the step.
+        """
+        if self.under_way is None:
+            return
+        step, arrays = self.under_way
+        values = {name: float(value) for name, value in jax.device_get(arrays).items()}
+        self.under_way = None
+        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
+            raise BadInput(
+                f"step {step}: the loss is {values['loss']} and the gradient norm "
+                f"{values['grad_norm']} (learning rate {float(self.schedule(step - 1)):.3g}). The "
+                f"run stops and saves nothing more; the {self.safe} are good. The same settings "
+                "would fail at the same step: begin another run with a lower learning rate or in "
+                "float32, from the initial encoder or from an export of the last checkpoint"
+            )
+        self.fetched.append(values)
+
+    def close(self) -> dict[str, float]:
+        """The means over the window; a new one begins."""
+        step = self.under_way[0] if self.under_way else 0
+        self.check()
+        seconds = max(time.monotonic() - self.began - self.pause, 1e-9)
+        values = {
+            name: float(np.mean([metrics[name] for metrics in self.fetched]))
+            for name in self.fetched[0]
+        }
+        values |= {
+            "learning_rate": float(self.schedule(step - 1)),
+            "terms_per_s": self.terms * len(self.fetched) / seconds,
+            "fill": float(np.mean(self.fills)),
+            "data_wait": self.waited / seconds,
+        }
+        self._restart()
+        return values
+
+
+class MetricsLog:
+    """Writes the metrics of a run that goes on from `first_step`.
+
+    Args:
+        out: the run folder.
+        first_step: the steps already taken.
+        steps: the steps of the whole run.
+    """
+
+    def __init__(self, out: Path, first_step: int, steps: int):
+        path = out / "metrics.jsonl"
+        keep_lines_until(path, first_step)
+        self.lines = path.open("a", encoding="utf-8")
+        self.board = SummaryWriter(str(out / "tensorboard"), purge_step=first_step + 1)
+        self.bar = tqdm(total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log values (numbers, or nested dictionaries of them) at a step.
+
+        A value that is not finite, which JSON cannot hold, is written as null.
+        """
+        flat = dict(_flatten(values))
+        for name, value in flat.items():
+            self.board.add_scalar(name, value, step)
+        self.lines.write(json.dumps({"step": step, **_finite(values)}) + "\n")
+        self.lines.flush()
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        """Move the progress bar to a step, with a few values beside it."""
+        self.bar.set_postfix(
+            {name: f"{value:.4g}" for name, value in values.items()}, refresh=False
+        )
+        self.bar.update(step - self.bar.n)
+
+    def say(self, text: str) -> None:
+        """Print a line without breaking the progress bar."""
+        self.bar.write(text)
+
+    def close(self) -> None:
+        """Close the files and the bar."""
+        self.lines.close()
+        self.board.close()
+        self.bar.close()
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Any:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}/")
+        else:
+            yield prefix + name, value
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _finite(value)
+        if isinstance(value, Mapping)
+        else (None if isinstance(value, float) and not math.isfinite(value) else value)
+        for name, value in values.items()
+    }

@@ -1,0 +1,85 @@
+"""The files that make a model folder open in sentence-transformers: modules and their settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+# Module names and keys as sentence-transformers 2 to 6 all read them.
+TRANSFORMER, POOLING, DENSE, NORMALIZE = (
+    f"sentence_transformers.models.{name}"
+    for name in ("Transformer", "Pooling", "Dense", "Normalize")
+)
+
+
+def write_sentence_transformers_files(
+    folder: Path,
+    width: int,
+    *,
+    pooling: str,
+    max_length: int,
+    pooler: tuple[np.ndarray, np.ndarray] | None = None,
+) -> None:
+    """Writes modules.json and the module folders beside a transformers model.
+
+    The last module makes vectors of unit length. BERT's tanh pooler becomes a Dense module, which
+    sentence-transformers applies to the pooled [CLS].
+
+    Args:
+      folder: with config.json, weights and tokenizer.
+      width: D, the hidden width.
+      pooling: 'cls', 'mean' or 'pooler'.
+      max_length: longest text in tokens.
+      pooler: with 'pooler', its torch weights: kernel [out, in] and bias [out].
+    """
+    modules = [("", TRANSFORMER), ("1_Pooling", POOLING)]
+    if pooling == "pooler":
+        modules.append(("2_Dense", DENSE))
+    modules.append((f"{len(modules)}_Normalize", NORMALIZE))
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": kind}
+        for i, (path, kind) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": max_length, "do_lower_case": False},
+    )
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    write_json(
+        folder / "1_Pooling" / "config.json",
+        {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": pooling != "mean",
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
+    (folder / modules[-1][0]).mkdir()
+    if pooler is not None and pooling == "pooler":
+        write_json(
+            folder / "2_Dense" / "config.json",
+            {
+                "in_features": width,
+                "out_features": width,
+                "bias": True,
+                "activation_function": "torch.nn.modules.activation.Tanh",
+            },
+        )
+        tensors = {"linear.weight": pooler[0], "linear.bias": pooler[1]}
+        save_file(tensors, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON, and the folder it lies in."""
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The systems: one paper, one room, with its objective on the vectors of a group."""

@@ -1,0 +1,216 @@
+"""The training run: a configuration and a source of batches in, a trained encoder on disk out.
+
+Read `train` from top to bottom: it is the whole run.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coder_jax.bert import Bert, abstract_bert
+from coder_jax.bert_config import BertConfig
+from coder_jax.checkpoint import Checkpoints, claim_run_folder, identity, read_identity
+from coder_jax.config import Config
+from coder_jax.encoder import TermEncoder
+from coder_jax.encoder_settings import EncoderSettings
+from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
+from coder_jax.evaluation.normalization import evaluate_normalization
+from coder_jax.hf_files import find_folder
+from coder_jax.hf_weights import load_bert
+from coder_jax.mesh import make_mesh, put_batch, replicated
+from coder_jax.metrics import MetricsLog, Window
+from coder_jax.optimizer import learning_rate, make_optimizer
+from coder_jax.relations import init_relations
+from coder_jax.state import abstract_state, merge_encoder, new_state, split_encoder
+from coder_jax.step import make_train_step
+from data_pipeline.errors import BadInput
+from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
+
+
+class BatchSource(Protocol):
+    """Where batches come from: a `BatchMaker` over a dataset, or `BatchFiles` written before."""
+
+    folder: Path
+    """Holds `tokenizer/`, and `heldout/` if terms were held out."""
+    manifest: Mapping[str, Any]
+    """Of the dataset."""
+
+    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The batches of steps first_step to last_step - 1, each as `BatchMaker.batch` says."""
+        ...
+
+
+class HeldOut:
+    """Normalization of the dataset's held-out terms, with the parameters of the moment.
+
+    Args:
+        source: `heldout/` in its folder has the mentions and the dictionary.
+        pooling: how terms become vectors.
+
+    Raises:
+        BadInput: if no terms were held out when the dataset was built.
+    """
+
+    def __init__(self, source: BatchSource, pooling: str):
+        mentions = source.folder / "heldout" / "mentions.tsv"
+        if not mentions.exists():
+            raise BadInput(
+                f"eval_steps is set, but {source.folder} has no held-out terms; build it with "
+                "--hold-out, or use --eval-steps 0"
+            )
+        benchmark = read_benchmark("heldout", mentions)
+        assert isinstance(benchmark, NormalizationBenchmark)
+        self.benchmark = benchmark
+        self.tokenizer = load_tokenizer(source.folder / "tokenizer")
+        self.settings = EncoderSettings(
+            pooling=pooling,
+            cleaning=source.manifest["cleaning"],
+            max_length=source.manifest["tokenizer"]["max_length"],
+        )
+
+    def scores(self, bert: Bert) -> dict[str, float]:
+        """acc@1, acc@5 and mrr of an encoder."""
+        encoder = TermEncoder(bert, self.tokenizer, self.settings)
+        scores = evaluate_normalization(encoder.encode, self.benchmark).scores
+        return {name: scores[name] for name in ("acc@1", "acc@5", "mrr")}
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """What a finished run has to say."""
+
+    out: Path
+    steps: int
+    seconds: float  # of the loop, in this process
+    heldout: dict[str, float]  # scores of the last evaluation; empty if there was none
+
+
+def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, dict[str, Any]]:
+    """The encoder that a new run starts from, float32, and its config.json.
+
+    Raises:
+        BadInput: if the dataset was tokenized with another tokenizer than the encoder's own.
+    """
+    folder = find_folder(config.model.init)
+    bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
+    print(report)
+    found = tokenizer_hash(load_tokenizer(folder))
+    expected = manifest["tokenizer"]["hash"]
+    if found != expected:
+        raise BadInput(
+            f"the tokenizer of {config.model.init} has hash {found[:12]}, but the dataset was "
+            f"tokenized with {manifest['tokenizer']['name']}, hash {expected[:12]}; build the "
+            f"dataset with --tokenizer {config.model.init}, or start from the other encoder"
+        )
+    return bert, hf_config
+
+
+def encoder_structure(config: Config, hf_config: dict[str, Any], pooler: bool) -> Bert:
+    """The encoder as shapes, with the run's dropout and arithmetic."""
+    bert_config = BertConfig.from_hf(hf_config)
+    if config.model.dropout is not None:
+        rate = config.model.dropout
+        bert_config = dataclasses.replace(bert_config, hidden_dropout=rate, attention_dropout=rate)
+    dtype = config.model.dtype
+    if dtype == "auto":
+        dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    return abstract_bert(bert_config, jnp.dtype(dtype), pooler=pooler)
+
+
+def train(config: Config, source: BatchSource) -> RunResult:
+    """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
+
+    Raises:
+        BadInput: if the run folder belongs to another run, if tokenizer and dataset do not fit,
+            or if the loss is not finite; the checkpoints that are there stay as they are.
+    """
+    # ---- Config ----
+    config.validate()
+    out, run, steps = Path(config.run.out), config.run, config.optimizer.steps
+
+    # ---- Run folder ----
+    bert = None
+    if (out / "run.json").exists():
+        there = read_identity(out)
+        hf_config, pooler = there["encoder"], there["pooler"]
+    else:
+        bert, hf_config = initial_encoder(config, source.manifest)
+        pooler = bert.pooler is not None
+    this_run = identity(config, source.manifest, hf_config, pooler)
+    claim_run_folder(out, this_run, source.folder / "tokenizer")
+    checkpoints = Checkpoints(out, run.save_steps)
+    if bert is None and checkpoints.latest is None:  # it stopped before its first checkpoint
+        bert, _ = initial_encoder(config, source.manifest)
+
+    # ---- Mesh, state ----
+    mesh = make_mesh()
+    structure = encoder_structure(config, hf_config, pooler)
+    graph, shapes = split_encoder(structure)
+    optimizer = make_optimizer(config.optimizer)
+    relations = len(source.manifest["relations"]) if config.loss.mu else 0
+    width, noise = structure.config.hidden_size, config.model.relation_noise
+    if bert is None:
+        like = abstract_state(shapes, relations, width, optimizer, replicated(mesh))
+        state = checkpoints.restore(like, this_run)
+    else:
+        table = None
+        if relations:
+            table = init_relations(relations, width, noise=noise, seed=config.batch.seed)
+        state = new_state(split_encoder(bert)[1], table, optimizer, replicated(mesh))
+        del bert, table  # the state holds them now
+    first_step = int(state.step)
+
+    # ---- Step, evaluation, logs ----
+    train_step = make_train_step(
+        graph,
+        config.loss,
+        optimizer,
+        mesh,
+        pooling=config.model.pooling,
+        seed=config.batch.seed,
+        dropout=True,
+    )
+    heldout = HeldOut(source, config.model.pooling) if run.eval_steps else None
+    log = MetricsLog(out, first_step, steps)
+    window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
+    began = saved = time.monotonic()
+    scores: dict[str, float] = {}
+
+    # ---- Loop ----
+    try:
+        batches = source.batches(first_step, steps)
+        for step in range(first_step + 1, steps + 1):
+            with window.waiting():
+                batch = next(batches)
+            state, metrics = train_step(state, put_batch(mesh, batch))
+            window.add(step, metrics, fill=float(np.mean(batch["segments"] > 0)))
+            last = step == steps
+            if step % run.log_steps == 0 or last:
+                values = window.close()
+                log.write(step, values)
+                log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
+            if (
+                step % run.save_steps == 0
+                or last
+                or time.monotonic() - saved > 60 * run.save_minutes
+            ):
+                window.check()  # never keep a state that a step without a finite loss has touched
+                checkpoints.save(state, step, this_run)
+                saved = time.monotonic()
+            if heldout and (step % run.eval_steps == 0 or last):
+                with window.paused():
+                    scores = heldout.scores(merge_encoder(graph, state.params["encoder"]))
+                log.write(step, {"eval": {"heldout": scores}})
+                log.say(
+                    f"step {step}: held-out " + " ".join(f"{k} {v:.4f}" for k, v in scores.items())
+                )
+    finally:
+        log.close()
+        checkpoints.close()
+    return RunResult(out, steps, time.monotonic() - began, scores)

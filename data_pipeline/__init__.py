@@ -1,0 +1,5 @@
+"""From a terminology release to batches: parse, filter, clean, tokenize, store, order, sample, pack.
+
+Nothing here imports jax. Modules that need TensorFlow (`store`, `order`, `batches`, `build`) import
+it themselves, so that the rest can be used where TensorFlow is not installed.
+"""

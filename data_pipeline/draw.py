@@ -1,0 +1,164 @@
+"""The draw: which triplets and which of their terms make up a step.
+
+A dataset and a BatchSpec in, the term ids, concept labels and relation ids of any step out. No
+state: triplets come from a stateless permutation, terms from stateless random numbers.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.errors import BadInput
+from data_pipeline.order import below, distinct_draws, key, permute
+from data_pipeline.store import TripletDataset
+
+
+class Draw:
+    """The groups of one share (host) of any step.
+
+    Args:
+        dataset: the opened dataset.
+        spec: what a batch is made of; `spec.draw` is explained in BatchSpec.
+        share: (index, count): the groups of this one of `count` equal shares.
+
+    Raises:
+        BadInput: if the groups do not divide over the shares, or if the dataset has fewer
+            candidates than a group's
+            distinct triplets.
+    """
+
+    def __init__(self, dataset: TripletDataset, spec: BatchSpec, share: tuple[int, int] = (0, 1)):
+        spec.validate()
+        index, count = share
+        if spec.groups % count:
+            raise BadInput(
+                f"{spec.groups} groups cannot be divided evenly over {count} hosts; "
+                f"make groups a multiple of {count}"
+            )
+        self.spec = spec
+        self.groups = spec.groups // count
+        self.first_group = index * self.groups
+        # Eager tensors that a tf.data function captures are passed by reference, not copied into
+        # its graph.
+        self.heads, self.relations, self.tails = map(
+            tf.constant, (dataset.heads, dataset.relations, dataset.tails)
+        )
+        self.term_start = tf.constant(dataset.term_start)
+        self.related_start = self.related = None
+        if spec.draw == "relations":
+            self.items = np.arange(dataset.heads.size, dtype=np.int64)
+        else:
+            has_synonym = np.diff(dataset.term_start) >= 2
+            self.items = np.flatnonzero(has_synonym)
+            if spec.draw == "concepts":
+                self._index_relations(dataset, has_synonym)
+        if self.items.size < spec.triplets:
+            what = "triplets" if spec.draw == "relations" else "concepts that have a synonym"
+            raise BadInput(
+                f"the dataset has {self.items.size} {what}, but a group takes {spec.triplets} "
+                f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
+                "or build with fewer filters"
+            )
+
+    def _index_relations(self, dataset: TripletDataset, has_synonym: np.ndarray) -> None:
+        """For each concept to draw, the triplets that it heads and whose tail has a synonym too.
+
+        A tail with one name would only fill the batch with copies of one string.
+        """
+        useful = np.flatnonzero(has_synonym[dataset.heads] & has_synonym[dataset.tails])
+        if useful.size == 0:
+            return  # nothing but synonyms can be drawn
+        useful = useful[np.argsort(dataset.heads[useful], kind="stable")]
+        heads = dataset.heads[useful]
+        self.related = tf.constant(useful.astype(np.int64))
+        self.related_start = tf.constant(np.searchsorted(heads, self.items).astype(np.int64))
+        self.related_count = tf.constant(
+            (
+                np.searchsorted(heads, self.items, side="right")
+                - np.searchsorted(heads, self.items)
+            ).astype(np.int64)
+        )
+
+    def triplets(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """int64 [T] each, T = groups of this share * triplets: slot, head, relation, tail.
+
+        A slot numbers a triplet's place in the whole run. Where a concept is drawn that heads no
+        triplet, the relation is -1 and the tail is the head itself: two synonyms.
+        """
+        spec = self.spec
+        group = (
+            tf.cast(step, tf.int64) * spec.groups
+            + self.first_group
+            + tf.range(self.groups, dtype=tf.int64)
+        )
+        # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
+        # triplet twice.
+        groups_per_epoch = self.items.size // spec.triplets
+        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
+        within = tf.range(spec.triplets, dtype=tf.int64)[None, :]
+        slot = tf.reshape(group[:, None] * spec.triplets + within, [-1])
+        index = tf.reshape(group_in_epoch[:, None] * spec.triplets + within, [-1])
+        keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.triplets)
+        place = tf.cast(permute(index, self.items.size, keys), tf.int64)
+        if spec.draw == "relations":
+            return slot, *self._triplet(place)
+        item = tf.gather(self.items, place)
+        if self.related is None:
+            return slot, item, tf.fill(tf.shape(item), np.int64(-1)), item
+        count = tf.gather(self.related_count, place)
+        nth = tf.cast(below(key(spec.seed, "relation", slot), tf.maximum(count, 1)), tf.int64)
+        # Where a concept heads no triplet any other is read, and nothing of it is kept.
+        nearest = tf.minimum(
+            tf.gather(self.related_start, place) + nth, tf.size(self.related, tf.int64) - 1
+        )
+        _, relation, tail = self._triplet(tf.gather(self.related, nearest))
+        return slot, item, tf.where(count > 0, relation, -1), tf.where(count > 0, tail, item)
+
+    def _triplet(self, row: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(
+            tf.cast(tf.gather(column, row), tf.int64)
+            for column in (self.heads, self.relations, self.tails)
+        )
+
+    def _draws(self, stream: str, slot: tf.Tensor, count: tf.Tensor, number: int) -> tf.Tensor:
+        """int64 [T, number]: which of a concept's `count` terms each of its occurrences shows."""
+        random = key(
+            self.spec.seed, stream, slot[:, None], tf.range(number, dtype=tf.int64)[None, :]
+        )
+        if self.spec.distinct_terms:
+            return tf.cast(distinct_draws(random, count), tf.int64)
+        return tf.cast(below(random, count[:, None]), tf.int64)
+
+    def __call__(self, step: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The draw of a step; G groups of U triplets, k = U * m pairs.
+
+        Returns:
+            `concepts` int32 and `terms` int64 [G, 2k]: pair u * m + j is the j-th occurrence of
+            triplet u; the k heads come first, then the k tails. `relations` int32 [G, U], -1 where
+            a synonym stands for the tail.
+        """
+        repeats, spec = self.spec.repeats, self.spec
+        slot, head, relation, tail = self.triplets(step)
+        start = tf.gather(self.term_start, tf.stack([head, tail]))
+        count = tf.gather(self.term_start, tf.stack([head, tail]) + 1) - start
+        # A head that is its own tail goes on with its own draws, so that the pair shows two
+        # different terms.
+        head_draws = self._draws(
+            "head term", slot, count[0], repeats if spec.draw == "relations" else 2 * repeats
+        )
+        tail_draws = self._draws("tail term", slot, count[1], repeats)
+        if spec.draw != "relations":
+            tail_draws = tf.where((relation < 0)[:, None], head_draws[:, repeats:], tail_draws)
+        terms = [start[0][:, None] + head_draws[:, :repeats], start[1][:, None] + tail_draws]
+        concepts = [tf.repeat(tf.cast(x, tf.int32)[:, None], repeats, axis=1) for x in (head, tail)]
+
+        def by_group(heads_and_tails: list[tf.Tensor]) -> tf.Tensor:
+            return tf.concat(
+                [tf.reshape(x, [self.groups, spec.pairs]) for x in heads_and_tails], axis=1
+            )
+
+        return {
+            "concepts": by_group(concepts),
+            "terms": by_group(terms),
+            "relations": tf.reshape(tf.cast(relation, tf.int32), [self.groups, spec.triplets]),
+        }

@@ -1,0 +1,292 @@
+"""A `Source` in; numbered concepts, cleaned distinct terms and integer triplets out.
+
+Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5 M
+terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from data_pipeline.clean import clean
+from data_pipeline.errors import BadInput
+from data_pipeline.filters import (
+    Filters,
+    check_filter_values,
+    chosen_labels,
+    relation_drop_reason,
+    relation_label,
+    term_drop_reason,
+)
+from data_pipeline.source import Source
+
+
+@dataclass(frozen=True)
+class Terminology:
+    """Concepts numbered 0..C-1 in the order of their identifiers.
+
+    Attributes:
+      cuis: string [C].
+      terms: concept (int32), language (uint8, an index into `languages`), term (string); sorted by
+        concept, then the most wanted language, then the preferred term first. Strings are distinct
+        within a concept; every concept has one or more.
+      heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
+        `relation_labels`.
+      type_start: int64 [C + 1] and types int32: concept c has types[type_start[c]:type_start[c+1]],
+        which index `semantic_types`.
+      report: counts of what was read, kept and dropped, by reason.
+    """
+
+    source: Source
+    cuis: pl.Series
+    terms: pl.DataFrame
+    languages: list[str]
+    heads: np.ndarray
+    relations: np.ndarray
+    tails: np.ndarray
+    relation_labels: list[str]
+    type_start: np.ndarray
+    types: np.ndarray
+    semantic_types: list[str]
+    report: dict[str, int]
+
+    def term_start(self) -> np.ndarray:
+        """int64 [C + 1]: rows of `terms` that belong to each concept."""
+        return offsets(self.terms["concept"].to_numpy(), len(self.cuis))
+
+
+def offsets(sorted_ids: np.ndarray, count: int) -> np.ndarray:
+    """CSR offsets int64 [count + 1] of ids that are sorted and lie in 0..count-1."""
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(sorted_ids, minlength=count), out=start[1:])
+    return start
+
+
+def read_terminology(
+    source: Source, filters: Filters, cleaning: str, excluded: pl.DataFrame | None = None
+) -> Terminology:
+    """Filters, cleans and numbers a source.
+
+    Args:
+      source: from `read_rrf` or `read_obo`.
+      filters: what to keep.
+      cleaning: name of a rule set of `clean.CLEANING`.
+      excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and
+        retired CUIs replaced by their successors.
+    Raises BadInput if no concept is left.
+    """
+    report: Counter[str] = Counter()
+    languages, reason = _count_terms(source, filters, report)
+    frame = _clean_terms(source, reason, languages, cleaning, report)
+    if excluded is not None:
+        frame = _leave_out(frame, excluded, source.retired, cleaning, report)
+    if not frame.height:
+        raise BadInput(
+            "no concept is left: the filters and the cleaning dropped every term "
+            f"({_listing(report)}). Loosen them."
+        )
+    cuis = frame["cui"].unique().sort()
+    report["concepts dropped: no term left"] = report["concepts read"] - len(cuis)
+    lookup = _lookup(cuis, source.retired)
+    terms = _distinct_terms(frame, lookup, report)
+    del frame
+    heads, relations, tails, labels = _read_triplets(source, filters, lookup, len(cuis), report)
+    type_start, types, semantic_types = _read_types(source, lookup, len(cuis))
+    return Terminology(
+        source,
+        cuis,
+        terms,
+        languages,
+        heads,
+        relations,
+        tails,
+        labels,
+        type_start,
+        types,
+        semantic_types,
+        dict(report),
+    )
+
+
+def _count_terms(
+    source: Source, filters: Filters, report: Counter[str]
+) -> tuple[list[str], pl.Expr]:
+    """Counts rows by drop reason; languages in order of preference; the reason expression."""
+    counts, concepts = pl.collect_all(
+        [
+            source.atoms.group_by("language", "source", "term_type", "suppress").len(),
+            source.atoms.select(pl.col("cui").n_unique()),
+        ],
+        engine="streaming",
+    )
+    check_filter_values(counts, filters)
+    reason = term_drop_reason(filters)
+    counts = counts.with_columns(reason=reason)
+    report["concepts read"] = concepts.item()
+    report["terms read"] = int(counts["len"].sum())
+    _count_reasons(counts, "terms", report)
+    kept = counts.filter(pl.col("reason").is_null())["language"].unique().to_list()
+    # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
+    wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))
+    return [language for language in wanted if language in kept], reason
+
+
+def _count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
+    dropped = counts.filter(pl.col("reason").is_not_null())
+    for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
+        report[f"{what} dropped: {reason}"] += rows
+
+
+def _clean_terms(
+    source: Source, reason: pl.Expr, languages: list[str], cleaning: str, report: Counter[str]
+) -> pl.DataFrame:
+    if not languages:
+        return pl.DataFrame(schema={"cui": pl.String, "term": pl.String})
+    number = dict(zip(languages, range(len(languages)), strict=True))
+    frame = (
+        source.atoms.filter(reason.is_null())
+        .select(
+            "cui",
+            "rank",
+            language=pl.col("language").replace_strict(number, return_dtype=pl.UInt8),
+            term=clean(pl.col("term"), cleaning),
+        )
+        .collect(engine="streaming")
+    )
+    kept = frame.filter(pl.col("term") != "")
+    report["terms dropped: empty after cleaning"] = frame.height - kept.height
+    return kept
+
+
+def _leave_out(
+    frame: pl.DataFrame,
+    excluded: pl.DataFrame,
+    retired: pl.DataFrame,
+    cleaning: str,
+    report: Counter[str],
+) -> pl.DataFrame:
+    successors = retired.filter("merged").unique("retired", keep="none")
+    successors = successors.select(CUI="retired", now="cui")
+    out = excluded.join(successors, on="CUI", how="left").select(
+        cui=pl.coalesce("now", "CUI"), term=clean(pl.col("mention"), cleaning)
+    )
+    kept = frame.join(out.unique(), on=["cui", "term"], how="anti", maintain_order="left")
+    report["terms dropped: excluded by file"] = frame.height - kept.height
+    return kept
+
+
+def _lookup(cuis: pl.Series, retired: pl.DataFrame) -> pl.LazyFrame:
+    """cui -> concept (int32); retired identifiers that were merged lead to their successor."""
+    numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").cast({"concept": pl.Int32})
+    merged = (
+        retired.filter("merged")
+        .join(numbers, on="cui")
+        .select("concept", cui="retired")
+        .join(numbers, on="cui", how="anti")
+        .unique("cui", keep="none")  # two successors: not the same concept under a new name
+    )
+    return pl.concat([numbers, merged.select("concept", "cui")]).lazy()
+
+
+def _distinct_terms(
+    frame: pl.DataFrame, lookup: pl.LazyFrame, report: Counter[str]
+) -> pl.DataFrame:
+    terms = (
+        frame.lazy()
+        .join(lookup, on="cui", how="left", maintain_order="left")
+        .select("concept", "language", "rank", "term")
+        .collect()
+        .sort("concept", "language", "rank", maintain_order=True)
+        .unique(["concept", "term"], keep="first", maintain_order=True)
+        .select("concept", "language", "term")
+    )
+    report["terms dropped: same string in the concept"] = frame.height - terms.height
+    report["terms kept"] = terms.height
+    return terms
+
+
+def _read_triplets(
+    source: Source, filters: Filters, lookup: pl.LazyFrame, concepts: int, report: Counter[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Distinct triplets sorted by (head, relation, tail), and the labels that occur in them."""
+    if source.relations is None:
+        none = np.zeros(0, np.int32)
+        return none, none, none, []
+    rows = source.relations.with_columns(is_self=pl.col("head") == pl.col("tail"))
+    counts = (
+        rows.group_by("rel", "rela", "source", "suppress", "is_self")
+        .len()
+        .collect(engine="streaming")
+    )
+    labels = chosen_labels(counts.select(label=relation_label())["label"], filters)
+    reason = relation_drop_reason(filters, labels)
+    counts = counts.with_columns(reason=reason)
+    report["relations read"] = int(counts["len"].sum())
+    _count_reasons(counts, "relations", report)
+    # One int64 per triplet sorts and compares far quicker, in less memory, than three columns;
+    # it is null where the head or the tail is unknown.
+    key = (pl.col("head_id").cast(pl.Int64) * len(labels) + pl.col("relation")) * concepts + pl.col(
+        "tail_id"
+    )
+    numbers = pl.LazyFrame({"label": labels}, schema={"label": pl.String})
+    keys = (
+        rows.filter(reason.is_null())
+        .select("head", "tail", label=relation_label())
+        .join(numbers.with_row_index("relation"), on="label")
+        .join(lookup.select(head_id="concept", head="cui"), on="head", how="left")
+        .join(lookup.select(tail_id="concept", tail="cui"), on="tail", how="left")
+        .select(key)
+        .collect(engine="streaming")
+        .to_series()
+    )
+    known = keys.drop_nulls()
+    report["relations dropped: unknown concept"] = len(keys) - len(known)
+    del keys
+    return _distinct_triplets(known.to_numpy(writable=True), labels, concepts, report)
+
+
+def _distinct_triplets(
+    key: np.ndarray, labels: list[str], concepts: int, report: Counter[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Sorts and splits keys (head * labels + relation) * concepts + tail; drops repeated ones."""
+    found = len(key)
+    key.sort()
+    key = key[np.concatenate([[True], key[1:] != key[:-1]])] if found else key
+    report["relations dropped: duplicate"] = found - len(key)
+    report["triplets kept"] = len(key)
+    tails = (key % concepts).astype(np.int32)
+    key //= concepts
+    relations = (key % max(len(labels), 1)).astype(np.int32)
+    key //= max(len(labels), 1)
+    heads = key.astype(np.int32)
+    is_used = np.bincount(relations, minlength=len(labels)) > 0
+    new_number = np.cumsum(is_used, dtype=np.int32) - 1
+    used = [label for label, keep in zip(labels, is_used, strict=True) if keep]
+    return heads, new_number[relations].astype(np.int32), tails, used
+
+
+def _read_types(
+    source: Source, lookup: pl.LazyFrame, concepts: int
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    if source.types is None:
+        return np.zeros(concepts + 1, np.int64), np.zeros(0, np.int32), []
+    table = (
+        source.types.join(lookup, on="cui")
+        .select("concept", "type")
+        .unique()
+        .sort("concept", "type")
+        .collect(engine="streaming")
+    )
+    names = table["type"].unique().sort()
+    numbers = pl.DataFrame({"type": names}).with_row_index("number")
+    table = table.join(numbers, on="type", maintain_order="left")
+    start = offsets(table["concept"].to_numpy(), concepts)
+    return start, table["number"].to_numpy().astype(np.int32), names.to_list()
+
+
+def _listing(report: Counter[str]) -> str:
+    return "; ".join(f"{what}: {count:,}" for what, count in report.items() if count)

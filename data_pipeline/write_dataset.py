@@ -1,0 +1,242 @@
+"""A `Terminology` and a tokenizer in, the files of a dataset folder out (see `store.py`).
+
+Shards are written one by one under a temporary name and renamed when whole, each with a small .json
+beside it that says what it holds; a shard that has its .json is never written again. `finish` turns
+the work folder into a dataset: TFDS metadata, then the manifest, last the folder's own name.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+from data_pipeline.errors import BadInput
+from data_pipeline.quiet_tensorflow import tf, tfds
+from data_pipeline.store import (
+    ARRAYS,
+    BLOCK,
+    DATASET_NAME,
+    FIRST_CONCEPT,
+    MANIFEST,
+    SPLIT,
+    STRINGS,
+    features,
+    shard_name,
+)
+from data_pipeline.terminology import Terminology, offsets
+from data_pipeline.tokenize_terms import cut, tokenize_uncut
+
+TERMS_PER_SHARD = 100_000
+MAX_SHARDS = 64
+
+
+def default_shards(terms: int) -> int:
+    """Number of shards for a dataset of that many terms: enough for parallel reading."""
+    return min(MAX_SHARDS, 1 + terms // TERMS_PER_SHARD)
+
+
+class BlockWriter:
+    """Makes the records of a terminology, block by block."""
+
+    def __init__(self, terminology: Terminology, tokenizer: Tokenizer, max_length: int):
+        self.terminology = terminology
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.concepts = len(terminology.cuis)
+        self.blocks = -(-self.concepts // BLOCK)
+        self.term_start = terminology.term_start()
+        self.triplet_start = offsets(terminology.heads, self.concepts)
+        self.unknown_id = _unknown_id(tokenizer)
+
+    def terms_in(self, blocks: range) -> int:
+        """Number of terms in consecutive blocks."""
+        first, last = blocks.start * BLOCK, min(blocks.stop * BLOCK, self.concepts)
+        return int(self.term_start[last] - self.term_start[first])
+
+    def record(self, block: int) -> tuple[dict, dict[str, int]]:
+        """The record of one block, and counts: what it holds and how its terms were cut."""
+        this = self.terminology
+        first, last = block * BLOCK, min((block + 1) * BLOCK, self.concepts)
+        rows = slice(int(self.term_start[first]), int(self.term_start[last]))
+        triplets = slice(int(self.triplet_start[first]), int(self.triplet_start[last]))
+        types = slice(int(this.type_start[first]), int(this.type_start[last]))
+        frame = this.terms[rows]
+        terms = frame["term"].to_list()
+        whole, whole_start = tokenize_uncut(self.tokenizer, terms)
+        tokens, start = cut(whole, whole_start, self.max_length)
+        record: dict = {
+            FIRST_CONCEPT: first,
+            "n_terms": np.diff(self.term_start[first : last + 1]).astype(np.int32),
+            "n_tokens": np.diff(start).astype(np.int32),
+            "tokens": tokens,
+            "term_languages": frame["language"].to_numpy(),
+            "n_types": np.diff(this.type_start[first : last + 1]).astype(np.int32),
+            "types": this.types[types],
+            "n_triplets": np.diff(self.triplet_start[first : last + 1]).astype(np.int32),
+            "relations": this.relations[triplets],
+            "tails": this.tails[triplets],
+            "cuis": "\n".join(this.cuis[first:last].to_list()),
+            "terms": "\n".join(terms),
+        }
+        lengths = np.diff(whole_start)
+        has_unknown = np.add.reduceat(whole == self.unknown_id, whole_start[:-1]) > 0
+        counts = {
+            "records": 1,
+            "concepts": last - first,
+            "terms": len(terms),
+            "tokens": len(tokens),
+            "concept_types": len(record["types"]),
+            "triplets": len(record["tails"]),
+            "cut_terms": int((lengths > self.max_length).sum()),
+            "unknown_terms": int(has_unknown.sum()),
+            "longest_term_tokens": int(lengths.max()),
+        }
+        return record, counts
+
+
+def _unknown_id(tokenizer: Tokenizer) -> int:
+    """Id of the unknown token, or -1 for a tokenizer that has none (every string has pieces)."""
+    name = getattr(tokenizer.model, "unk_token", None) or "[UNK]"
+    found = tokenizer.token_to_id(name)
+    return -1 if found is None else found
+
+
+def digest(record: dict) -> str:
+    """SHA-256 of a record's content: names, lengths and little-endian bytes, in a fixed order."""
+    content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
+    for name, dtype in ARRAYS.items():
+        array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
+        content.update(f"{name} {len(array)}\n".encode())
+        content.update(array.tobytes())
+    for name in STRINGS:
+        data = record[name].encode()
+        content.update(f"{name} {len(data)}\n".encode())
+        content.update(data)
+    return content.hexdigest()
+
+
+def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
+    """Writes the shards that `work` does not have yet; returns the description of every shard.
+
+    A description holds the shard's file, bytes, digests (one per record) and the summed counts of
+    `BlockWriter.record`.
+    """
+    shards = min(shards, writer.blocks)
+    bounds = [writer.blocks * i // shards for i in range(shards + 1)]
+    descriptions = []
+    total = writer.terms_in(range(writer.blocks))
+    with tqdm(total=total, desc="tokenize and write", unit="term", unit_scale=True) as bar:
+        for index in range(shards):
+            file = work / shard_name(index, shards)
+            blocks = range(bounds[index], bounds[index + 1])
+            described = file.with_name(file.name + ".json")
+            if described.is_file():
+                description = json.loads(described.read_text(encoding="utf-8"))
+                bar.update(writer.terms_in(blocks))
+            else:
+                description = _write_shard(writer, file, blocks, bar)
+                write_json(described, description)
+            descriptions.append(description)
+    return descriptions
+
+
+def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> dict:
+    description: dict = {"file": file.name, "bytes": 0}
+    digests = []
+    description_of_records = features()
+    unfinished = file.with_name(file.name + ".unfinished")
+    with tf.io.TFRecordWriter(str(unfinished)) as records:
+        for block in blocks:
+            record, counts = writer.record(block)
+            records.write(description_of_records.serialize_example(record))
+            digests.append(digest(record))
+            for name, count in counts.items():
+                total = description.get(name, 0)
+                is_maximum = name.startswith("longest")
+                description[name] = max(total, count) if is_maximum else total + count
+            bar.update(counts["terms"])
+    os.replace(unfinished, file)
+    return description | {"bytes": file.stat().st_size, "digests": digests}
+
+
+def content_hash(terminology: Terminology, shards: list[dict]) -> str:
+    """SHA-256 over all records and the lists that their numbers index.
+
+    Independent of the number of shards, the order of the input rows, the machine and the time.
+    """
+    lists = [terminology.languages, terminology.relation_labels, terminology.semantic_types]
+    content = hashlib.sha256(json.dumps(lists, ensure_ascii=False).encode())
+    for shard in shards:
+        for record_digest in shard["digests"]:
+            content.update(record_digest.encode())
+    return content.hexdigest()
+
+
+def finish(work: Path, out: Path, manifest: dict) -> None:
+    """Completes `work` with TFDS metadata and the manifest, then renames it to `out`.
+
+    An older dataset at `out` is replaced; whether it may be is the caller's question.
+    """
+    shards = manifest["shards"]
+    split = tfds.core.SplitInfo(
+        name=SPLIT,
+        shard_lengths=[shard["records"] for shard in shards],
+        num_bytes=sum(shard["bytes"] for shard in shards),
+        filename_template=tfds.core.ShardedFileTemplate(
+            dataset_name=DATASET_NAME, data_dir=work, split=SPLIT, filetype_suffix="tfrecord"
+        ),
+    )
+    tfds.folder_dataset.write_metadata(
+        data_dir=work,
+        features=features(),
+        split_infos=[split],
+        description=f"Terms and triplets of {manifest['name']} {manifest['release']}, in blocks of "
+        f"{BLOCK} concepts; see {MANIFEST}.",
+        disable_shuffling=True,  # readers get the blocks in order
+    )
+    for described in work.glob("*.tfrecord-*.json"):
+        described.unlink()
+    write_json(work / MANIFEST, manifest)
+    if out.exists():
+        replaced = out.with_name(f".{out.name}.replaced-{os.getpid()}")
+        os.rename(out, replaced)
+        os.replace(work, out)
+        shutil.rmtree(replaced)
+    else:
+        os.replace(work, out)
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Writes JSON so that `path` is either absent or whole."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    unfinished.write_text(text + "\n", encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+@contextmanager
+def explain_full_disk(work: Path) -> Iterator[None]:
+    """Turns 'no space left' from Python or TensorFlow into BadInput; `work` stays for a resume."""
+    try:
+        yield
+    except (OSError, tf.errors.ResourceExhaustedError) as error:
+        is_python = isinstance(error, OSError)
+        if is_python and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(work).free if work.is_dir() else 0
+        raise BadInput(
+            f"the disk is full: {error}. {free / 1e9:.2f} GB are free at {work.parent}. Free some "
+            "space and run the same command again: finished shards are kept and it goes on from "
+            "there. No dataset was written; to give up, delete "
+            f"{work}"
+        ) from error

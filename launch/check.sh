@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Check format (ruff format), style (ruff check) and types (mypy); all three run, even if one fails.
+# 'ruff format . && ruff check --fix .' with the environment's ruff mends most of what it finds.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt)
+status=0
+"$python" -m ruff format --check . || status=1
+"$python" -m ruff check . || status=1
+"$python" -m mypy || status=1
+exit $status

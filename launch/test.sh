@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Run the tests. Makes its own Python environment the first time (launch/environment.sh).
+#
+#   bash launch/test.sh                          all tests but the slow ones
+#   bash launch/test.sh -m slow                  only the slow ones
+#   bash launch/test.sh tests/test_losses.py -x  any argument of pytest
+#
+# Paths are relative to the repository, the way pytest prints them.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' launch/test.sh
+    exit
+fi
+
+python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt)
+exec "$python" -m pytest "$@"

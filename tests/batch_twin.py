@@ -1,0 +1,138 @@
+"""A second, slow implementation of the batches, in plain Python integers and lists.
+
+It follows the text of the docstrings, not the code: one item at a time, and the textbook form of
+each algorithm. The tests hold `data_pipeline.order`, `draw` and `batches` to it.
+"""
+
+import numpy as np
+
+from data_pipeline.order import ROUNDS, STREAMS
+from data_pipeline.packing import pack_rows
+
+WORD = 2**64
+
+
+def twin_mix(value):
+    value = (value + 0x9E3779B97F4A7C15) % WORD
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB % WORD
+    return value ^ (value >> 31)
+
+
+def twin_key(seed, stream, *parts):
+    hashed = twin_mix((seed * len(STREAMS) + STREAMS[stream]) % WORD)
+    for part in parts:
+        hashed = twin_mix(hashed ^ part)
+    return hashed
+
+
+def twin_below(random, size):
+    return ((random >> 32) * size) >> 32
+
+
+def twin_permute(index, size, key):
+    width = max(1, round(size**0.5))
+    height = -(-size // width)
+    value = index
+    while True:
+        right, left = divmod(value, width)
+        for number in range(ROUNDS):
+            round_key = twin_mix(key ^ number)
+            if number % 2 == 0:
+                left = (left + twin_mix(round_key ^ right)) % width
+            else:
+                right = (right + twin_mix(round_key ^ left)) % height
+        value = right * width + left
+        if value < size:
+            return value
+
+
+def twin_sample(randoms, size, *, distinct):
+    """Indices of terms; a Fisher-Yates shuffle of all of them, started anew when it runs out."""
+    if not distinct:
+        return [twin_below(random, size) for random in randoms]
+    drawn = []
+    for number, random in enumerate(randoms):
+        first = number % size
+        if first == 0:
+            order = list(range(size))
+        place = first + twin_below(random, size - first)
+        order[first], order[place] = order[place], order[first]
+        drawn.append(order[first])
+    return drawn
+
+
+def twin_draw(dataset, spec, step, share=(0, 1)):
+    """concepts, terms [G, 2k] and relations [G, U] of a step, as nested lists."""
+    counts = np.diff(dataset.term_start).tolist()
+    triplets = list(
+        zip(dataset.heads.tolist(), dataset.relations.tolist(), dataset.tails.tolist(), strict=True)
+    )
+    if spec.draw == "relations":
+        items = list(range(len(triplets)))
+    else:
+        items = [concept for concept, count in enumerate(counts) if count >= 2]
+    per_epoch = len(items) // spec.triplets
+    per_share = spec.groups // share[1]
+    concepts, terms, relations = [], [], []
+    for group in range(share[0] * per_share, (share[0] + 1) * per_share):
+        number = step * spec.groups + group
+        head_terms, tail_terms, head_concepts, tail_concepts, labels = [], [], [], [], []
+        for u in range(spec.triplets):
+            epoch, within = divmod(number, per_epoch)
+            key = twin_key(spec.seed, "permutation", epoch)
+            item = items[twin_permute(within * spec.triplets + u, len(items), key)]
+            slot = number * spec.triplets + u
+            head, relation, tail = _triplet(triplets, counts, item, spec, slot)
+
+            def draw(stream, concept, number, slot=slot):
+                randoms = [twin_key(spec.seed, stream, slot, j) for j in range(number)]
+                picks = twin_sample(randoms, counts[concept], distinct=spec.distinct_terms)
+                return [int(dataset.term_start[concept]) + pick for pick in picks]
+
+            if relation < 0:
+                both = draw("head term", head, 2 * spec.repeats)
+                of_head, of_tail = both[: spec.repeats], both[spec.repeats :]
+            else:
+                of_head = draw("head term", head, spec.repeats)
+                of_tail = draw("tail term", tail, spec.repeats)
+            head_terms += of_head
+            tail_terms += of_tail
+            head_concepts += [head] * spec.repeats
+            tail_concepts += [tail] * spec.repeats
+            labels.append(relation)
+        concepts.append(head_concepts + tail_concepts)
+        terms.append(head_terms + tail_terms)
+        relations.append(labels)
+    return {"concepts": concepts, "terms": terms, "relations": relations}
+
+
+def _triplet(triplets, counts, item, spec, slot):
+    if spec.draw == "relations":
+        return triplets[item]
+    related = [t for t in triplets if t[0] == item and counts[t[2]] >= 2]
+    if spec.draw == "synonyms" or not related:
+        return item, -1, item
+    return related[twin_below(twin_key(spec.seed, "relation", slot), len(related))]
+
+
+def twin_batch(dataset, spec, step, plan, share=(0, 1)):
+    """The packed batch of a step."""
+    drawn = {name: np.array(value) for name, value in twin_draw(dataset, spec, step, share).items()}
+    parts = []
+    for terms in np.split(drawn["terms"], plan.passes):
+        pieces = [
+            dataset.tokens[dataset.token_start[t] : dataset.token_start[t + 1]]
+            for t in terms.ravel()
+        ]
+        start = np.cumsum([0] + [len(piece) for piece in pieces])
+        parts.append((np.concatenate(pieces), start))
+    needed = max(len(pack_rows(*part, spec.row_length)["tokens"]) for part in parts)
+    rows = plan.usual if needed <= plan.usual else plan.ample
+    packed = [pack_rows(*part, spec.row_length, rows) for part in parts]
+    shape = (plan.passes, len(drawn["concepts"]) // plan.passes, -1)
+    return {
+        **{name: np.stack([part[name] for part in packed]) for name in packed[0]},
+        "concepts": drawn["concepts"].reshape(shape),
+        "relations": drawn["relations"].reshape(shape),
+    }

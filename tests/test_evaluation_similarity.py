@@ -1,0 +1,81 @@
+"""Spearman's rank correlation of term pairs, and the pairs that are drawn to look at."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from coder_jax.evaluation.benchmarks import SimilarityBenchmark
+from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.similarity import (
+    evaluate_similarity,
+    pair_cosines,
+    sample_pairs,
+    score_similarity,
+)
+from data_pipeline.errors import BadInput
+
+
+def test_spearman_by_hand():
+    # Ranks 1 2 3 4 against 2 1 4 3: rho = 1 - 6 * (1 + 1 + 1 + 1) / (4 * 15).
+    result = score_similarity(np.array([0.1, 0.2, 0.3, 0.9]), np.array([20, 10, 1000, 50]))
+    assert result.scores["spearman"] == pytest.approx(1 - 24 / 60)
+    assert result.pairs == 4
+
+
+def test_spearman_with_ties_equals_pearson_of_mean_ranks():
+    generator = np.random.default_rng(0)
+    cosines, human = generator.integers(5, size=(2, 30)).astype(float)
+
+    def mean_ranks(values):
+        return [np.sum(values < v) + (np.sum(values == v) + 1) / 2 for v in values]
+
+    expected = np.corrcoef(mean_ranks(cosines), mean_ranks(human))[0, 1]
+    rho = score_similarity(cosines, human).scores["spearman"]
+    assert rho == pytest.approx(expected)
+    assert rho == pytest.approx(scipy.stats.spearmanr(cosines, human).statistic)
+
+
+def test_equal_cosines_have_no_correlation():
+    assert score_similarity(np.full(3, 0.5), np.arange(3)).scores == {"spearman": None}
+
+
+def test_each_term_is_encoded_once_and_vectors_need_no_unit_length():
+    vector_of = {"a": [2, 0], "b": [3, 3], "c": [0, 1], "d": [-1, 0]}
+    calls = []
+
+    def encode(strings):
+        calls.append(strings)
+        return np.array([vector_of[string] for string in strings], np.float32)
+
+    benchmark = SimilarityBenchmark("toy", "toy", ["a", "a", "a"], ["b", "c", "d"], [3, 2, 1], "")
+    assert evaluate_similarity(encode, benchmark).scores["spearman"] == pytest.approx(1)
+    assert calls == [["a", "b", "c", "d"]]
+    cosines = pair_cosines(encode, benchmark.first, benchmark.second)
+    assert cosines == pytest.approx([np.sqrt(0.5), 0, -1])
+
+
+def test_bad_values_are_refused():
+    with pytest.raises(
+        BadInput, match="1 similarities of 2 that are NaN or infinite; .*the weights"
+    ):
+        score_similarity(np.array([np.nan, 1]), np.arange(2))
+    with pytest.raises(ValueError, match=r"shape \(2,\) and human scores of shape \(3,\)"):
+        score_similarity(np.zeros(2), np.zeros(3))
+
+
+def test_sampled_pairs():
+    terms = [f"name {n} of {c}" for c in range(20) for n in range(1 + c % 3)] + ["shared", "shared"]
+    concepts = [f"C{c}" for c in range(20) for n in range(1 + c % 3)] + ["C0", "C3"]
+    dictionary = Dictionary(terms, concepts, "toy")
+    concepts_of = {}
+    for term, concept in zip(terms, concepts, strict=True):
+        concepts_of.setdefault(term, set()).add(concept)
+    synonyms, random_pairs = sample_pairs(dictionary, 100, seed=1)
+    assert len(synonyms) == len(random_pairs) == 15, "concepts with two terms"
+    assert all(a != b and concepts_of[a] & concepts_of[b] for a, b in synonyms)
+    assert not any(concepts_of[a] & concepts_of[b] for a, b in random_pairs)
+    assert sample_pairs(dictionary, 100, seed=1) == (synonyms, random_pairs)
+    assert sample_pairs(dictionary, 100, seed=2) != (synonyms, random_pairs)
+    assert len(sample_pairs(dictionary, 4)[0]) == 4
+    with pytest.raises(BadInput, match="toy: found 0 concepts with two terms among 2 concepts"):
+        sample_pairs(Dictionary(["a", "b"], ["A", "B"], "toy"), 4)

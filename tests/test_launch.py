@@ -1,0 +1,246 @@
+"""The launch scripts, run as a user runs them; nothing is downloaded.
+
+Where only the hand-over to Python matters, CODER_JAX_PYTHON names a program that prints what it was
+given. environment.sh itself is run on a copy whose requirement files are empty, so that pip has an
+environment to make but nothing to fetch.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = [
+    "launch/environment.sh",
+    "launch/train.sh",
+    "launch/test.sh",
+    "launch/check.sh",
+    ".ci/run",
+]
+
+SHOW_ARGUMENTS = """#!/bin/sh
+echo "folder: $PWD"
+echo "PYTHONPATH: $PYTHONPATH"
+for argument in "$@"; do echo "argument: $argument"; done
+"""
+
+
+def bash(*command, cwd, **environment):
+    """Run a bash script; CODER_JAX_* variables of the caller do not leak into it."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CODER_JAX_", "PYTHONPATH"))}
+    return subprocess.run(
+        ["bash", *map(str, command)],
+        cwd=cwd,
+        env=clean | {name: str(value) for name, value in environment.items()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def show_arguments(tmp_path) -> Path:
+    """A stand-in for python that prints its folder, PYTHONPATH and arguments, one per line."""
+    program = tmp_path / "show arguments"
+    program.write_text(SHOW_ARGUMENTS, encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_bash_can_parse_it(script, repo):
+    result = bash("-n", repo / script, cwd=repo)
+    assert result.returncode == 0, result.stderr
+    assert os.access(repo / script, os.X_OK), f"{script} is not executable"
+
+
+@pytest.mark.parametrize("script", ["train.sh", "test.sh"])
+def test_help_needs_no_environment(script, repo, tmp_path):
+    result = bash(
+        repo / "launch" / script, "--help", cwd=tmp_path, CODER_JAX_VENV=tmp_path / "venv"
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"bash launch/{script}" in result.stdout
+    assert "#" not in result.stdout and "set -euo" not in result.stdout
+    assert not (tmp_path / "venv").exists()
+
+
+def test_train_stays_in_the_callers_folder_and_passes_arguments_unchanged(
+    repo, tmp_path, show_arguments
+):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    result = bash(
+        *(repo / "launch/train.sh", "--data", "my data", "--out", "runs/x", ""),
+        cwd=folder,
+        CODER_JAX_PYTHON=show_arguments,
+        PYTHONPATH="/elsewhere",
+    )
+    assert result.stdout.splitlines() == [
+        f"folder: {folder}",
+        f"PYTHONPATH: {repo}:/elsewhere",
+        *("argument: -P", "argument: -m", "argument: coder_jax", "argument: train"),
+        *("argument: --data", "argument: my data", "argument: --out", "argument: runs/x"),
+        "argument: ",
+    ]
+
+
+@pytest.mark.parametrize("given", [[], ["demo"], ["demo", "--out", "x y"]])
+def test_train_without_a_recipe_is_the_demo(given, repo, tmp_path, show_arguments):
+    result = bash(repo / "launch/train.sh", *given, cwd=tmp_path, CODER_JAX_PYTHON=show_arguments)
+    arguments = [line for line in result.stdout.splitlines() if line.startswith("argument")]
+    expected = ["-P", f"{repo}/launch/demo.py", *given[1:]]
+    assert arguments == [f"argument: {argument}" for argument in expected]
+
+
+def test_train_hands_over_signals_and_exit_status(repo, tmp_path):
+    """A scheduler sends SIGTERM to the script's own process: it must have become Python."""
+    waiting = tmp_path / "python"
+    waiting.write_text(
+        "#!/bin/sh\ntrap 'echo saved; exit 7' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    )
+    waiting.chmod(0o755)
+    process = subprocess.Popen(
+        ["bash", str(repo / "launch/train.sh")],
+        env=os.environ | {"CODER_JAX_PYTHON": str(waiting)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=30)[0] == "saved\n"
+        assert process.returncode == 7
+    finally:
+        process.kill()
+
+
+def test_a_python_that_is_not_there_is_named(repo, tmp_path):
+    result = bash(repo / "launch/train.sh", cwd=tmp_path, CODER_JAX_PYTHON="no-such-python")
+    assert result.returncode == 1
+    assert "no-such-python" in result.stderr
+
+
+def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
+    only_basics = tmp_path / "bin"
+    only_basics.mkdir()
+    for tool in ("bash", "dirname", "ls", "cat"):
+        (only_basics / tool).symlink_to(shutil.which(tool))
+    result = bash(
+        *(repo / "launch/environment.sh", "requirements.txt"),
+        cwd=tmp_path,
+        CODER_JAX_VENV=tmp_path / "venv",
+        CODER_JAX_ACCELERATOR="cpu",
+        PATH=only_basics,
+    )
+    assert result.returncode == 1
+    assert "Python 3.11" in result.stderr and "apt-get install" in result.stderr
+    assert result.stderr.count("coder_jax:") == 1, "it stops at the first problem"
+    assert not result.stdout
+
+
+@pytest.fixture
+def empty_project(repo, tmp_path) -> Path:
+    """A copy of environment.sh beside requirement files that ask for nothing."""
+    project = tmp_path / "project"
+    (project / "launch").mkdir(parents=True)
+    shutil.copy(repo / "launch/environment.sh", project / "launch")
+    for name in ("requirements.txt", "requirements-test.txt", "constraints.txt"):
+        (project / name).write_text("# nothing\n", encoding="utf-8")
+    return project
+
+
+def test_environment_is_made_once_repaired_and_updated(empty_project):
+    def environment(*names):
+        return bash(
+            empty_project / "launch/environment.sh",
+            *names,
+            cwd=empty_project,
+            CODER_JAX_ACCELERATOR="cpu",
+        )
+
+    python = empty_project / ".venv/bin/python"
+
+    first = environment("requirements.txt")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == f"{python}\n"  # the one line that train.sh reads
+    assert "making the environment" in first.stderr and "requirements.txt" in first.stderr
+    assert all(line.startswith("coder_jax: ") for line in first.stderr.splitlines()), first.stderr
+
+    again = environment("requirements.txt")
+    assert (again.stdout, again.stderr) == (first.stdout, ""), "the second call has nothing to do"
+
+    more = environment("requirements.txt", "requirements-test.txt")
+    assert "requirements-test.txt" in more.stderr and "requirements.txt into" not in more.stderr
+
+    (empty_project / "constraints.txt").write_text("# changed\n", encoding="utf-8")
+    assert "installing requirements.txt" in environment("requirements.txt").stderr
+
+    python.unlink()  # as after a kill half-way, or when the Python beneath it was removed
+    python.symlink_to("/no/such/python")
+    repaired = environment("requirements.txt")
+    assert repaired.stdout == first.stdout, repaired.stderr
+    assert "making the environment" in repaired.stderr
+    subprocess.run([python, "-m", "pip", "--version"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def empty_venv(tmp_path_factory) -> Path:
+    """An environment with nothing but pip in it."""
+    venv = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=120)
+    return venv
+
+
+def test_what_pip_says_is_shown_and_the_next_call_tries_again(empty_project, empty_venv):
+    # A line that pip cannot read fails before it asks any server.
+    (empty_project / "requirements.txt").write_text("not a requirement\n", encoding="utf-8")
+    for _ in range(2):
+        result = bash(
+            *(empty_project / "launch/environment.sh", "requirements.txt"),
+            cwd=empty_project,
+            CODER_JAX_VENV=empty_venv,
+            CODER_JAX_ACCELERATOR="cpu",
+        )
+        assert result.returncode == 1
+        assert "not a requirement" in result.stderr and "pip.log" in result.stderr
+        assert not result.stdout
+
+
+@pytest.mark.parametrize(
+    ("driver", "build"), [("580.65.06", "cuda13"), ("535.104.05\n535.104.05", "cuda12")]
+)
+def test_the_driver_decides_which_jax_is_installed(
+    driver, build, empty_project, empty_venv, tmp_path
+):
+    # pip is cut off from every server, so it stops at the package that it was asked for.
+    nvidia_smi = tmp_path / "bin/nvidia-smi"
+    nvidia_smi.parent.mkdir()
+    nvidia_smi.write_text(f"#!/bin/sh\necho '{driver}'\n", encoding="utf-8")
+    nvidia_smi.chmod(0o755)
+    result = bash(
+        *(empty_project / "launch/environment.sh", "requirements.txt"),
+        cwd=empty_project,
+        CODER_JAX_VENV=empty_venv,
+        PATH=f"{nvidia_smi.parent}:{os.environ['PATH']}",
+        PIP_NO_INDEX=1,
+        PIP_FIND_LINKS="",
+    )
+    assert result.returncode == 1
+    assert f"jax[{build}]" in result.stderr
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(repo, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
+    result = bash(
+        *(repo / "launch/environment.sh", "requirements.txt"),
+        cwd=tmp_path,
+        CODER_JAX_VENV=tmp_path,
+    )
+    assert result.returncode == 1
+    assert str(tmp_path) in result.stderr and "CODER_JAX_VENV" in result.stderr
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "years of work"

@@ -1,0 +1,73 @@
+"""Packing: the textbook algorithm as twin, nothing lost, nothing split."""
+
+import numpy as np
+import pytest
+
+from data_pipeline.errors import BadInput
+from data_pipeline.packing import first_fit_decreasing, pack_rows
+
+
+def naive_first_fit_decreasing(lengths, row_length):
+    used, row, offset = [], {}, {}
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        for r in range(len(used) + 1):
+            if r == len(used):
+                used.append(0)
+            if used[r] + lengths[i] <= row_length:
+                row[i], offset[i] = r, used[r]
+                used[r] += lengths[i]
+                break
+    order = range(len(lengths))
+    return np.array([row[i] for i in order]), np.array([offset[i] for i in order])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equals_the_textbook_algorithm(seed):
+    rng = np.random.default_rng(seed)
+    row_length = int(rng.integers(8, 130))
+    lengths = rng.integers(1, row_length + 1, size=int(rng.integers(1, 300)))
+    for got, want in zip(
+        first_fit_decreasing(lengths, row_length),
+        naive_first_fit_decreasing(lengths, row_length),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_rows_hold_every_sequence_whole():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 33, size=500)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = rng.integers(1, 1000, size=start[-1]).astype(np.int32)
+    packed = pack_rows(tokens, start, 128)
+    for i in range(500):
+        row, column = np.nonzero(packed["segments"] == i + 1)
+        assert (row == row[0]).all()
+        np.testing.assert_array_equal(
+            packed["tokens"][row, column], tokens[start[i] : start[i + 1]]
+        )
+        np.testing.assert_array_equal(packed["positions"][row, column], np.arange(lengths[i]))
+    padding = packed["segments"] == 0
+    assert (packed["tokens"][padding] == 0).all() and (packed["positions"][padding] == 0).all()
+    assert 1 - padding.mean() > 0.98
+
+
+def test_padded_rows_and_a_slice_of_a_longer_token_array():
+    tokens = np.arange(100, 110, dtype=np.int32)
+    packed = pack_rows(tokens, np.array([2, 5, 7]), 8, rows=3)
+    assert packed["tokens"].shape == (3, 8)
+    np.testing.assert_array_equal(packed["tokens"][0], [102, 103, 104, 105, 106, 0, 0, 0])
+    assert packed["segments"].max() == 2 and not packed["segments"][1:].any()
+
+
+def test_nothing_to_pack():
+    assert pack_rows(np.zeros(0, np.int32), np.array([0]), 8)["tokens"].shape == (0, 8)
+
+
+def test_messages():
+    with pytest.raises(BadInput, match="sequence of 9 tokens into rows of 8"):
+        first_fit_decreasing(np.array([3, 9]), 8)
+    with pytest.raises(BadInput, match="sequence of 0 tokens"):
+        first_fit_decreasing(np.array([3, 0]), 8)
+    with pytest.raises(BadInput, match="need 2 rows of 8 tokens, but only 1"):
+        pack_rows(np.ones(10, np.int32), np.array([0, 5, 10]), 8, rows=1)

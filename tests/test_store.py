@@ -1,0 +1,150 @@
+"""What is written is what is read; folders that are no finished dataset are refused."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_bert
+from tiny_rrf import write_release
+
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
+from data_pipeline.errors import BadInput
+from data_pipeline.quiet_tensorflow import tfds
+from data_pipeline.store import open_dataset
+from data_pipeline.tokenize_terms import load_tokenizer, tokenize
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("dataset")
+    (tmp / "model").mkdir()
+    tiny_bert.write_tokenizer(tmp / "model")
+    options = BuildOptions(
+        source=write_release(tmp / "META"), out=tmp / "tiny", tokenizer=tmp / "model", max_length=8
+    )
+    return build_dataset(options)
+
+
+TERMS = [
+    "heart attack", "myocardial infarction", "infarctus", "heart disease", "cardiac disease",
+    "limb pain", '"pain" in limb', "douleur aiguë",
+]  # fmt: skip
+
+
+def test_open_dataset(folder):
+    data = open_dataset(folder, strings=True)
+    assert data.terms == TERMS
+    assert data.cuis == ["C0000001", "C0000002", "C0000003", "C0000006"]
+    assert data.term_start.tolist() == [0, 3, 5, 7, 8]
+    assert data.term_language.tolist() == [0, 0, 1, 0, 0, 0, 0, 1]
+    assert data.manifest["languages"] == ["ENG", "FRE"]
+    assert data.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa", "RO|", "RO|finding_of"]
+    assert data.heads.tolist() == [0, 0, 1, 1]
+    assert data.relations.tolist() == [1, 2, 0, 3]
+    assert data.tails.tolist() == [1, 2, 0, 2]
+    type_start, types = data.concept_types
+    assert type_start.tolist() == [0, 1, 2, 4, 4] and types.tolist() == [1, 1, 0, 2]
+
+
+def test_tokens_are_the_tokenizers_own(folder):
+    data = open_dataset(folder)
+    tokens, start = tokenize(load_tokenizer(folder / "tokenizer"), TERMS, 8)
+    assert np.array_equal(data.tokens, tokens) and np.array_equal(data.token_start, start)
+    assert np.diff(start).max() == 8  # one term at least was cut
+    assert data.cuis is None and data.terms is None
+
+
+def test_dtypes(folder):
+    data = open_dataset(folder)
+    for name, dtype in {
+        "term_start": np.int64, "token_start": np.int64, "tokens": np.int32, "heads": np.int32,
+        "relations": np.int32, "tails": np.int32, "term_language": np.uint8,
+        "type_start": np.int64, "types": np.int32,
+    }.items():  # fmt: skip
+        assert getattr(data, name).dtype == dtype, name
+
+
+def test_tfds_opens_the_folder(folder):
+    builder = tfds.builder_from_directory(folder)
+    assert builder.info.splits["train"].num_examples == 1
+    (record,) = builder.as_dataset(split="train").as_numpy_iterator()
+    data = open_dataset(folder)
+    assert record["terms"].decode().split("\n") == TERMS
+    assert record["cuis"].decode().split("\n")[-1] == "C0000006"
+    assert record["n_terms"].tolist() == [3, 2, 2, 1]
+    assert np.array_equal(record["tokens"], data.tokens)
+    assert record["n_triplets"].tolist() == [2, 2, 0, 0]
+    assert np.array_equal(record["tails"], data.tails)
+    assert record["first_concept"] == 0
+
+
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def refused(path) -> str:
+    with pytest.raises(BadInput) as error:
+        open_dataset(path)
+    return str(error.value)
+
+
+def test_missing_folder(tmp_path):
+    message = refused(tmp_path / "none")
+    assert "none does not exist" in message and "python -m data_pipeline.build" in message
+
+
+def test_foreign_folder(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "is no finished dataset: it has no manifest.json" in refused(tmp_path)
+
+
+def test_a_build_that_did_not_finish(tmp_path):
+    (tmp_path / ".umls.building-0123456789ab").mkdir()
+    message = refused(tmp_path / ".umls.building-0123456789ab")
+    assert "did not finish; run the same build command again" in message
+    assert "run the same build command again" in refused(tmp_path / "umls")
+
+
+def test_another_format(folder, tmp_path):
+    path = copy(folder, tmp_path) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
+    assert "has the format 'other 2', expected 'coder_jax triplets 1'" in refused(path.parent)
+    path.write_text("[1]")
+    assert "has the format None" in refused(path.parent)
+    path.write_text('{"format": ')
+    assert "manifest.json is damaged (not JSON" in refused(path.parent)
+
+
+def test_damaged_shards(folder, tmp_path):
+    shard = next(copy(folder, tmp_path).glob("*.tfrecord-*"))
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-5])
+    assert f"damaged ({len(data) - 5:,} bytes, expected {len(data):,})" in refused(shard.parent)
+    shard.write_bytes(data[:200] + b"????" + data[204:])
+    assert "damaged (a record's checksum is wrong)" in refused(shard.parent)
+    shard.unlink()
+    assert "damaged (the file is missing); copy the dataset again" in refused(shard.parent)
+
+
+def test_shards_that_do_not_fit_the_manifest(folder, tmp_path):
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["counts"]["terms"] += 1
+    manifest["shards"][0]["terms"] += 1
+    path.write_text(json.dumps(manifest))
+    assert "its content is not what the manifest says" in refused(path.parent)
+
+
+def test_opening_is_silent_and_takes_no_gpu(folder):
+    program = (
+        "import sys; from data_pipeline.store import open_dataset; open_dataset(sys.argv[1]);"
+        "import tensorflow as tf; assert not tf.config.get_visible_devices('GPU')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
