@@ -120,10 +120,7 @@ class Layer(nnx.Module):
                 config.attention_dropout,
             )
         out_RLHK = jnp.einsum(
-            "rhqv,rvhk->rqhk",
-            probs_RHLL.astype(self.dtype),
-            v_RLHK,
-            precision=precision,
+            "rhqv,rvhk->rqhk", probs_RHLL.astype(self.dtype), v_RLHK, precision=precision
         )
         return self.attention_output(out_RLHK.reshape(rows, length, width))
 
@@ -147,12 +144,7 @@ class Bert(nnx.Module):
     """
 
     def __init__(
-        self,
-        config: BertConfig,
-        *,
-        dtype: Any = jnp.float32,
-        pooler: bool = True,
-        rngs: nnx.Rngs,
+        self, config: BertConfig, *, dtype: Any = jnp.float32, pooler: bool = True, rngs: nnx.Rngs
     ):
         self.config, self.dtype = config, jnp.dtype(dtype)
         self.embeddings = Embeddings(config, rngs=rngs)

@@ -26,21 +26,24 @@ FORMAT = 1
 
 
 def identity(
-    config: Config, manifest: Mapping[str, Any], encoder: dict[str, Any], pooler: bool
+    config: Config, manifest: Mapping[str, Any], encoder: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same when a run goes on: all but where and how it is carried out.
 
     Args:
         config: of the run.
         manifest: of the dataset.
-        encoder: the initial encoder's config.json.
-        pooler: whether the initial encoder has a pooler.
+        encoder: what is known of the initial encoder: `config` (its config.json), `pooler`
+            (whether it has one), `license`.
     """
     settings = to_json(config)
     del settings["run"]
-    dataset = {name: manifest[name] for name in ("name", "release", "cleaning", "content_hash")}
-    dataset |= {"tokenizer": manifest["tokenizer"], "relations": manifest["relations"]}
-    parts = {"config": settings, "dataset": dataset, "encoder": encoder, "pooler": pooler}
+    dataset = {
+        name: manifest[name]
+        for name in ("name", "release", "cleaning", "counts", "relations", "content_hash")
+    }
+    tokenizer = {name: manifest["tokenizer"][name] for name in ("hash", "max_length")}
+    parts = {"config": settings, "dataset": dataset, "tokenizer": tokenizer, "encoder": encoder}
     return json.loads(json.dumps({"format": FORMAT, **parts}))
 
 
@@ -109,6 +112,11 @@ class Checkpoints:
         """The newest step that was saved whole."""
         return self.manager.latest_step()
 
+    @property
+    def steps(self) -> list[int]:
+        """The steps that were saved whole, oldest first."""
+        return sorted(self.manager.all_steps())
+
     def save(self, state: TrainState, step: int, this_run: dict[str, Any]) -> None:
         """Begin to save the state after `step` steps; nothing is done if it is there already."""
         if step == self.latest:
@@ -153,9 +161,13 @@ class Checkpoints:
             opt_state=restored.opt_state,
         )
 
-    def wait(self) -> None:
-        """Return when all that was begun is on disk."""
-        self.manager.wait_until_finished()
+    def restore_params(self, step: int) -> dict[str, Any]:
+        """The parameters after `step` steps as NumPy arrays, whatever devices they came from."""
+        path = self.folder / str(step) / "params"
+        with ocp.StandardCheckpointer() as reader:
+            shapes = reader.metadata(path).item_metadata.tree
+            like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+            return reader.restore(path, like)
 
     def close(self) -> None:
         """Finish saving and let go of the folder."""

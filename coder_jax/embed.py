@@ -167,7 +167,8 @@ def batches_of_blocks(
     """
     if len(start) < 2:
         return
-    row_length = max(ROW_LENGTH, int(np.diff(start).max()))
+    longest = int(np.diff(start).max())
+    row_length = -(-longest // ROW_LENGTH) * ROW_LENGTH  # few shapes for long terms, too
     packed = pack_rows(tokens, start, row_length)
     is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
     terms_per_row = is_first.sum(axis=1)

@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from coder_jax.bert import Bert
 from coder_jax.encoder_settings import SETTINGS_FILE, EncoderSettings, write_settings
+from coder_jax.hf_files import hub_errors
 from coder_jax.hf_weights import check_vocabulary, to_hf
 from coder_jax.model_card import check_card, model_card
 from coder_jax.sentence_transformers_files import write_json, write_sentence_transformers_files
@@ -105,6 +106,8 @@ def export_encoder(
         labels = relations[1] if relations is not None else ()
         (partial / "README.md").write_text(model_card(card, settings, labels), encoding="utf-8")
         differences = verify_export(partial, bert, settings=settings)
+        for path in partial.rglob("*.safetensors"):  # written for the owner alone
+            shutil.copymode(partial / "config.json", path)
         replace_folder(partial, out)
     except OSError as error:
         raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
@@ -173,7 +176,6 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
       BadInput: not logged in, no right to write there, or no network.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     api = HfApi()
     try:
@@ -181,7 +183,7 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
         api.upload_folder(
             folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
         )
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
+    except hub_errors() as error:
         raise BadInput(
             f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "
             "itself is complete. Log in with 'hf auth login', check the name, and try again"

@@ -37,14 +37,17 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
     return download(name)
 
 
+def hub_errors() -> tuple[type[Exception], ...]:
+    """What the hub's client raises: names that cannot be, refusals, failed connections."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    # A refusal derives from the error of the HTTP library, as does a failed connection.
+    return (HFValidationError, OSError, *HfHubHTTPError.__bases__)
+
+
 def download(hub_id: str) -> Path:
     """Fetches config, tokenizer and weights of a hub model; safetensors where there are any."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-    )
 
     def fetch(weights: str) -> Path:
         return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, weights]))
@@ -53,12 +56,7 @@ def download(hub_id: str) -> Path:
         folder = fetch("model*.safetensors")
         if not list(folder.glob("model*.safetensors")):
             folder = fetch("pytorch_model*.bin")
-    except (
-        HFValidationError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        OSError,
-    ) as error:
+    except hub_errors() as error:
         raise BadInput(
             f"{hub_id} is no folder here and could not be fetched from the Hugging Face Hub "
             f"({type(error).__name__}: {str(error).splitlines()[0]}). If this machine is offline, "

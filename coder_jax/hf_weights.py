@@ -63,10 +63,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
     """All weights of a BERT: Hugging Face's name and our path, in the order of the network."""
 
     def norm(hf: str, *path: str | int) -> list[Weight]:
-        return [
-            Weight(f"{hf}.weight", (*path, "scale")),
-            Weight(f"{hf}.bias", (*path, "bias")),
-        ]
+        return [Weight(f"{hf}.weight", (*path, "scale")), Weight(f"{hf}.bias", (*path, "bias"))]
 
     def dense(hf: str, *path: str | int, part: int | None = None) -> list[Weight]:
         return [

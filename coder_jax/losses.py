@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 
 def log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.Array:
-    """log(1 + sum over included j of exp(x_ij)); no overflow, finite gradients for any finite input.
+    """log(1 + sum over included j of exp(x_ij)); no overflow, gradients finite for finite input.
 
     Args:
         exponent_AB: float [A, B].

@@ -17,18 +17,23 @@ from tqdm import tqdm
 from data_pipeline.errors import BadInput
 
 
-def keep_lines_until(path: Path, step: int) -> None:
-    """Drop the lines after `step`: a run that goes on from there writes them again."""
+def keep_lines_until(path: Path, step: int) -> float:
+    """Drop the lines after `step`: a run that goes on from there writes them again.
+
+    Returns the seconds that the run had taken by then.
+    """
     if not path.exists():
-        return
-    kept = []
+        return 0.0
+    kept, seconds = [], 0.0
     for line in path.read_text(encoding="utf-8").splitlines():
         # A killed run may have left half a line at the end.
-        if line.endswith("}") and json.loads(line)["step"] <= step:
+        if line.endswith("}") and (values := json.loads(line))["step"] <= step:
             kept.append(line + "\n")
+            seconds = values.get("seconds", seconds)
     temporary = path.with_suffix(".partial")
     temporary.write_text("".join(kept), encoding="utf-8")
     os.replace(temporary, path)
+    return seconds
 
 
 class Window:
@@ -123,21 +128,25 @@ class MetricsLog:
 
     def __init__(self, out: Path, first_step: int, steps: int):
         path = out / "metrics.jsonl"
-        keep_lines_until(path, first_step)
+        self.seconds_before = keep_lines_until(path, first_step)
+        self.began = time.monotonic()
         self.lines = path.open("a", encoding="utf-8")
         self.board = SummaryWriter(str(out / "tensorboard"), purge_step=first_step + 1)
         self.bar = tqdm(total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Log values (numbers, or nested dictionaries of them) at a step.
-
-        A value that is not finite, which JSON cannot hold, is written as null.
-        """
+        """Log values (numbers, or nested dictionaries of them) at a step, with the time."""
+        values = {**values, "seconds": self.seconds}
         flat = dict(_flatten(values))
         for name, value in flat.items():
             self.board.add_scalar(name, value, step)
-        self.lines.write(json.dumps({"step": step, **_finite(values)}) + "\n")
+        self.lines.write(json.dumps({"step": step, **values}, allow_nan=False) + "\n")
         self.lines.flush()
+
+    @property
+    def seconds(self) -> float:
+        """What the run has taken so far, with the processes before this one, without start-up."""
+        return self.seconds_before + time.monotonic() - self.began
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Move the progress bar to a step, with a few values beside it."""
@@ -163,12 +172,3 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Any:
             yield from _flatten(value, f"{prefix}{name}/")
         else:
             yield prefix + name, value
-
-
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _finite(value)
-        if isinstance(value, Mapping)
-        else (None if isinstance(value, float) and not math.isfinite(value) else value)
-        for name, value in values.items()
-    }

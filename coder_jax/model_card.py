@@ -135,7 +135,9 @@ def usage(settings: EncoderSettings, relations: Sequence[str]) -> str:
         '/ batch["attention_mask"].sum(1, keepdim=True)',
         "pooler": "output.pooler_output",
     }[settings.pooling]
-    text = f"""```python
+    text = f"""`MODEL` is the path of this folder or its id on the hub.
+
+```python
 from coder_jax import TermEncoder
 
 encoder = TermEncoder.from_pretrained(MODEL)

@@ -19,15 +19,17 @@ def learning_rate(config: OptimizerConfig) -> optax.Schedule:
     return optax.join_schedules([rise, fall], [warmup])
 
 
-def decayed(encoder: Any) -> Any:
+def decayed(params: Any) -> Any:
     """True for each parameter of the encoder that weight decay applies to: kernels and tables.
 
     Biases and layer norms have one dimension. The pooler does not decay either, so that it stays
     as it was where no gradient reaches it (pooling cls or mean).
     """
-    return jax.tree_util.tree_map_with_path(
-        lambda path, array: array.ndim >= 2 and path[0].key != "pooler", encoder
-    )
+
+    def decays(path: tuple[Any, ...], array: jax.Array) -> bool:
+        return array.ndim >= 2 and not any(part.key == "pooler" for part in path)
+
+    return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from huggingface_hub import ModelCard
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
@@ -87,40 +88,50 @@ class RunResult:
 
     out: Path
     steps: int
-    seconds: float  # of the loop, in this process
+    seconds: float  # of training with its evaluations, in all processes of the run
     heldout: dict[str, float]  # scores of the last evaluation; empty if there was none
 
 
 def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, dict[str, Any]]:
-    """The encoder that a new run starts from, float32, and its config.json.
+    """The encoder that a new run starts from, and what `identity` keeps of it.
 
     Raises:
         BadInput: if the dataset was tokenized with another tokenizer than the encoder's own.
     """
-    folder = find_folder(config.model.init)
-    bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
-    print(report)
+    init = config.model.init
+    folder = find_folder(init)
     found = tokenizer_hash(load_tokenizer(folder))
     expected = manifest["tokenizer"]["hash"]
     if found != expected:
         raise BadInput(
-            f"the tokenizer of {config.model.init} has hash {found[:12]}, but the dataset was "
-            f"tokenized with {manifest['tokenizer']['name']}, hash {expected[:12]}; build the "
-            f"dataset with --tokenizer {config.model.init}, or start from the other encoder"
+            f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
+            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
+            f"--tokenizer {init}, or start from the other encoder"
         )
-    return bert, hf_config
+    bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
+    print(report)
+    return bert, {
+        "config": hf_config,
+        "pooler": bert.pooler is not None,
+        "license": read_license(folder),
+    }
 
 
-def encoder_structure(config: Config, hf_config: dict[str, Any], pooler: bool) -> Bert:
+def read_license(folder: Path) -> str | None:
+    """The license that the model card in a Hugging Face folder states, if there is one."""
+    card = folder / "README.md"
+    return ModelCard.load(card).data.license if card.exists() else None
+
+
+def encoder_structure(config: Config, encoder: Mapping[str, Any]) -> Bert:
     """The encoder as shapes, with the run's dropout and arithmetic."""
-    bert_config = BertConfig.from_hf(hf_config)
-    if config.model.dropout is not None:
-        rate = config.model.dropout
+    bert_config, rate = BertConfig.from_hf(encoder["config"]), config.model.dropout
+    if rate is not None:
         bert_config = dataclasses.replace(bert_config, hidden_dropout=rate, attention_dropout=rate)
     dtype = config.model.dtype
     if dtype == "auto":
         dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    return abstract_bert(bert_config, jnp.dtype(dtype), pooler=pooler)
+    return abstract_bert(bert_config, jnp.dtype(dtype), pooler=encoder["pooler"])
 
 
 def train(config: Config, source: BatchSource) -> RunResult:
@@ -137,12 +148,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
     # ---- Run folder ----
     bert = None
     if (out / "run.json").exists():
-        there = read_identity(out)
-        hf_config, pooler = there["encoder"], there["pooler"]
+        encoder = read_identity(out)["encoder"]
     else:
-        bert, hf_config = initial_encoder(config, source.manifest)
-        pooler = bert.pooler is not None
-    this_run = identity(config, source.manifest, hf_config, pooler)
+        bert, encoder = initial_encoder(config, source.manifest)
+    this_run = identity(config, source.manifest, encoder)
     claim_run_folder(out, this_run, source.folder / "tokenizer")
     checkpoints = Checkpoints(out, run.save_steps)
     if bert is None and checkpoints.latest is None:  # it stopped before its first checkpoint
@@ -150,7 +159,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
     # ---- Mesh, state ----
     mesh = make_mesh()
-    structure = encoder_structure(config, hf_config, pooler)
+    structure = encoder_structure(config, encoder)
     graph, shapes = split_encoder(structure)
     optimizer = make_optimizer(config.optimizer)
     relations = len(source.manifest["relations"]) if config.loss.mu else 0
@@ -179,7 +188,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     heldout = HeldOut(source, config.model.pooling) if run.eval_steps else None
     log = MetricsLog(out, first_step, steps)
     window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
-    began = saved = time.monotonic()
+    saved = time.monotonic()
     scores: dict[str, float] = {}
 
     # ---- Loop ----
@@ -213,4 +222,4 @@ def train(config: Config, source: BatchSource) -> RunResult:
     finally:
         log.close()
         checkpoints.close()
-    return RunResult(out, steps, time.monotonic() - began, scores)
+    return RunResult(out, steps, log.seconds, scores)

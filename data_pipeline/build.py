@@ -57,6 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="folder or hub id of the encoder that will be trained",
     )
+    _add_filter_arguments(parser)
+    _add_term_arguments(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--shards", type=int, metavar="N", help="number of files (default: auto)")
+    output.add_argument("--overwrite", action="store_true", help="replace the dataset at --out")
+    output.add_argument("--release", metavar="NAME", help="release name (default: from the files)")
+
+
+def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     filters = parser.add_argument_group("what to keep (default: all that is not suppressed)")
     filters.add_argument(
         "--languages",
@@ -91,6 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCOPE",
         help=f"OBO synonyms to read: {', '.join(SYNONYM_SCOPES)} (default: EXACT)",
     )
+
+
+def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
     terms = parser.add_argument_group("terms")
     terms.add_argument(
         "--cleaning",
@@ -128,10 +140,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tab-separated mention and CUI with that header: test terms to keep out of the data",
     )
     heldout.add_argument("--seed", type=int, default=0, help="of the held-out choice (default: 0)")
-    output = parser.add_argument_group("output")
-    output.add_argument("--shards", type=int, metavar="N", help="number of files (default: auto)")
-    output.add_argument("--overwrite", action="store_true", help="replace the dataset at --out")
-    output.add_argument("--release", metavar="NAME", help="release name (default: from the files)")
 
 
 def options_from(args: argparse.Namespace) -> BuildOptions:
@@ -162,7 +170,7 @@ def options_from(args: argparse.Namespace) -> BuildOptions:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command; 0 on success, 2 with a message on stderr for bad input."""
+    """Runs the command; 0 on success, 2 with a message for bad input, 130 if stopped."""
     parser = argparse.ArgumentParser(
         prog="python -m data_pipeline.build",
         description=__doc__,
@@ -181,6 +189,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on with what is missing", file=sys.stderr)
+        return 130
     print(closing_report(read_manifest(out), out))
     return 0
 

@@ -38,6 +38,7 @@ from data_pipeline.write_dataset import (
     default_shards,
     explain_full_disk,
     finish,
+    has_finished_shards,
     write_shards,
 )
 
@@ -63,7 +64,12 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
         _remove_other_builds(out, work)
         work.mkdir(parents=True, exist_ok=True)
         with _locked(work):
-            _build_in(work, out, options, tokenizer, fingerprint)
+            try:
+                _build_in(work, out, options, tokenizer, fingerprint)
+            except Exception:
+                if not has_finished_shards(work):  # nothing that a second run could use
+                    shutil.rmtree(work)
+                raise
     _say(f"built {options.out} in {time.monotonic() - started:.1f} s")
     return options.out
 

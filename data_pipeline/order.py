@@ -1,4 +1,4 @@
-"""Order without state: which item stands at place i of epoch e, and which random number belongs to a slot.
+"""Order without state: the item at place i of an epoch, and the random numbers of a slot.
 
 Everything here is a pure function of its arguments, in TensorFlow ops on uint64, so that the batch
 of any step can be made at once, on any host, with no shuffle buffer and no iterator to save. Keys
@@ -26,20 +26,24 @@ def uint64(value) -> tf.Tensor:
     return tf.cast(value, tf.uint64)
 
 
+def xor_shift(value: tf.Tensor, bits: int) -> tf.Tensor:
+    """`value` xor itself shifted to the right."""
+    return tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, uint64(bits)))
+
+
 def mix(value: tf.Tensor) -> tf.Tensor:
-    """One-to-one scrambling of uint64 values: every input bit changes about half of the output bits."""
+    """One-to-one scrambling of uint64: every input bit changes about half of the output bits."""
     value = value + uint64(0x9E3779B97F4A7C15)
-    value = tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, uint64(30))) * uint64(
-        0xBF58476D1CE4E5B9
-    )
-    value = tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, uint64(27))) * uint64(
-        0x94D049BB133111EB
-    )
-    return tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, uint64(31)))
+    value = xor_shift(value, 30) * uint64(0xBF58476D1CE4E5B9)
+    value = xor_shift(value, 27) * uint64(0x94D049BB133111EB)
+    return xor_shift(value, 31)
 
 
 def key(seed: int, stream: str, *parts) -> tf.Tensor:
-    """A random uint64 for each element of `parts` (integers or tensors that broadcast), for one named stream."""
+    """A random uint64 for each element of `parts`, for one named stream.
+
+    The parts are integers or tensors of integers that broadcast.
+    """
     hashed = mix(uint64(seed) * uint64(len(STREAMS)) + uint64(STREAMS[stream]))
     for part in parts:
         hashed = mix(tf.bitwise.bitwise_xor(hashed, uint64(part)))

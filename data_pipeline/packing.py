@@ -33,9 +33,10 @@ def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarr
     if lengths.size == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if lengths.min() < 1 or lengths.max() > row_length:
+        found = lengths.min() if lengths.min() < 1 else lengths.max()
         raise BadInput(
-            f"cannot pack a sequence of {lengths.min() if lengths.min() < 1 else lengths.max()} tokens into rows of "
-            f"{row_length}: every sequence must have 1 to {row_length} tokens; use longer rows or a smaller max_length"
+            f"cannot pack a sequence of {found} tokens into rows of {row_length}: every sequence "
+            f"must have 1 to {row_length} tokens; use longer rows or a smaller max_length"
         )
     by_length = np.argsort(-lengths, kind="stable")
     counts = np.bincount(lengths, minlength=row_length + 1)
@@ -85,7 +86,8 @@ def pack_rows(
         rows = needed
     if needed > rows:
         raise BadInput(
-            f"{lengths.size} sequences need {needed} rows of {row_length} tokens, but only {rows} are there"
+            f"{lengths.size} sequences need {needed} rows of {row_length} tokens, but only {rows} "
+            "are there; provide more rows"
         )
     sequence = np.repeat(np.arange(lengths.size), lengths)
     position = np.arange(sequence.size) - (start - start[0])[sequence]

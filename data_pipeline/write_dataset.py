@@ -169,6 +169,11 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> d
     return description | {"bytes": file.stat().st_size, "digests": digests}
 
 
+def has_finished_shards(work: Path) -> bool:
+    """Whether a second run of the same build would find something to go on from."""
+    return any(work.glob("*.tfrecord-*.json"))
+
+
 def content_hash(terminology: Terminology, shards: list[dict]) -> str:
     """SHA-256 over all records and the lists that their numbers index.
 
@@ -226,17 +231,21 @@ def write_json(path: Path, content: dict) -> None:
 
 @contextmanager
 def explain_full_disk(work: Path) -> Iterator[None]:
-    """Turns 'no space left' from Python or TensorFlow into BadInput; `work` stays for a resume."""
+    """Turns 'no space left' from Python or TensorFlow into BadInput."""
     try:
         yield
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         is_python = isinstance(error, OSError)
         if is_python and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        free = shutil.disk_usage(work).free if work.is_dir() else 0
+        free = shutil.disk_usage(work.parent).free
+        kept = (
+            f": finished shards are kept in {work}, and it goes on from there (delete that folder "
+            "to give up)"
+            if work.is_dir()
+            else ""
+        )
         raise BadInput(
-            f"the disk is full: {error}. {free / 1e9:.2f} GB are free at {work.parent}. Free some "
-            "space and run the same command again: finished shards are kept and it goes on from "
-            "there. No dataset was written; to give up, delete "
-            f"{work}"
+            f"the disk is full: {error}. {free / 1e9:.2f} GB are free at {work.parent}. No dataset "
+            f"was written. Free some space and run the same command again{kept}."
         ) from error

@@ -17,9 +17,7 @@ SPECS = {
     "concepts": BatchSpec(
         draw="concepts", distinct_terms=True, groups=2, triplets=8, repeats=2, seed=5
     ),
-    "concepts, terms with replacement": BatchSpec(
-        draw="concepts", groups=2, triplets=8, repeats=3
-    ),
+    "concepts, terms with replacement": BatchSpec(draw="concepts", groups=2, triplets=8, repeats=3),
     "synonyms": BatchSpec(
         draw="synonyms", distinct_terms=True, groups=2, triplets=16, repeats=1, row_length=64
     ),
@@ -119,7 +117,10 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
         ({"groups": 3, "share": (0, 2)}, "3 groups cannot be divided evenly over 2 hosts"),
         ({"row_length": 8}, "up to 12 tokens, but rows have 8"),
         ({"triplets": 500}, "has 150 triplets, but a group takes 500 distinct"),
-        ({"triplets": 70, "draw": "concepts"}, "concepts that have a synonym, but a group takes 70"),
+        (
+            {"triplets": 70, "draw": "concepts"},
+            "concepts that have a synonym, but a group takes 70",
+        ),
         ({"repeats": 1}, "repeats is 1: with the draw 'relations'"),
         ({"groups": 0}, "groups is 0; it must be at least 1"),
     ],

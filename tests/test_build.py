@@ -76,7 +76,7 @@ def test_command_on_rrf(model, tmp_path, capsys):
         "terms read 13",
         "terms dropped: suppressed, SUPPRESS=O 1",
         "terms dropped: empty after cleaning 1",
-        "relations dropped: unknown concept 2",
+        "relations dropped: unknown concept 3",
         "triplets 4",
         "with two terms or more 3 (75.0%)",
         "both concepts with two terms or more 4 (100.0%)",
@@ -87,6 +87,7 @@ def test_command_on_rrf(model, tmp_path, capsys):
     assert left_behind(tmp_path) == ["2020AA", "umls"]
     assert (out / "retired_cuis.tsv").read_text().splitlines() == [
         "retired\trelation\tcui\tmerged",
+        "C0000007\tRB\tC0000003\tfalse",
         "C0000008\tDEL\t\tfalse",
         "C0000009\tSY\tC0000002\ttrue",
     ]
@@ -175,6 +176,12 @@ def test_a_killed_build_goes_on(options, tmp_path, monkeypatch):
     assert len(after) == 3 and before.items() < after.items()
     assert manifest_of(out)["content_hash"] == straight["content_hash"]
     assert left_behind(out) == left_behind(tmp_path / "straight")
+    assert [name for name in left_behind(out) if "tfrecord" not in name] == [
+        "dataset_info.json", "features.json", "heldout", "manifest.json", "tokenizer",
+    ]  # fmt: skip
+    assert [name[-14:] for name in left_behind(out) if "tfrecord" in name] == [
+        f"{index:05d}-of-00003" for index in range(3)
+    ]
     assert left_behind(tmp_path) == ["out", "straight"]
 
 
@@ -253,7 +260,8 @@ def test_full_disk_while_writing_a_shard(options, tmp_path, monkeypatch):
     with pytest.raises(BadInput) as error:
         build_dataset(options)
     assert "the disk is full" in str(error.value) and "No space left" in str(error.value)
-    assert "GB are free" in str(error.value) and "run the same command again" in str(error.value)
+    assert "GB are free" in str(error.value)
+    assert f"run the same command again: finished shards are kept in {work}" in str(error.value)
     assert left_behind(tmp_path) == [work.name]  # no folder that looks complete
     unfinished.unlink()
     assert open_dataset(build_dataset(options)).manifest["counts"]["concepts"] == 2500
@@ -266,8 +274,20 @@ def test_full_disk_elsewhere(options, monkeypatch, capsys, model, ontology):
     monkeypatch.setattr("data_pipeline.build_dataset.save_tokenizer", no_room)
     arguments = ["--source", str(ontology), "--out", str(options.out), "--tokenizer", str(model)]
     assert main(arguments) == 2
-    assert "error: the disk is full: [Errno 28] No space left on device" in capsys.readouterr().err
-    assert not options.out.exists()
+    printed = capsys.readouterr().err
+    assert "error: the disk is full: [Errno 28] No space left on device" in printed
+    assert "run the same command again." in printed
+    assert left_behind(options.out.parent) == []
+
+
+def test_a_stop_by_the_user_is_no_traceback(options, monkeypatch, capsys, model, ontology):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("data_pipeline.build_dataset.read_obo", stop)
+    arguments = ["--source", str(ontology), "--out", str(options.out), "--tokenizer", str(model)]
+    assert main(arguments) == 130
+    assert "stopped; the same command goes on" in capsys.readouterr().err
 
 
 def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
@@ -295,7 +315,7 @@ def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
 def test_bad_options(options, changes, message):
     with pytest.raises(BadInput, match=message):
         build_dataset(replace(options, **changes))
-    assert not options.out.exists()
+    assert left_behind(options.out.parent) == []
 
 
 def test_no_relations_is_a_warning(model, tmp_path, capsys):

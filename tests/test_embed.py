@@ -71,10 +71,10 @@ def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, token
 def test_blocks_hold_each_term_once_whole_and_within_their_slots():
     rng = np.random.default_rng(0)
     # Mostly the shortest terms there are: a block has fewer slots than they would fill.
-    lengths = np.where(rng.random(3000) < 0.9, 3, rng.integers(3, 33, 3000))
+    lengths = np.where(rng.random(3400) < 0.99, 3, rng.integers(3, 33, 3400))
     start = np.concatenate([[0], np.cumsum(lengths)])
     tokens = rng.integers(1, 9, start[-1]).astype(np.int32)
-    seen = np.zeros(3000, int)
+    seen = np.zeros(3400, int)
     for batch in batches_of_blocks(tokens, start, 8, 4):
         assert len(batch) == 4
         for block in batch:
@@ -89,6 +89,13 @@ def test_blocks_hold_each_term_once_whole_and_within_their_slots():
                 assert inside.any(axis=1).sum() == 1
             seen[block.terms] += 1
     assert (seen == 1).all()
+
+
+@pytest.mark.parametrize(("longest", "row_length"), [(5, 128), (128, 128), (129, 256), (300, 384)])
+def test_rows_are_as_long_as_the_longest_term_needs(longest, row_length):
+    tokens = np.ones(longest + 3, np.int32)
+    ((block,),) = batches_of_blocks(tokens, np.array([0, longest, longest + 3]), 4, 1)
+    assert block.tokens.shape == (2, row_length)  # the small shape has two rows here
 
 
 def test_rows_are_full():

@@ -110,8 +110,7 @@ def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):
     assert not list(files.glob("*.json*")) and not list(files.glob(".*"))
 
 
-def test_dictionary_from_a_dataset_folder_needs_the_languages_it_has(files):
-    pytest.importorskip("tensorflow_datasets")
+def test_a_folder_that_is_another_dataset_is_refused_as_dictionary(files):
     (files / "manifest.json").write_text(json.dumps({"format": "other"}))
     with pytest.raises(BadInput, match="has the format 'other', expected"):
         run("--model", "x", "--json", files / "o.json", "--benchmark", "a=b", "--dictionary", files)

@@ -109,6 +109,7 @@ def test_what_the_folder_holds(source, loaded, tmp_path, quick):
     settings = json.loads((out / "coder_jax.json").read_text())
     assert settings["recipe"] == {"steps": 3} and settings["dataset_hash"] == "abc"
     assert "# Tiny\n" in (out / "README.md").read_text()
+    assert len({path.stat().st_mode for path in out.iterdir() if path.is_file()}) == 1
 
 
 def test_weights_are_those_of_training_and_not_of_the_start(source, loaded, tmp_path, quick):
@@ -241,6 +242,14 @@ def test_push_to_hub_uploads_the_folder(tmp_path, monkeypatch):
     ]
 
 
-def test_push_to_hub_says_what_to_do_when_it_fails(tmp_path):
-    with pytest.raises(BadInput, match="(?s)was not uploaded to me/model .*hf auth login"):
-        push_to_hub(tmp_path, "me/model")  # tests run offline
+def test_push_to_hub_says_what_to_do_when_it_fails(tmp_path, monkeypatch):
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    def no_connection(*_, **__):
+        raise HfHubHTTPError.__bases__[0]("name or service not known")
+
+    for _ in range(2):  # tests run offline; then as if there were a network that leads nowhere
+        with pytest.raises(BadInput, match="(?s)was not uploaded to me/model .*hf auth login"):
+            push_to_hub(tmp_path, "me/model")
+        monkeypatch.setattr(HfApi, "create_repo", no_connection)

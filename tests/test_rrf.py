@@ -101,6 +101,7 @@ def test_columns(tmp_path):
     assert relations.row(3) == ("C0000001", "RO", "", "C0000003", "MSH", "N")
     assert source.types.collect().row(2) == ("C0000003", "T184 Sign or Symptom")
     assert source.retired.rows() == [
+        ("C0000007", "RB", "C0000003", False),
         ("C0000008", "DEL", "", False),
         ("C0000009", "SY", "C0000002", True),
     ]
@@ -143,7 +144,7 @@ def test_missing_table(tmp_path, name):
 
 def test_cut_off_last_line(tmp_path):
     message = broken(tmp_path, MRREL=tiny_files()["MRREL.RRF"][:-20])
-    assert "MRREL.RRF, line 10 at its end: the file is cut off: found 8 columns" in message
+    assert "MRREL.RRF, line 11 at its end: the file is cut off: found 8 columns" in message
     assert "expected 16" in message
 
 
@@ -161,6 +162,11 @@ def test_two_wrong_lines_do_not_make_up_for_each_other(tmp_path):
     lines = tiny_files()["MRSTY.RRF"].splitlines()
     lines[1], lines[2] = lines[1][:-1], lines[2] + "|"
     assert "MRSTY.RRF, line 2: found 5 columns" in broken(tmp_path, MRSTY="\n".join(lines) + "\n")
+
+
+def test_text_behind_the_last_pipe(tmp_path):
+    message = broken(tmp_path, MRSTY=tiny_files()["MRSTY.RRF"].replace("|\n", "|x\n", 1))
+    assert "MRSTY.RRF, line 1: found 7 columns, expected 6, each closed by '|'" in message
 
 
 def test_blank_line(tmp_path):
@@ -184,7 +190,7 @@ def test_empty_file(tmp_path):
 def test_row_counts_of_mrfiles(tmp_path):
     shorter = "\n".join(tiny_files()["MRREL.RRF"].splitlines()[:-1]) + "\n"
     message = broken(tmp_path, MRREL=shorter)
-    assert "MRREL.RRF has 9 rows, but MRFILES.RRF lists 10" in message
+    assert "MRREL.RRF has 10 rows, but MRFILES.RRF lists 11" in message
 
 
 def test_missing_part(tmp_path):

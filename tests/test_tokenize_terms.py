@@ -46,6 +46,20 @@ def test_equals_transformers_on_minilm(minilm_path):
     assert split(tokens, start) == expected["input_ids"]
 
 
+def test_padding_and_truncation_that_a_tokenizer_brings_are_off(folder, tmp_path):
+    tokenizer = load_tokenizer(folder)
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=9)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_bytes(
+        (folder / "tokenizer_config.json").read_bytes()
+    )
+    terms = ["pain in limb of the heart", "pain"]
+    assert split(*tokenize(load_tokenizer(tmp_path), terms, 64)) == split(
+        *tokenize(load_tokenizer(folder), terms, 64)
+    )
+
+
 def test_no_terms(folder):
     tokens, start = tokenize(load_tokenizer(folder), [], 8)
     assert tokens.shape == (0,) and start.tolist() == [0]

@@ -32,6 +32,7 @@ RELATIONS = [
     "C0000001|RO|C7777777|finding_of|MSH|N",
     "C0000009|RO|C0000003|finding_of|MSH|N",  # retired, now C0000002
     "C0000003|RO|C0000001|seen_in|MSH|O",
+    "C0000007|RO|C0000001|finding_of|MSH|N",
 ]
 TYPES = [
     "C0000001|T047|Disease or Syndrome",
@@ -41,7 +42,11 @@ TYPES = [
     "C0000004|T047|Disease or Syndrome",
 ]
 # CUI1 VER REL RELA MAPREASON CUI2 MAPIN
-RETIRED = ["C0000009|2019AA|SY|||C0000002|Y|", "C0000008|2018AB|DEL|||||"]
+RETIRED = [
+    "C0000009|2019AA|SY|||C0000002|Y|",
+    "C0000008|2018AB|DEL|||||",
+    "C0000007|2018AB|RB|||C0000003|Y|",  # its successor is broader, not the same concept
+]
 
 
 def _atom(number: int, row: str) -> str:

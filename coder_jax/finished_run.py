@@ -1,0 +1,104 @@
+"""A run folder in; the trained encoder, its relation matrices and what is known of it out."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from coder_jax.bert import Bert, abstract_bert
+from coder_jax.bert_config import BertConfig
+from coder_jax.checkpoint import Checkpoints, read_identity
+from coder_jax.encoder_settings import EncoderSettings
+from coder_jax.evaluation.plots import read_metrics
+from coder_jax.state import merge_encoder, split_encoder
+from data_pipeline.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinishedRun:
+    """What `export` needs of a run."""
+
+    step: int
+    bert: Bert  # float32
+    settings: EncoderSettings
+    tokenizer: Path  # folder
+    hf_config: dict[str, Any]  # config.json of the initial encoder
+    relations: tuple[np.ndarray, list[str]] | None  # float32 [R, D, D] and R labels
+    card: dict[str, Any]  # for the model card
+
+
+def load_run(out: Path, step: int | None = None) -> FinishedRun:
+    """The encoder of a run after `step` steps; the newest checkpoint if None.
+
+    Raises:
+        BadInput: if there is no run in `out`, or no such checkpoint.
+    """
+    there = read_identity(out)
+    checkpoints = Checkpoints(out, keep_steps=1)
+    steps = checkpoints.steps
+    checkpoints.close()
+    if not steps or (step is not None and step not in steps):
+        raise BadInput(
+            f"{out} has no checkpoint{'' if step is None else f' of step {step}'}; it has "
+            f"{', '.join(map(str, steps)) or 'none'}"
+        )
+    step = steps[-1] if step is None else step
+    params = checkpoints.restore_params(step)
+    encoder, dataset = there["encoder"], there["dataset"]
+    config = BertConfig.from_hf(encoder["config"])
+    structure = abstract_bert(config, jnp.float32, pooler=encoder["pooler"])
+    graph, _ = split_encoder(structure)
+    relations = params.get("relations")
+    return FinishedRun(
+        step=step,
+        bert=merge_encoder(graph, params["encoder"]),
+        settings=EncoderSettings(
+            pooling=there["config"]["model"]["pooling"],
+            cleaning=dataset["cleaning"],
+            max_length=there["tokenizer"]["max_length"],
+        ),
+        tokenizer=out / "tokenizer",
+        hf_config=encoder["config"],
+        relations=None if relations is None else (relations, dataset["relations"]),
+        card=describe(there, out, step),
+    )
+
+
+def describe(there: dict[str, Any], out: Path, step: int) -> dict[str, Any]:
+    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    config, dataset = there["config"], there["dataset"]
+    counts, batch, optimizer = dataset["counts"], config["batch"], config["optimizer"]
+    rows = [
+        {"benchmark": f"held-out terms, step {line['step']}", **line["eval"]["heldout"]}
+        for line in read_metrics(out / "metrics.jsonl")
+        if "eval" in line and line["step"] == step
+    ]
+    return {
+        "name": f"CODER ({config['recipe']})",
+        "license": there["encoder"]["license"],
+        "base_model": config["model"]["init"],
+        "data": {
+            "terminology": f"{dataset['name']} {dataset['release']}",
+            "concepts": f"{counts['concepts']:,}",
+            "terms": f"{counts['terms']:,}",
+            "triplets": f"{counts['triplets']:,}",
+            "relations": len(dataset["relations"]),
+            "cleaning": dataset["cleaning"],
+        },
+        "recipe": {
+            "name": config["recipe"],
+            "steps": f"{step:,} of {optimizer['steps']:,}",
+            "terms per step": 4 * batch["groups"] * batch["triplets"] * batch["repeats"] // 2,
+            "groups x triplets x repeats": (
+                f"{batch['groups']} x {batch['triplets']} x {batch['repeats']}"
+            ),
+            "draw": batch["draw"],
+            "mu": config["loss"]["mu"],
+            "learning rate": optimizer["learning_rate"],
+            "seed": batch["seed"],
+        },
+        "results": rows,
+        "dataset_hash": dataset["content_hash"],
+    }

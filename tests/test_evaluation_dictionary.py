@@ -1,0 +1,51 @@
+"""A dataset folder, built from a tiny UMLS release, as the dictionary that is searched."""
+
+import pytest
+import tiny_bert
+from tiny_rrf import write_release
+
+from coder_jax.evaluation.dictionary import read_dictionary
+from coder_jax.evaluation.retired_cuis import read_retired_cuis
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
+from data_pipeline.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("dataset")
+    (tmp / "model").mkdir()
+    tiny_bert.write_tokenizer(tmp / "model")
+    return build_dataset(
+        BuildOptions(source=write_release(tmp / "META"), out=tmp / "tiny", tokenizer=tmp / "model")
+    )
+
+
+def test_all_languages(folder):
+    dictionary = read_dictionary(folder)
+    rows = list(zip(dictionary.terms, dictionary.concepts, strict=True))
+    assert rows == [
+        ("heart attack", "C0000001"),
+        ("myocardial infarction", "C0000001"),
+        ("infarctus", "C0000001"),
+        ("heart disease", "C0000002"),
+        ("cardiac disease", "C0000002"),
+        ("limb pain", "C0000003"),
+        ('"pain" in limb', "C0000003"),
+        ("douleur aiguë", "C0000006"),
+    ]
+
+
+def test_one_language(folder):
+    dictionary = read_dictionary(folder, ["FRE"])
+    assert dictionary.terms == ["infarctus", "douleur aiguë"]
+    assert dictionary.concepts == ["C0000001", "C0000006"]
+
+
+def test_a_language_that_is_not_there(folder):
+    with pytest.raises(BadInput, match="found no terms in GER; the dataset has ENG, FRE"):
+        read_dictionary(folder, ["ENG", "GER"])
+
+
+def test_its_retired_cuis(folder):
+    assert read_retired_cuis(folder / "retired_cuis.tsv") == {"C0000009": "C0000002"}

@@ -1,0 +1,255 @@
+"""A training run: stop and go on bitwise, refuse what does not fit, export what was trained."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+from tiny_bert import TERMS, TINY, write_model
+from tiny_dataset import tiny_dataset
+
+import coder_jax.train
+from coder_jax.checkpoint import Checkpoints
+from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
+from coder_jax.encoder import TermEncoder
+from coder_jax.export import export_encoder
+from coder_jax.finished_run import load_run
+from coder_jax.mesh import make_mesh
+from coder_jax.metrics import keep_lines_until
+from coder_jax.train import train
+from data_pipeline.batch_files import BatchFiles, write_batches
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.batches import BatchMaker
+from data_pipeline.errors import BadInput
+from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
+
+SPEC = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A folder with a tiny BERT and its tokenizer, under a license."""
+    folder = tmp_path_factory.mktemp("model") / "tiny-bert"
+    write_model(folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# tiny\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(model):
+    """Batches over a dataset in memory, with a tokenizer and held-out terms beside it."""
+    dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
+    folder = model.parent / "dataset"
+    tokenizer, heldout = folder / "tokenizer", folder / "heldout"
+    for made in (tokenizer, heldout):
+        made.mkdir(parents=True)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tokenizer / name).write_text((model / name).read_text())
+    (heldout / "mentions.tsv").write_text("mention\tCUI\nheart attacks\tC1\nlimb pain\tC2\n")
+    (heldout / "dictionary.tsv").write_text(
+        "term\tCUI\nheart attack\tC1\npain in limb\tC2\nrenal failure\tC3\n"
+    )
+    dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
+    dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
+    maker = BatchMaker(dataclasses.replace(dataset, folder=folder), SPEC)
+    maker.plan = dataclasses.replace(maker.plan, usual=maker.plan.ample)  # compile one shape
+    return maker
+
+
+def config(model, out, **run):
+    return Config(
+        recipe="test",
+        model=ModelConfig(init=str(model)),
+        batch=SPEC,
+        optimizer=OptimizerConfig(steps=6, learning_rate=1e-3, warmup_steps=2),
+        run=RunConfig(**{"out": str(out), "save_steps": 3, "log_steps": 2} | run),
+    )
+
+
+class Stops:
+    """A source of batches that fails at a step, as a run does that loses its disk."""
+
+    def __init__(self, source, after):
+        self.source, self.after = source, after
+        self.folder, self.manifest = source.folder, source.manifest
+
+    def batches(self, first_step, last_step):
+        for step, batch in enumerate(self.source.batches(first_step, last_step), first_step):
+            if step == self.after:
+                raise ConnectionError("the data disk is gone")
+            yield batch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_device():
+    """Eight fake devices would only make the compiler slow here; test_step.py has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coder_jax.train, "make_mesh", lambda: make_mesh(1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def straight(model, source, tmp_path_factory):
+    """The folder of a run of six steps without a stop, evaluated at steps 3 and 6."""
+    out = tmp_path_factory.mktemp("runs") / "straight"
+    result = train(config(model, out, eval_steps=3), source)
+    assert result.steps == 6 and set(result.heldout) == {"acc@1", "acc@5", "mrr"}
+    return out
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def state_of(out, step):
+    checkpoints = Checkpoints(out, 3)
+    params = checkpoints.restore_params(step)
+    checkpoints.close()
+    return params
+
+
+def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):
+    out = tmp_path / "stopped"
+    with pytest.raises(ConnectionError):
+        train(config(model, out), Stops(source, after=4))
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3]
+    train(config(model, out), source)
+    for step in (3, 6):
+        for a, b in zip(
+            jax.tree.leaves(state_of(out, step)),
+            jax.tree.leaves(state_of(straight, step)),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+    losses = [
+        {line["step"]: line["loss"] for line in lines_of(path) if "loss" in line}
+        for path in (out / "metrics.jsonl", straight / "metrics.jsonl")
+    ]
+    # The window of steps 3 and 4 was cut by the stop; the others are the same.
+    assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
+
+
+def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
+    before = state_of(straight, 6)
+    train(config(model, straight), source)
+    for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(state_of(straight, 6)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_metrics_hold_what_is_promised(straight):
+    lines = lines_of(straight / "metrics.jsonl")
+    assert [line["step"] for line in lines if "loss" in line] == [2, 4, 6]
+    names = "loss loss_term loss_relation mined_positives mined_negatives grad_norm learning_rate"
+    for line in lines:
+        if "loss" in line:
+            for name in [*names.split(), "terms_per_s", "fill", "data_wait"]:
+                assert math.isfinite(line[name]), name
+            assert 0.3 < line["fill"] <= 1 and 0 <= line["data_wait"] <= 1
+    assert [line["step"] for line in lines if "eval" in line] == [3, 6]
+    assert list((straight / "tensorboard").glob("events.*"))
+
+
+def test_the_run_exports_what_it_trained(straight, model, tmp_path):
+    run = load_run(straight)
+    assert run.step == 6 and run.card["license"] == "mit"
+    assert run.card["results"][0]["benchmark"] == "held-out terms, step 6"
+    worst = export_encoder(
+        run.bert,
+        run.tokenizer,
+        run.hf_config,
+        tmp_path / "export",
+        pooling=run.settings.pooling,
+        cleaning=run.settings.cleaning,
+        max_length=run.settings.max_length,
+        relations=run.relations,
+        card=run.card,
+    )
+    assert max(worst.values()) < 1e-5
+    trained = TermEncoder.from_pretrained(tmp_path / "export").encode(TERMS)
+    initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)
+    assert np.abs(trained - initial).max() > 1e-3
+    with pytest.raises(BadInput, match="no checkpoint of step 5; it has 3, 6"):
+        load_run(straight, step=5)
+
+
+def test_another_configuration_or_dataset_is_refused_with_the_difference(model, source, straight):
+    other = dataclasses.replace(config(model, straight), batch=dataclasses.replace(SPEC, seed=7))
+    with pytest.raises(BadInput, match=r"config.batch.seed: 0 there, 7 here"):
+        train(other, source)
+    changed = Stops(source, after=99)
+    changed.manifest = source.manifest | {"content_hash": "another"}
+    with pytest.raises(BadInput, match=r"dataset.content_hash: 'seed 0' there, 'another' here"):
+        train(config(model, straight), changed)
+
+
+def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
+        train(config(model, tmp_path), source)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, straight, tmp_path):
+    import shutil
+
+    out = tmp_path / "damaged"
+    shutil.copytree(straight, out)
+    for path in (out / "checkpoints" / "6" / "params").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    with pytest.raises(BadInput, match="checkpoints/6 cannot be read"):
+        train(config(model, out), source)
+
+
+def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
+    other = Stops(source, after=99)
+    other.manifest = source.manifest | {
+        "tokenizer": source.manifest["tokenizer"] | {"hash": "f" * 64}
+    }
+    with pytest.raises(BadInput, match="tokenized with tiny, hash ffffffffffff; build the dataset"):
+        train(config(model, tmp_path / "run"), other)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
+    model, source, tmp_path, monkeypatch
+):
+    real = coder_jax.train.make_train_step
+
+    def spoiled(*args, **kwargs):
+        step = real(*args, **kwargs)
+
+        def run(state, batch):
+            state, metrics = step(state, batch)
+            return state, metrics | {"loss": metrics["loss"] / (state.step != 5)}
+
+        return run
+
+    monkeypatch.setattr(coder_jax.train, "make_train_step", spoiled)
+    out = tmp_path / "run"
+    with pytest.raises(BadInput, match=r"step 5: the loss is inf .*(?s:.)*lower learning rate"):
+        train(config(model, out), source)
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3]
+
+
+def test_trains_on_batches_from_files(model, source, straight, tmp_path):
+    write_batches(source, tmp_path / "batches", 0, 6)
+    files = BatchFiles(tmp_path / "batches", SPEC)
+    train(config(model, tmp_path / "run"), files)
+    for a, b in zip(
+        jax.tree.leaves(state_of(tmp_path / "run", 6)),
+        jax.tree.leaves(state_of(straight, 6)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_lines_after_the_checkpoint_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
+    )
+    assert keep_lines_until(path, 4) == 2.5
+    assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'
