@@ -136,6 +136,8 @@ class Checkpoints:
                 begun in its place.
         """
         step = self.latest
+        if step is None:
+            raise BadInput(f"{self.folder} has no checkpoint to restore")
         where = f"checkpoint {self.folder / str(step)}"
         try:
             saved = self.manager.restore(

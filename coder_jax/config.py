@@ -71,6 +71,8 @@ class RunConfig:
     """Steps between lines of metrics.jsonl."""
     eval_steps: int = 0
     """Steps between evaluations on the held-out terms; 0 never evaluates."""
+    eval_terms: int = 10_000
+    """Most terms to search in such an evaluation: those of the held-out concepts, then others."""
     save_steps: int = 1000
     """Steps between checkpoints that are kept."""
     save_minutes: float = 15.0

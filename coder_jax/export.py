@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from coder_jax.bert import Bert
@@ -23,7 +24,7 @@ from coder_jax.hf_files import hub_errors
 from coder_jax.hf_weights import check_vocabulary, to_hf
 from coder_jax.model_card import check_card, model_card
 from coder_jax.sentence_transformers_files import write_json, write_sentence_transformers_files
-from coder_jax.verify_export import verify_export
+from coder_jax.verify_export import require_torch, verify_export
 from data_pipeline.errors import BadInput
 
 RELATIONS_HOW_TO = (
@@ -70,50 +71,49 @@ def export_encoder(
         is full, or PyTorch missing.
       RuntimeError: the export's vectors are not the encoder's. Nothing is left behind.
     """
-    out = Path(out)
+    out, card = Path(out), dict(card or {})
     settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
-    card = dict(card or {})
+    check_parts(bert, settings, relations, card, out)
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        tensors = write_model(partial, bert, hf_config, pytorch_bin)
+        write_tokenizer(partial, tokenizer, bert, max_length)
+        write_sentence_transformers_files(partial, tensors, pooling=pooling, max_length=max_length)
+        if relations is not None:
+            write_relations(partial, *relations)
+        write_descriptions(partial, settings, card, relations[1] if relations else ())
+        differences = verify_export(partial, bert, settings=settings)
+        for path in partial.rglob("*.safetensors"):  # written for the owner alone
+            shutil.copymode(partial / "config.json", path)
+        replace_folder(partial, out)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return differences
+
+
+def check_parts(
+    bert: Bert,
+    settings: EncoderSettings,
+    relations: tuple[np.ndarray, Sequence[str]] | None,
+    card: Mapping[str, Any],
+    out: Path,
+) -> None:
+    """Refuses, before anything is written, what could not become an export."""
+    require_torch()
     check_card(card)
-    if pooling == "pooler" and bert.pooler is None:
+    if settings.pooling == "pooler" and bert.pooler is None:
         raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
     if relations is not None and len(relations[0]) != len(relations[1]):
         raise BadInput(
             f"there are {len(relations[0])} relation matrices and {len(relations[1])} labels; "
             "expected one label per matrix"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        if not (out / SETTINGS_FILE).is_file():
-            raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    try:
-        partial.mkdir(parents=True)
-        tensors = write_model(partial, bert, hf_config, pytorch_bin)
-        write_tokenizer(partial, tokenizer, bert, max_length)
-        write_sentence_transformers_files(
-            partial,
-            bert.config.hidden_size,
-            pooling=pooling,
-            max_length=max_length,
-            pooler=(tensors["pooler.dense.weight"], tensors["pooler.dense.bias"])
-            if pooling == "pooler"
-            else None,
-        )
-        if relations is not None:
-            write_relations(partial, *relations)
-        about = {name: card[name] for name in ("recipe", "dataset_hash") if name in card}
-        versions = {name: version(name) for name in ("jax", "flax", "transformers")}
-        write_settings(partial, settings, about | {"versions": versions})
-        labels = relations[1] if relations is not None else ()
-        (partial / "README.md").write_text(model_card(card, settings, labels), encoding="utf-8")
-        differences = verify_export(partial, bert, settings=settings)
-        for path in partial.rglob("*.safetensors"):  # written for the owner alone
-            shutil.copymode(partial / "config.json", path)
-        replace_folder(partial, out)
-    except OSError as error:
-        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return differences
+    in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if in_use and not (out / SETTINGS_FILE).is_file():
+        raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
 
 
 def write_model(
@@ -155,6 +155,16 @@ def write_relations(folder: Path, matrices_RDD: np.ndarray, labels: Sequence[str
     matrices = np.ascontiguousarray(matrices_RDD, np.float32)
     save_file({"relation_matrices": matrices}, folder / "relations.safetensors")
     write_json(folder / "relations.json", {"labels": list(labels), "how_to_use": RELATIONS_HOW_TO})
+
+
+def write_descriptions(
+    folder: Path, settings: EncoderSettings, card: Mapping[str, Any], labels: Sequence[str]
+) -> None:
+    """coder_jax.json for programs and README.md, the model card, for people."""
+    about = {name: card[name] for name in ("recipe", "dataset_hash") if name in card}
+    versions = {name: version(name) for name in ("jax", "flax", "transformers")}
+    write_settings(folder, settings, about | {"versions": versions})
+    (folder / "README.md").write_text(model_card(card, settings, labels), encoding="utf-8")
 
 
 def replace_folder(new: Path, out: Path) -> None:

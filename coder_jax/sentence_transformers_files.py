@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,7 @@ TRANSFORMER, POOLING, DENSE, NORMALIZE = (
 
 
 def write_sentence_transformers_files(
-    folder: Path,
-    width: int,
-    *,
-    pooling: str,
-    max_length: int,
-    pooler: tuple[np.ndarray, np.ndarray] | None = None,
+    folder: Path, tensors: Mapping[str, np.ndarray], *, pooling: str, max_length: int
 ) -> None:
     """Writes modules.json and the module folders beside a transformers model.
 
@@ -31,11 +27,11 @@ def write_sentence_transformers_files(
 
     Args:
       folder: with config.json, weights and tokenizer.
-      width: D, the hidden width.
+      tensors: the weights, under Hugging Face's names.
       pooling: 'cls', 'mean' or 'pooler'.
       max_length: longest text in tokens.
-      pooler: with 'pooler', its torch weights: kernel [out, in] and bias [out].
     """
+    width = tensors["embeddings.LayerNorm.weight"].shape[0]
     modules = [("", TRANSFORMER), ("1_Pooling", POOLING)]
     if pooling == "pooler":
         modules.append(("2_Dense", DENSE))
@@ -64,7 +60,7 @@ def write_sentence_transformers_files(
         },
     )
     (folder / modules[-1][0]).mkdir()
-    if pooler is not None and pooling == "pooler":
+    if pooling == "pooler":
         write_json(
             folder / "2_Dense" / "config.json",
             {
@@ -74,8 +70,8 @@ def write_sentence_transformers_files(
                 "activation_function": "torch.nn.modules.activation.Tanh",
             },
         )
-        tensors = {"linear.weight": pooler[0], "linear.bias": pooler[1]}
-        save_file(tensors, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
+        dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        save_file(dense, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -21,14 +21,14 @@ Params = dict[str, Any]  # {"encoder": nested dict, "relations": float32 [R, D, 
 class TrainState:
     """All that a step changes; nothing else in a run has a state."""
 
-    step: jax.Array  # int32 scalar, the steps that were taken
+    step: Any  # int32 scalar, the steps that were taken; an array, or its shape
     params: Params
     opt_state: Any
 
 
 def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:
     """The structure of an encoder, and its parameters as nested dictionaries of arrays."""
-    graph, params, _ = nnx.split(bert, nnx.Param, ...)
+    graph, params = nnx.split(bert, nnx.Param)
     return graph, nnx.to_pure_dict(params)
 
 

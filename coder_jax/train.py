@@ -53,12 +53,13 @@ class HeldOut:
     Args:
         source: `heldout/` in its folder has the mentions and the dictionary.
         pooling: how terms become vectors.
+        most_terms: search at most so many terms: a quick look at a run, not its final score.
 
     Raises:
         BadInput: if no terms were held out when the dataset was built.
     """
 
-    def __init__(self, source: BatchSource, pooling: str):
+    def __init__(self, source: BatchSource, pooling: str, most_terms: int):
         mentions = source.folder / "heldout" / "mentions.tsv"
         if not mentions.exists():
             raise BadInput(
@@ -67,7 +68,7 @@ class HeldOut:
             )
         benchmark = read_benchmark("heldout", mentions)
         assert isinstance(benchmark, NormalizationBenchmark)
-        self.benchmark = benchmark
+        self.benchmark = with_dictionary_of(benchmark, most_terms)
         self.tokenizer = load_tokenizer(source.folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=pooling,
@@ -80,6 +81,21 @@ class HeldOut:
         encoder = TermEncoder(bert, self.tokenizer, self.settings)
         scores = evaluate_normalization(encoder.encode, self.benchmark).scores
         return {name: scores[name] for name in ("acc@1", "acc@5", "mrr")}
+
+
+def with_dictionary_of(
+    benchmark: NormalizationBenchmark, most_terms: int
+) -> NormalizationBenchmark:
+    """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
+    (fold,) = benchmark.folds
+    terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
+    gold = set(fold.gold)
+    order = sorted(range(len(terms)), key=lambda i: concepts[i] not in gold)
+    order = order[: max(most_terms, sum(concept in gold for concept in concepts))]
+    dictionary = dataclasses.replace(
+        fold.dictionary, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
+    )
+    return dataclasses.replace(benchmark, folds=[dataclasses.replace(fold, dictionary=dictionary)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +201,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         seed=config.batch.seed,
         dropout=True,
     )
-    heldout = HeldOut(source, config.model.pooling) if run.eval_steps else None
+    heldout = HeldOut(source, config.model.pooling, run.eval_terms) if run.eval_steps else None
     log = MetricsLog(out, first_step, steps)
     window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
     saved = time.monotonic()

@@ -66,6 +66,15 @@ PROBE_TERMS = [
 ]
 
 
+def require_torch() -> None:
+    """Raises BadInput where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise BadInput(
+            "an export is compared with transformers before it is kept, which needs PyTorch: "
+            "'pip install torch' (CPU only)"
+        )
+
+
 def verify_export(
     folder: Path, bert: Bert, *, settings: EncoderSettings, tolerance: float = TOLERANCE
 ) -> dict[str, float]:
@@ -85,11 +94,7 @@ def verify_export(
       BadInput: PyTorch is not installed, so that nothing can be compared.
       RuntimeError: a difference above the tolerance, or NaN.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise BadInput(
-            "an export is compared with transformers before it is kept, which needs PyTorch: "
-            "'pip install torch' (CPU only)"
-        )
+    require_torch()
     terms = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
     ours = embed_terms(
         bert.with_dtype(jnp.float32),

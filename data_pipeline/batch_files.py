@@ -50,7 +50,7 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     for step, batch in tqdm(
         zip(steps, maker.batches(first_step, last_step), strict=True), total=len(steps), unit="step"
     ):
-        np.savez_compressed(batch_path(temporary, step), **batch)
+        np.savez_compressed(batch_path(temporary, step), allow_pickle=False, **batch)
     shutil.copytree(maker.folder / "tokenizer", temporary / "tokenizer")
     if (maker.folder / "heldout").exists():
         shutil.copytree(maker.folder / "heldout", temporary / "heldout")

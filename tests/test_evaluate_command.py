@@ -73,16 +73,17 @@ def test_dictionary_for_one_and_for_all(files, minilm_path):
     mentions, other = files / "mentions.tsv", files / "other.tsv"
     mentions.write_text("heart attack\tC1\n")
     other.write_text("infarction\tC1\nasthma\tC7\n")
+    (files / "all.tsv").write_text("infarction\tC1\nasthma\tC7\ncough\tC8\n")
     (files / "old.tsv").write_text("C0\tC1\n")
     (files / "retired.tsv").write_text("heart attack\tC0\n")
     run(
         *("--model", minilm_path, "--json", files / "out.json"),
         *("--benchmark", f"a={mentions}", f"b={files / 'retired.tsv'}", f"c={files / 'heldout'}"),
-        *("--dictionary", f"b={other}", files / "heldout" / "dictionary.tsv"),
+        *("--dictionary", f"b={other}", files / "all.tsv"),
         *("--retired-cuis", files / "old.tsv", "--k", "1", "2"),
     )
     records = read_records(files / "out.json")
-    assert [record.dictionary["terms"] for record in records] == [8, 2, 8]
+    assert [record.dictionary["terms"] for record in records] == [3, 2, 8], "a folder has its own"
     assert [record.counts["retired"] for record in records] == [0, 1, 0]
     assert records[1].scores["acc@2"] == 1
 

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tokenizers
 from safetensors.numpy import load_file
 from tiny_bert import TERMS, TINY, write_model, write_tokenizer
 
@@ -137,8 +138,8 @@ def test_sentence_transformers_is_checked_too(source, loaded, tmp_path, monkeypa
     bert, hf_config, _ = loaded
     right = export.write_sentence_transformers_files
 
-    def wrong_pooling(folder, width, **settings):
-        right(folder, width, **settings | {"pooling": "mean"})
+    def wrong_pooling(folder, tensors, **settings):
+        right(folder, tensors, **settings | {"pooling": "mean"})
 
     monkeypatch.setattr(export, "write_sentence_transformers_files", wrong_pooling)
     with pytest.raises(RuntimeError, match="opened by sentence-transformers gives vectors"):
@@ -216,8 +217,9 @@ def test_padding_and_truncation_of_an_earlier_owner_are_dropped(loaded, source, 
     tokenizer.backend_tokenizer.enable_padding(length=7)
     tokenizer.save_pretrained(folder)
     export_encoder(bert, folder, hf_config, tmp_path / "export", **SETTINGS)
-    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
-    assert [len(ids) for ids in exported(TERMS[:2])["input_ids"]] == [4, 5]
+    exported = tokenizers.Tokenizer.from_file(str(tmp_path / "export" / "tokenizer.json"))
+    assert [len(encoding.ids) for encoding in exported.encode_batch(TERMS[:3])] == [4, 5, 5]
+    assert len(exported.encode(TERMS[-1]).ids) > 24
 
 
 def test_push_to_hub_uploads_the_folder(tmp_path, monkeypatch):

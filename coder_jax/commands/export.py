@@ -6,8 +6,8 @@ what is known of the run, and the relation matrices. Its vectors are compared wi
 it gets its name; a difference fails the export. This needs PyTorch.
 
 Examples:
-  python -m coder_jax export --checkpoint runs/demo --out runs/demo/export
-  python -m coder_jax export --checkpoint runs/demo --out my-coder --pytorch-bin \\
+  python -m coder_jax export --checkpoint runs/demo/run --out my-coder
+  python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
 """
 
@@ -28,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder to write; an earlier export there is replaced",
     )
+    parser.add_argument("--step", type=int, help="export this checkpoint (default: the newest)")
+    parser.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the weights for the model card, as the hub spells it (default: that of "
+        "the initial encoder)",
+    )
     parser.add_argument(
         "--pytorch-bin", action="store_true", help="also write pytorch_model.bin, for old software"
     )
@@ -43,24 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.checkpoint import load_for_export
     from coder_jax.export import export_encoder, push_to_hub
+    from coder_jax.finished_run import load_run
 
-    bert, hf_config, tokenizer, relations, labels, metadata = load_for_export(args.checkpoint)
+    run = load_run(args.checkpoint, args.step)
+    if args.license:
+        run.card["license"] = args.license
     differences = export_encoder(
-        bert,
-        tokenizer,
-        hf_config,
+        run.bert,
+        run.tokenizer,
+        run.hf_config,
         args.out,
-        pooling=metadata["pooling"],
-        cleaning=metadata["cleaning"],
-        max_length=metadata["max_length"],
-        relations=None if relations is None else (relations, labels),
-        card=metadata["card"],
+        pooling=run.settings.pooling,
+        cleaning=run.settings.cleaning,
+        max_length=run.settings.max_length,
+        relations=run.relations,
+        card=run.card,
         pytorch_bin=args.pytorch_bin,
     )
     checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
-    print(f"{args.out}: exported; largest difference of vectors: {checked}")
+    print(f"{args.out}: step {run.step} exported; largest difference of vectors: {checked}")
     if args.push_to_hub:
         url = push_to_hub(args.out, args.push_to_hub, private=args.private)
         print(f"uploaded: {url}")

@@ -1,0 +1,75 @@
+"""The configuration: the paper's values, flags, differences, messages."""
+
+import dataclasses
+
+import pytest
+
+from coder_jax.commands.train import open_source, parse
+from coder_jax.config import RECIPES, Config, RunConfig, differences, to_json
+from data_pipeline.errors import BadInput
+
+
+def test_coder_eng_is_the_paper():
+    config = RECIPES["coder_eng"]()
+    assert (config.batch.groups, config.batch.triplets, config.batch.repeats) == (8, 16, 8)
+    assert config.batch.pairs == 128 and config.batch.draw == "relations"
+    assert dataclasses.astuple(config.loss.term) == (2, 50, 0.5, 0.1)
+    assert config.loss.relation == config.loss.term and config.loss.mu == 1
+    assert (config.optimizer.steps, config.optimizer.warmup_steps) == (100_000, 10_000)
+    assert config.optimizer.learning_rate == 2e-5 and config.model.pooling == "cls"
+
+
+def test_coder_all_differs_as_the_paper_says():
+    lines = differences(to_json(RECIPES["coder_all"]()), to_json(RECIPES["coder_eng"]()))
+    assert [line.split(":")[0] for line in lines] == ["model.init", "optimizer.steps", "recipe"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_valid_and_knows_its_name(name):
+    config = RECIPES[name]()
+    config.validate()
+    assert config.recipe == name
+
+
+def test_flags_change_single_values():
+    config = parse(
+        ["--recipe", "small", "--out", "runs/x", "--term.alpha", "3", "--no-distinct-terms"]
+    )
+    changed = differences(to_json(config), to_json(RECIPES["small"]()))
+    assert [line.split(":")[0] for line in changed] == [
+        "batch.distinct_terms",
+        "loss.term.alpha",
+        "run.out",
+    ]
+
+
+def test_help_explains_every_flag(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["--recipe", "small", "--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "--recipe coder_eng" in text and "Defaults below are those of small" in text
+    words = " ".join(text.replace("│", " ").split())
+    assert "Weight of the term-relation-term loss" in words and "(default: concepts)" in words
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--warmup-steps", "300"], "warmup_steps is 300 and steps is 300"),
+        (["--dropout", "1"], "dropout is 1.0; it must be at least 0 and less than 1"),
+        (["--draw", "synonyms"], "draw 'synonyms' takes no relations; use --mu 0"),
+        (["--passes", "0"], "passes is 0; it must be at least 1"),
+    ],
+)
+def test_messages(flags, message):
+    with pytest.raises(BadInput, match=message):
+        parse(["--recipe", "small", *flags]).validate()
+
+
+def test_data_and_out_are_needed(tmp_path):
+    with pytest.raises(BadInput, match="give --data"):
+        open_source(Config())
+    run = RunConfig(data=str(tmp_path / "nothing"), out=str(tmp_path / "run"))
+    with pytest.raises(BadInput, match="nothing is not there; build a dataset"):
+        open_source(Config(run=run))
