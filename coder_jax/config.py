@@ -73,7 +73,7 @@ class RunConfig:
     """Steps between evaluations on the held-out terms; 0 never evaluates."""
     eval_terms: int = 10_000
     """Most terms to search in such an evaluation: those of the held-out concepts, then others."""
-    save_steps: int = 1000
+    save_steps: int = 10_000
     """Steps between checkpoints that are kept."""
     save_minutes: float = 15.0
     """Minutes between checkpoints that make place for the next one."""
@@ -149,9 +149,9 @@ def small() -> Config:
         model=ModelConfig(init="sentence-transformers/all-MiniLM-L6-v2"),
         batch=BatchSpec(draw="concepts", distinct_terms=True, groups=1, triplets=64, repeats=2),
         optimizer=OptimizerConfig(
-            steps=300, learning_rate=5e-5, warmup_steps=30, relation_learning_rate_factor=20.0
+            steps=240, learning_rate=5e-5, warmup_steps=24, relation_learning_rate_factor=20.0
         ),
-        run=RunConfig(eval_steps=100, save_steps=100),
+        run=RunConfig(eval_steps=80, save_steps=80),
     )
 
 

@@ -12,6 +12,7 @@ from coder_jax.bert_config import BertConfig
 from coder_jax.checkpoint import Checkpoints, read_identity
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.evaluation.plots import read_metrics
+from coder_jax.export import export_encoder
 from coder_jax.state import merge_encoder, split_encoder
 from data_pipeline.errors import BadInput
 
@@ -63,6 +64,22 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
         hf_config=encoder["config"],
         relations=None if relations is None else (relations, dataset["relations"]),
         card=describe(there, out, step),
+    )
+
+
+def export_run(run: FinishedRun, out: Path, *, pytorch_bin: bool = False) -> dict[str, float]:
+    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`."""
+    return export_encoder(
+        run.bert,
+        run.tokenizer,
+        run.hf_config,
+        out,
+        pooling=run.settings.pooling,
+        cleaning=run.settings.cleaning,
+        max_length=run.settings.max_length,
+        relations=run.relations,
+        card=run.card,
+        pytorch_bin=pytorch_bin,
     )
 
 

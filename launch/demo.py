@@ -7,7 +7,7 @@
 It reads the Human Phenotype Ontology, takes one synonym of 1,149 concepts out, builds a dataset of
 the rest, trains all-MiniLM-L6-v2 on it with CODER's losses, and asks before and after: is the
 nearest of all remaining terms one of the right concept? Then it exports the encoder and checks that
-transformers and sentence-transformers compute the same vectors with it.
+transformers computes the same vectors with it.
 """
 
 import argparse
@@ -64,10 +64,8 @@ def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
     }
 
 
-def similarities(encoder: Any, mentions: Path) -> tuple[Any, Any]:
-    """Cosines of held-out terms with a synonym, and with a term of another concept."""
-    import numpy as np
-
+def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
+    """The held-out terms, and for each the first term that its concept still has."""
     from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
 
     benchmark = read_benchmark("heldout", mentions)
@@ -76,9 +74,7 @@ def similarities(encoder: Any, mentions: Path) -> tuple[Any, Any]:
     first_term: dict[str, str] = {}
     for term, concept in zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True):
         first_term.setdefault(concept, term)
-    vectors = encoder.encode(fold.mentions)
-    synonyms = encoder.encode([first_term[concept] for concept in fold.gold])
-    return np.sum(vectors * synonyms, axis=1), np.sum(vectors * np.roll(synonyms, 1, 0), axis=1)
+    return fold.mentions, [first_term[concept] for concept in fold.gold]
 
 
 def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
@@ -107,6 +103,40 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     return known.out, parse([*own, "--out", str(known.out / "run"), *flags]), source
 
 
+def score_initial(init: str, mentions: Path) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """The initial encoder with its better pooling, and the scores of both poolings."""
+    from coder_jax.encoder import TermEncoder
+
+    encoders, scores = {}, {}
+    for pooling in ("cls", "mean"):
+        encoders[pooling] = TermEncoder.from_pretrained(
+            init, pooling=pooling, cleaning="paper", max_length=32
+        )
+        scores[pooling] = score(encoders[pooling], mentions, init)
+    better = max(scores, key=lambda pooling: scores[pooling]["acc@1"])
+    return encoders[better], scores
+
+
+def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: Any) -> None:
+    """Curves, scores and similarities; `before` and `after` are (encoder, scores)."""
+    from coder_jax.evaluation.plots import plot_scores, plot_similarities, plot_training
+    from coder_jax.evaluation.similarity import pair_cosines
+
+    folder.mkdir(exist_ok=True)
+    plot_training(metrics, folder / "training.png")
+    name = "held-out synonyms"
+    plot_scores(
+        {name: before[1]}, {name: after[1]}, folder / "scores.png", metrics=("acc@1", "acc@5")
+    )
+    terms, synonyms = heldout_pairs(mentions)
+    others = synonyms[1:] + synonyms[:1]  # each term beside a synonym of another
+    cosines = [
+        (pair_cosines(e.encode, terms, synonyms), pair_cosines(e.encode, terms, others))
+        for e, _ in (before, after)
+    ]
+    plot_similarities(*cosines, folder / "similarities.png")
+
+
 def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     """Build, score, train, score, plot, export, check; returns what results.json holds."""
     from data_pipeline.build_dataset import build_dataset
@@ -122,62 +152,32 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
 
     from coder_jax.commands.train import open_source
     from coder_jax.encoder import TermEncoder
-    from coder_jax.evaluation import plots
     from coder_jax.evaluation.protocol import installed_versions
-    from coder_jax.export import export_encoder
-    from coder_jax.finished_run import load_run
+    from coder_jax.finished_run import export_run, load_run
     from coder_jax.train import train
     from data_pipeline.tokenize_terms import load_tokenizer
 
-    print("\n== 2. Before training ==")
-    before = {}
-    for pooling in ("cls", "mean"):
-        initial = TermEncoder.from_pretrained(
-            init, pooling=pooling, cleaning="paper", max_length=32
-        )
-        before[pooling] = score(initial, mentions, init)
-    best = max(before.values(), key=lambda scores: scores["acc@1"])
-    initial = TermEncoder.from_pretrained(
-        init, pooling=best["pooling"], cleaning="paper", max_length=32
-    )
+    print("\n== 2. Before training: all terms of the ontology, two poolings ==")
+    initial, before = score_initial(init, mentions)
+    best = before[initial.settings.pooling]
 
     print(f"\n== 3. Training: {config.optimizer.steps} steps of {config.batch.terms} terms ==")
     result = train(config, open_source(config))
-    run = load_run(out / "run")
-    trained = TermEncoder(run.bert, load_tokenizer(run.tokenizer), run.settings)
 
     print("\n== 4. After training ==")
-    after = score(trained, mentions, "runs/demo/run")
-    (out / "plots").mkdir(exist_ok=True)
-    plots.plot_training(out / "run" / "metrics.jsonl", out / "plots" / "training.png")
-    plots.plot_scores(
-        {"held-out synonyms": best},
-        {"held-out synonyms": after},
-        out / "plots" / "scores.png",
-        metrics=("acc@1", "acc@5"),
-    )
-    plots.plot_similarities(
-        similarities(initial, mentions),
-        similarities(trained, mentions),
-        out / "plots" / "similarities.png",
-    )
+    run = load_run(out / "run")
+    trained = TermEncoder(run.bert, load_tokenizer(run.tokenizer), run.settings)
+    after = score(trained, mentions, f"{out / 'run'}, step {run.step}")
+    metrics = out / "run" / "metrics.jsonl"
+    draw_plots(out / "plots", metrics, mentions, (initial, best), (trained, after))
 
-    print("\n== 5. Export ==")
-    rows = [
-        {"encoder": name, "pooling": s["pooling"], "acc@1": s["acc@1"], "acc@5": s["acc@5"]}
-        for name, s in (("initial", best), ("trained", after))
+    print("\n== 5. Export, checked with transformers ==")
+    run.card["results"] = [
+        {"encoder": name, "benchmark": "held-out synonyms"}
+        | {key: scores[key] for key in ("pooling", "acc@1", "acc@5")}
+        for name, scores in (("initial", best), ("this one", after))
     ]
-    worst = export_encoder(
-        run.bert,
-        run.tokenizer,
-        run.hf_config,
-        out / "export",
-        pooling=run.settings.pooling,
-        cleaning=run.settings.cleaning,
-        max_length=run.settings.max_length,
-        relations=run.relations,
-        card=run.card | {"results": rows},
-    )
+    worst = export_run(run, out / "export")
     return {
         "before": best,
         "after": after,

@@ -56,7 +56,7 @@ def test_help_explains_every_flag(capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--warmup-steps", "300"], "warmup_steps is 300 and steps is 300"),
+        (["--steps", "9", "--warmup-steps", "9"], "warmup_steps is 9 and steps is 9"),
         (["--dropout", "1"], "dropout is 1.0; it must be at least 0 and less than 1"),
         (["--draw", "synonyms"], "draw 'synonyms' takes no relations; use --mu 0"),
         (["--passes", "0"], "passes is 0; it must be at least 1"),

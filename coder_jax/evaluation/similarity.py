@@ -10,7 +10,6 @@ import numpy as np
 import scipy.stats
 
 from coder_jax.evaluation.benchmarks import SimilarityBenchmark
-from coder_jax.evaluation.dictionary import CONCEPT_SEPARATOR, Dictionary
 from data_pipeline.errors import BadInput
 
 
@@ -68,49 +67,3 @@ def pair_cosines(
     vectors = vectors / np.where(lengths > 0, lengths, 1)
     first_rows, second_rows = ([row_of[term] for term in side] for side in (first, second))
     return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)
-
-
-def sample_pairs(
-    dictionary: Dictionary, count: int, seed: int = 0
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Draws synonym pairs and random pairs of a dictionary, to look at their cosines.
-
-    Args:
-      dictionary: terms and concepts.
-      count: pairs of each kind; fewer synonym pairs where fewer concepts have two terms.
-      seed: of the draw.
-
-    Returns:
-      (pairs of two terms of one concept, at most one for each concept; as many pairs of terms
-      that have no concept in common, or fewer where these are rare).
-
-    Raises:
-      BadInput: no concept has two terms, or there are not two concepts.
-    """
-    terms_of: dict[str, set[str]] = {}
-    concepts_of: dict[str, set[str]] = {}
-    for term, joined in zip(dictionary.terms, dictionary.concepts, strict=True):
-        for concept in joined.split(CONCEPT_SEPARATOR):
-            terms_of.setdefault(concept, set()).add(term)
-            concepts_of.setdefault(term, set()).add(concept)
-    with_synonyms = sorted(concept for concept, terms in terms_of.items() if len(terms) > 1)
-    if not with_synonyms or len(terms_of) < 2:
-        raise BadInput(
-            f"{dictionary.source}: found {len(with_synonyms)} concepts with two terms among "
-            f"{len(terms_of)} concepts; expected at least 1 among 2 to draw pairs"
-        )
-    generator = np.random.default_rng(seed)
-    chosen = generator.permutation(len(with_synonyms))[:count]
-    synonyms = [
-        tuple(generator.permutation(sorted(terms_of[with_synonyms[index]]))[:2].tolist())
-        for index in chosen
-    ]
-    terms = sorted(concepts_of)
-    random_pairs: list[tuple[str, str]] = []
-    for _ in range(100 * len(synonyms)):
-        if len(random_pairs) == len(synonyms):
-            break
-        first, second = (terms[index] for index in generator.integers(len(terms), size=2))
-        if concepts_of[first].isdisjoint(concepts_of[second]):
-            random_pairs.append((first, second))
-    return synonyms, random_pairs
