@@ -1,11 +1,15 @@
 """python -m coder_jax VERB: train, evaluate, encode, normalize, export."""
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
 
 from data_pipeline.errors import BadInput
+
+# A disk that is full or may not be written to is the user's to mend: no traceback.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 
 VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
@@ -51,8 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("interrupted; a training run goes on with the same command", file=sys.stderr)
         return 130
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        print(f"error: {error}; make room or check the rights, and try again", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ OUT/checkpoints/N/  state after step N: params, opt_state, identity (run.json ag
 OUT/metrics.jsonl   one line per logged step
 """
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from coder_jax.config import Config, differences, to_json
+from coder_jax.hf_files import read_json
 from coder_jax.state import TrainState
 from data_pipeline.errors import BadInput
 
@@ -63,11 +66,13 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> No
             f"{out} is not empty and is not the folder of a run (it has no run.json); "
             "choose another --out, or empty it"
         )
-    out.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(tokenizer, out / "tokenizer")
-    temporary = out / "run.json.partial"
-    temporary.write_text(json.dumps(this_run, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    out = out.absolute()
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    shutil.copytree(tokenizer, partial / "tokenizer")
+    (partial / "run.json").write_text(json.dumps(this_run, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, out)  # takes the place of an empty folder
 
 
 def read_identity(out: Path) -> dict[str, Any]:
@@ -79,7 +84,13 @@ def read_identity(out: Path) -> dict[str, Any]:
     path = out / "run.json"
     if not path.exists():
         raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
-    return json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
+    if found.get("format") != FORMAT:
+        raise BadInput(
+            f"{path} has format {found.get('format')!r}, expected {FORMAT}: it is not a run of "
+            "this version of coder_jax; choose another folder"
+        )
+    return found
 
 
 def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:
@@ -126,7 +137,8 @@ class Checkpoints:
             "opt_state": ocp.args.StandardSave(state.opt_state),
             "identity": ocp.args.JsonSave(this_run),
         }
-        self.manager.save(step, args=ocp.args.Composite(**items), force=True)
+        with explain_full_disk(self.folder):
+            self.manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def restore(self, like: TrainState, this_run: dict[str, Any]) -> TrainState:
         """The newest state, laid out on the devices as the arrays or shapes of `like` are.
@@ -163,14 +175,30 @@ class Checkpoints:
             opt_state=restored.opt_state,
         )
 
-    def restore_params(self, step: int) -> dict[str, Any]:
-        """The parameters after `step` steps as NumPy arrays, whatever devices they came from."""
-        path = self.folder / str(step) / "params"
-        with ocp.StandardCheckpointer() as reader:
-            shapes = reader.metadata(path).item_metadata.tree
-            like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
-            return reader.restore(path, like)
-
     def close(self) -> None:
         """Finish saving and let go of the folder."""
-        self.manager.close()
+        with explain_full_disk(self.folder):
+            self.manager.close()
+
+
+@contextlib.contextmanager
+def explain_full_disk(folder: Path) -> Iterator[None]:
+    """Turn 'no space left', from this save or one before in the background, into BadInput."""
+    try:
+        yield
+    except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
+        if "No space left" not in str(error) and getattr(error, "errno", None) != errno.ENOSPC:
+            raise
+        raise BadInput(
+            f"the disk of {folder} is full, so the last checkpoint was not saved; those that are "
+            "there are whole. Make room and give the same command again: the run goes on from them"
+        ) from error
+
+
+def read_params(out: Path, step: int) -> dict[str, Any]:
+    """The parameters of a run after `step` steps, as NumPy arrays, whatever devices they had."""
+    path = (out / "checkpoints" / str(step) / "params").resolve()
+    with ocp.StandardCheckpointer() as reader:
+        shapes = reader.metadata(path).item_metadata.tree
+        like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+        return reader.restore(path, like)

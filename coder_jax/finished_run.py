@@ -9,7 +9,7 @@ import numpy as np
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
-from coder_jax.checkpoint import Checkpoints, read_identity
+from coder_jax.checkpoint import Checkpoints, read_identity, read_params
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.evaluation.plots import read_metrics
 from coder_jax.export import export_encoder
@@ -46,7 +46,7 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
             f"{', '.join(map(str, steps)) or 'none'}"
         )
     step = steps[-1] if step is None else step
-    params = checkpoints.restore_params(step)
+    params = read_params(out, step)
     encoder, dataset = there["encoder"], there["dataset"]
     config = BertConfig.from_hf(encoder["config"])
     structure = abstract_bert(config, jnp.float32, pooler=encoder["pooler"])
@@ -87,9 +87,11 @@ def describe(there: dict[str, Any], out: Path, step: int) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     config, dataset = there["config"], there["dataset"]
     counts, batch, optimizer = dataset["counts"], config["batch"], config["optimizer"]
+    metrics = out / "metrics.jsonl"  # empty if the run was stopped before its first line
+    lines = read_metrics(metrics) if metrics.exists() and metrics.stat().st_size else []
     rows = [
-        {"benchmark": f"held-out terms, step {line['step']}", **line["eval"]["heldout"]}
-        for line in read_metrics(out / "metrics.jsonl")
+        {"benchmark": f"held-out terms, step {step}", **line["eval"]["heldout"]}
+        for line in lines
         if "eval" in line and line["step"] == step
     ]
     return {
@@ -107,7 +109,7 @@ def describe(there: dict[str, Any], out: Path, step: int) -> dict[str, Any]:
         "recipe": {
             "name": config["recipe"],
             "steps": f"{step:,} of {optimizer['steps']:,}",
-            "terms per step": 4 * batch["groups"] * batch["triplets"] * batch["repeats"] // 2,
+            "terms per step": 2 * batch["groups"] * batch["triplets"] * batch["repeats"],
             "groups x triplets x repeats": (
                 f"{batch['groups']} x {batch['triplets']} x {batch['repeats']}"
             ),

@@ -15,7 +15,7 @@ SPREAD = {"tokens": 1, "positions": 1, "segments": 1, "concepts": 1, "relations"
 
 
 def make_mesh(devices: int | None = None) -> Mesh:
-    """A mesh with the one axis `data` over the first `devices` local devices; all if None."""
+    """A mesh with the one axis `data` over the first `devices` devices; over all if None."""
     chosen = jax.devices()[:devices]
     return jax.make_mesh((len(chosen),), ("data",), (AxisType.Auto,), devices=chosen)
 

@@ -26,8 +26,11 @@ def keep_lines_until(path: Path, step: int) -> float:
         return 0.0
     kept, seconds = [], 0.0
     for line in path.read_text(encoding="utf-8").splitlines():
-        # A killed run may have left half a line at the end.
-        if line.endswith("}") and (values := json.loads(line))["step"] <= step:
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue  # a killed run may have left half a line at the end
+        if values["step"] <= step:
             kept.append(line + "\n")
             seconds = values.get("seconds", seconds)
     temporary = path.with_suffix(".partial")

@@ -124,6 +124,8 @@ def cell(value: Any) -> str:
     """A value as the text of a table cell."""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
+    if isinstance(value, float):
+        value = f"{value:.4g}"
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 

@@ -4,6 +4,7 @@ Read `train` from top to bottom: it is the whole run.
 """
 
 import dataclasses
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
 from coder_jax.evaluation.normalization import evaluate_normalization
 from coder_jax.hf_files import find_folder
-from coder_jax.hf_weights import load_bert
+from coder_jax.hf_weights import check_vocabulary, load_bert
 from coder_jax.mesh import make_mesh, put_batch, replicated
 from coder_jax.metrics import MetricsLog, Window
 from coder_jax.optimizer import learning_rate, make_optimizer
@@ -77,10 +78,11 @@ class HeldOut:
         )
 
     def scores(self, bert: Bert) -> dict[str, float]:
-        """acc@1, acc@5 and mrr of an encoder."""
+        """acc@1, acc@5 and mrr of an encoder, and the number of terms that were searched."""
         encoder = TermEncoder(bert, self.tokenizer, self.settings)
         scores = evaluate_normalization(encoder.encode, self.benchmark).scores
-        return {name: scores[name] for name in ("acc@1", "acc@5", "mrr")}
+        rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
+        return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
 def with_dictionary_of(
@@ -126,6 +128,13 @@ def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, 
         )
     bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
     print(report)
+    check_vocabulary(manifest["tokenizer"]["vocab_size"], bert.config, init)
+    longest = manifest["tokenizer"]["max_length"]
+    if longest > bert.config.max_positions:
+        raise BadInput(
+            f"the dataset's terms have up to {longest} tokens, but {init} has "
+            f"{bert.config.max_positions} positions; build it with a smaller --max-length"
+        )
     return bert, {
         "config": hf_config,
         "pooler": bert.pooler is not None,
@@ -144,22 +153,42 @@ def encoder_structure(config: Config, encoder: Mapping[str, Any]) -> Bert:
     bert_config, rate = BertConfig.from_hf(encoder["config"]), config.model.dropout
     if rate is not None:
         bert_config = dataclasses.replace(bert_config, hidden_dropout=rate, attention_dropout=rate)
-    dtype = config.model.dtype
-    if dtype == "auto":
-        dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    return abstract_bert(bert_config, jnp.dtype(dtype), pooler=encoder["pooler"])
+    return abstract_bert(bert_config, jnp.dtype(config.model.dtype), pooler=encoder["pooler"])
 
 
-def train(config: Config, source: BatchSource) -> RunResult:
+def resolve_dtype(config: Config) -> Config:
+    """The configuration with `auto` decided, so that a run never changes its arithmetic."""
+    if config.model.dtype != "auto":
+        return config
+    dtype: Any = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, dtype=dtype))
+
+
+def train(config: Config, source: BatchSource, stop: threading.Event | None = None) -> RunResult:
     """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
 
+    Args:
+        config: the run.
+        source: its batches.
+        stop: once it is set, the run saves after the step that is under way, and stops.
+
     Raises:
+        KeyboardInterrupt: if `stop` was set.
         BadInput: if the run folder belongs to another run, if tokenizer and dataset do not fit,
             or if the loss is not finite; the checkpoints that are there stay as they are.
     """
     # ---- Config ----
+    config = resolve_dtype(config)
     config.validate()
     out, run, steps = Path(config.run.out), config.run, config.optimizer.steps
+    stop = stop or threading.Event()
+    relations = len(source.manifest["relations"]) if config.loss.mu else 0
+    if config.loss.mu and not relations:
+        raise BadInput(
+            f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
+            "synonyms alone"
+        )
+    heldout = HeldOut(source, config.model.pooling, run.eval_terms) if run.eval_steps else None
 
     # ---- Run folder ----
     bert = None
@@ -178,7 +207,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
     structure = encoder_structure(config, encoder)
     graph, shapes = split_encoder(structure)
     optimizer = make_optimizer(config.optimizer)
-    relations = len(source.manifest["relations"]) if config.loss.mu else 0
     width, noise = structure.config.hidden_size, config.model.relation_noise
     if bert is None:
         like = abstract_state(shapes, relations, width, optimizer, replicated(mesh))
@@ -191,7 +219,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         del bert, table  # the state holds them now
     first_step = int(state.step)
 
-    # ---- Step, evaluation, logs ----
+    # ---- Step, logs ----
     train_step = make_train_step(
         graph,
         config.loss,
@@ -201,7 +229,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
         seed=config.batch.seed,
         dropout=True,
     )
-    heldout = HeldOut(source, config.model.pooling, run.eval_terms) if run.eval_steps else None
     log = MetricsLog(out, first_step, steps)
     window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
     saved = time.monotonic()
@@ -220,21 +247,19 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 values = window.close()
                 log.write(step, values)
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
-            if (
-                step % run.save_steps == 0
-                or last
-                or time.monotonic() - saved > 60 * run.save_minutes
-            ):
-                window.check()  # never keep a state that a step without a finite loss has touched
-                checkpoints.save(state, step, this_run)
-                saved = time.monotonic()
             if heldout and (step % run.eval_steps == 0 or last):
+                window.check()  # neither score nor keep what a loss that is not finite has touched
                 with window.paused():
                     scores = heldout.scores(merge_encoder(graph, state.params["encoder"]))
                 log.write(step, {"eval": {"heldout": scores}})
-                log.say(
-                    f"step {step}: held-out " + " ".join(f"{k} {v:.4f}" for k, v in scores.items())
-                )
+                log.say(f"step {step}: held-out {scores}")
+            due = time.monotonic() - saved > 60 * run.save_minutes
+            if step % run.save_steps == 0 or due or last or stop.is_set():
+                window.check()
+                checkpoints.save(state, step, this_run)
+                saved = time.monotonic()
+            if stop.is_set() and not last:
+                raise KeyboardInterrupt
     finally:
         log.close()
         checkpoints.close()

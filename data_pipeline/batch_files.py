@@ -50,7 +50,7 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     for step, batch in tqdm(
         zip(steps, maker.batches(first_step, last_step), strict=True), total=len(steps), unit="step"
     ):
-        np.savez_compressed(batch_path(temporary, step), allow_pickle=False, **batch)
+        np.savez_compressed(batch_path(temporary, step), **batch)  # type: ignore[arg-type]
     shutil.copytree(maker.folder / "tokenizer", temporary / "tokenizer")
     if (maker.folder / "heldout").exists():
         shutil.copytree(maker.folder / "heldout", temporary / "heldout")
@@ -83,6 +83,7 @@ class BatchFiles:
         self.folder = folder
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         self.manifest: dict[str, Any] = self.index["manifest"]
+        self.last_step: int = self.index["last_step"]
         expected = dataclasses.asdict(spec) | {"passes": passes}
         found = self.index["spec"] | {"passes": self.index["passes"]}
         differing = [
@@ -102,11 +103,11 @@ class BatchFiles:
         Raises:
             BadInput: if some of them were not written.
         """
-        if first_step < self.index["first_step"] or last_step > self.index["last_step"]:
+        if first_step < self.index["first_step"] or last_step > self.last_step:
             raise BadInput(
                 f"{self.folder} has the batches of steps {self.index['first_step']} to "
-                f"{self.index['last_step']}, but the run needs {first_step} to {last_step}; "
-                "write more, or set --steps to what is there"
+                f"{self.last_step}, but the run needs {first_step} to {last_step}; "
+                "write more of them"
             )
         for step in range(first_step, last_step):
             with np.load(batch_path(self.folder, step)) as arrays:

@@ -8,11 +8,11 @@ rows of a step go is planned once from the dataset (RowPlan) and changes no resu
 from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from data_pipeline.batch_spec import BatchSpec, RowPlan
 from data_pipeline.draw import Draw
 from data_pipeline.errors import BadInput
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.store import TripletDataset
 
 # Steps far beyond any run: the number of rows is planned on their batches.

@@ -5,11 +5,11 @@ state: triplets come from a stateless permutation, terms from stateless random n
 """
 
 import numpy as np
-import tensorflow as tf
 
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
 from data_pipeline.order import below, distinct_draws, key, permute
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.store import TripletDataset
 
 
@@ -22,9 +22,8 @@ class Draw:
         share: (index, count): the groups of this one of `count` equal shares.
 
     Raises:
-        BadInput: if the groups do not divide over the shares, or if the dataset has fewer
-            candidates than a group's
-            distinct triplets.
+        BadInput: if the groups do not divide over the shares, or if the dataset has too few items
+            for the distinct triplets of a group.
     """
 
     def __init__(self, dataset: TripletDataset, spec: BatchSpec, share: tuple[int, int] = (0, 1)):
@@ -46,21 +45,24 @@ class Draw:
         self.term_start = tf.constant(dataset.term_start)
         self.related_start = self.related = None
         if spec.draw == "relations":
-            self.items = np.arange(dataset.heads.size, dtype=np.int64)
+            self.size = int(dataset.heads.size)  # the items to permute: triplets
         else:
             has_synonym = np.diff(dataset.term_start) >= 2
-            self.items = np.flatnonzero(has_synonym)
+            items = np.flatnonzero(has_synonym)
+            self.size, self.items = int(items.size), tf.constant(items)  # or concepts
             if spec.draw == "concepts":
-                self._index_relations(dataset, has_synonym)
-        if self.items.size < spec.triplets:
+                self._index_relations(dataset, items, has_synonym)
+        if self.size < spec.triplets:
             what = "triplets" if spec.draw == "relations" else "concepts that have a synonym"
             raise BadInput(
-                f"the dataset has {self.items.size} {what}, but a group takes {spec.triplets} "
+                f"the dataset has {self.size} {what}, but a group takes {spec.triplets} "
                 f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
                 "or build with fewer filters"
             )
 
-    def _index_relations(self, dataset: TripletDataset, has_synonym: np.ndarray) -> None:
+    def _index_relations(
+        self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
+    ) -> None:
         """For each concept to draw, the triplets that it heads and whose tail has a synonym too.
 
         A tail with one name would only fill the batch with copies of one string.
@@ -69,15 +71,12 @@ class Draw:
         if useful.size == 0:
             return  # nothing but synonyms can be drawn
         useful = useful[np.argsort(dataset.heads[useful], kind="stable")]
-        heads = dataset.heads[useful]
-        self.related = tf.constant(useful.astype(np.int64))
-        self.related_start = tf.constant(np.searchsorted(heads, self.items).astype(np.int64))
-        self.related_count = tf.constant(
-            (
-                np.searchsorted(heads, self.items, side="right")
-                - np.searchsorted(heads, self.items)
-            ).astype(np.int64)
+        first, last = (
+            np.searchsorted(dataset.heads[useful], items, side=side) for side in ("left", "right")
         )
+        self.related = tf.constant(useful.astype(np.int64))
+        self.related_start = tf.constant(first.astype(np.int64))
+        self.related_count = tf.constant((last - first).astype(np.int64))
 
     def triplets(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """int64 [T] each, T = groups of this share * triplets: slot, head, relation, tail.
@@ -93,13 +92,13 @@ class Draw:
         )
         # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
         # triplet twice.
-        groups_per_epoch = self.items.size // spec.triplets
+        groups_per_epoch = self.size // spec.triplets
         epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
         within = tf.range(spec.triplets, dtype=tf.int64)[None, :]
         slot = tf.reshape(group[:, None] * spec.triplets + within, [-1])
         index = tf.reshape(group_in_epoch[:, None] * spec.triplets + within, [-1])
         keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.triplets)
-        place = tf.cast(permute(index, self.items.size, keys), tf.int64)
+        place = tf.cast(permute(index, self.size, keys), tf.int64)
         if spec.draw == "relations":
             return slot, *self._triplet(place)
         item = tf.gather(self.items, place)

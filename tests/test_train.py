@@ -1,23 +1,28 @@
 """A training run: stop and go on bitwise, refuse what does not fit, export what was trained."""
 
 import dataclasses
+import errno
 import json
 import math
+import threading
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from tiny_bert import TERMS, TINY, write_model
 from tiny_dataset import tiny_dataset
 
 import coder_jax.train
-from coder_jax.checkpoint import Checkpoints
+from coder_jax.checkpoint import read_params
 from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.encoder import TermEncoder
+from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
+from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.finished_run import export_run, load_run
 from coder_jax.mesh import make_mesh
 from coder_jax.metrics import keep_lines_until
-from coder_jax.train import train
+from coder_jax.train import train, with_dictionary_of
 from data_pipeline.batch_files import BatchFiles, write_batches
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
@@ -94,19 +99,16 @@ def straight(model, source, tmp_path_factory):
     """The folder of a run of six steps without a stop, evaluated at steps 3 and 6."""
     out = tmp_path_factory.mktemp("runs") / "straight"
     result = train(config(model, out, eval_steps=3), source)
-    assert result.steps == 6 and set(result.heldout) == {"acc@1", "acc@5", "mrr"}
+    assert result.steps == 6 and set(result.heldout) == {"acc@1", "acc@5", "mrr", "terms"}
     return out
+
+
+def assert_same_parameters(got, want):
+    jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
 def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def state_of(out, step):
-    checkpoints = Checkpoints(out, 3)
-    params = checkpoints.restore_params(step)
-    checkpoints.close()
-    return params
 
 
 def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):
@@ -116,12 +118,7 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3]
     train(config(model, out), source)
     for step in (3, 6):
-        for a, b in zip(
-            jax.tree.leaves(state_of(out, step)),
-            jax.tree.leaves(state_of(straight, step)),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(a, b)
+        assert_same_parameters(read_params(out, step), read_params(straight, step))
     losses = [
         {line["step"]: line["loss"] for line in lines_of(path) if "loss" in line}
         for path in (out / "metrics.jsonl", straight / "metrics.jsonl")
@@ -130,11 +127,57 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
     assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
 
 
+def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
+    """Ctrl-C and SIGTERM set the event: the step under way is kept, and nothing is lost."""
+    stop = threading.Event()
+
+    class StopsAtTheFourth(Stops):
+        def batches(self, first_step, last_step):
+            for step, batch in enumerate(super().batches(first_step, last_step), first_step):
+                if step == 3:
+                    stop.set()
+                yield batch
+
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(config(model, out), StopsAtTheFourth(source, after=99), stop)
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3, 4]
+    train(config(model, out), source)
+    assert_same_parameters(read_params(out, 6), read_params(straight, 6))
+
+
+def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, straight, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(ConnectionError):
+        train(config(model, out), Stops(source, after=0))
+    assert (out / "run.json").exists() and not list((out / "checkpoints").iterdir())
+    with pytest.raises(BadInput, match="has no checkpoint; it has none"):
+        load_run(out)
+    (out / "metrics.jsonl").write_text('{"step": 1, "eval": {"heldout": {"acc@1": 0.5}')
+    train(config(model, out, save_minutes=0.0), source)
+    kept = sorted(int(path.name) for path in (out / "checkpoints").iterdir())
+    assert kept == [3, 5, 6]  # every step was saved; of those between only the newest stay
+
+
+def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, monkeypatch):
+    real = ocp.CheckpointManager.save
+
+    def full(manager, step, **arguments):
+        if step == 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(manager, step, **arguments)
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    out = tmp_path / "run"
+    with pytest.raises(BadInput, match="(?s)disk of .* is full.*Make room"):
+        train(config(model, out), source)
+    assert load_run(out).step == 3
+
+
 def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
-    before = state_of(straight, 6)
+    before = read_params(straight, 6)
     train(config(model, straight), source)
-    for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(state_of(straight, 6)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_same_parameters(before, read_params(straight, 6))
 
 
 def test_metrics_hold_what_is_promised(straight):
@@ -202,6 +245,38 @@ def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_path):
+    for change, message in (
+        ({"vocab_size": 10**6}, "1,?000,?000"),
+        ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
+    ):
+        other = Stops(source, after=99)
+        other.manifest = source.manifest | {"tokenizer": source.manifest["tokenizer"] | change}
+        with pytest.raises(BadInput, match=message):
+            train(config(model, tmp_path / "run"), other)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, tmp_path):
+    bare = Stops(source, after=99)
+    bare.folder = tmp_path
+    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out"):
+        train(config(model, tmp_path / "run", eval_steps=3), bare)
+    bare.manifest = source.manifest | {"relations": []}
+    with pytest.raises(BadInput, match="has no relations; use --mu 0"):
+        train(config(model, tmp_path / "run"), bare)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_look_at_a_run_searches_the_gold_concepts_first():
+    terms, concepts = list("abcdefg"), ["C9", "C1", "C8", "C2", "C1", "C7", "C6"]
+    fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
+    benchmark = NormalizationBenchmark("heldout", "toy", [fold], "hash")
+    for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
+        found = with_dictionary_of(benchmark, most).folds[0].dictionary
+        assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     model, source, tmp_path, monkeypatch
 ):
@@ -227,12 +302,7 @@ def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     write_batches(source, tmp_path / "batches", 0, 6)
     files = BatchFiles(tmp_path / "batches", SPEC)
     train(config(model, tmp_path / "run"), files)
-    for a, b in zip(
-        jax.tree.leaves(state_of(tmp_path / "run", 6)),
-        jax.tree.leaves(state_of(straight, 6)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
+    assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
 
 
 def test_lines_after_the_checkpoint_are_dropped(tmp_path):

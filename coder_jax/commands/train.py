@@ -7,6 +7,9 @@ where the run stopped; another configuration or dataset is refused.
 """
 
 import argparse
+import signal
+import sys
+import threading
 from pathlib import Path
 
 import tyro
@@ -47,7 +50,13 @@ def open_source(config: Config):
     from data_pipeline.batch_files import INDEX, BatchFiles
 
     if (folder / INDEX).exists():
-        return BatchFiles(folder, config.batch, run.passes)
+        files = BatchFiles(folder, config.batch, run.passes)
+        if config.optimizer.steps > files.last_step:
+            raise BadInput(
+                f"{folder} has the batches of {files.last_step} steps, but the run has "
+                f"{config.optimizer.steps}; write more of them, or set --steps {files.last_step}"
+            )
+        return files
     # Only here does training meet TensorFlow.
     from data_pipeline.batches import BatchMaker
     from data_pipeline.store import open_dataset
@@ -67,7 +76,17 @@ def run(config: Config) -> int:
     source = open_source(config)
     from coder_jax.train import train
 
-    result = train(config, source)
+    stop = threading.Event()
+
+    def save_and_stop(*_: object) -> None:
+        if stop.is_set():  # asked for a second time: do not wait for the step
+            raise KeyboardInterrupt
+        print("stopping after this step; the same command goes on", file=sys.stderr)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, save_and_stop)
+    result = train(config, source, stop)
     print(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
     print(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
     return 0

@@ -168,11 +168,13 @@ def _with_successors(
 ) -> NormalizationBenchmark:
     retired, folds = 0, []
     for fold in benchmark.folds:
-        gold = []
+        known, gold = fold.dictionary.concept_set, []
         for joined in fold.gold:
             held = joined.split(CONCEPT_SEPARATOR)
-            retired += any(cui in successor for cui in held)
-            gold.append(CONCEPT_SEPARATOR.join(successor.get(cui, cui) for cui in held))
+            # A dictionary may be as old as the gold CUIs: what it has needs no successor.
+            now = [cui if cui in known else successor.get(cui, cui) for cui in held]
+            retired += now != held
+            gold.append(CONCEPT_SEPARATOR.join(now))
         folds.append(replace(fold, gold=gold))
     return replace(benchmark, folds=folds, retired=retired)
 

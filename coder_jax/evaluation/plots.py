@@ -148,7 +148,7 @@ def plot_scores(
         for axis, name in zip(axes, names, strict=True):
             _draw_bars(axis, before[name], after[name], metrics)
             axis.set_title(name)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
         _save(figure, output)
 
