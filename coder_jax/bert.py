@@ -12,7 +12,6 @@ H heads, K head width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -202,15 +201,8 @@ class Bert(nnx.Module):
 
     def with_dtype(self, dtype: Any) -> Bert:
         """The same parameters, computing in another dtype."""
-        return self._rebuilt(self.config, dtype)
-
-    def with_dropout(self, rate: float) -> Bert:
-        """The same parameters, with another dropout rate of hidden states and attention."""
-        config = replace(self.config, hidden_dropout=rate, attention_dropout=rate)
-        return self._rebuilt(config, self.dtype)
-
-    def _rebuilt(self, config: BertConfig, dtype: Any) -> Bert:
-        graph, _ = nnx.split(abstract_bert(config, dtype, pooler=self.pooler is not None))
+        structure = abstract_bert(self.config, dtype, pooler=self.pooler is not None)
+        graph, _ = nnx.split(structure)
         return nnx.merge(graph, nnx.state(self))
 
 

@@ -1,4 +1,4 @@
-"""The road as a user walks it: build, train, export, evaluate, encode, normalize, by command line."""
+"""The road as a user walks it, by command line: build, train, export, evaluate, normalize."""
 
 import json
 import os

@@ -16,9 +16,8 @@ import os
 import sys
 from pathlib import Path
 
+from coder_jax.bert_config import POOLINGS
 from data_pipeline.errors import BadInput
-
-POOLINGS = ("cls", "mean", "pooler")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

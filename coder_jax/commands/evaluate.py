@@ -31,13 +31,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coder_jax.bert_config import POOLINGS
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.evaluation.benchmarks import NormalizationBenchmark, SimilarityBenchmark
     from coder_jax.evaluation.protocol import EncoderProtocol, EvaluationRecord
-
-POOLINGS = ("cls", "mean", "pooler")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

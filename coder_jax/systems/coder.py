@@ -62,9 +62,8 @@ def group_loss(
         vector_ND: float32 [2k, D], the vectors of the k heads, then of the k tails.
         concept_N: int32 [2k], the concept of each term.
         relation_U: int32 [U], the relations of the distinct triplets; pair u * m + j is triplet u.
-            A negative id means
-            that the pairs of this triplet are two synonyms and take no part in the
-            term-relation-term loss.
+            A negative id means that the pairs of this triplet are two synonyms and take no part in
+            the term-relation-term loss.
         table_RDD: float32 [R, D, D], or None with mu = 0.
         loss: hyperparameters.
 
