@@ -204,7 +204,7 @@ def test_without_pytorch_nothing_is_exported(source, loaded, tmp_path, monkeypat
         "find_spec",
         lambda name, *rest: None if name == "torch" else find_spec(name, *rest),
     )
-    with pytest.raises(BadInput, match="needs PyTorch: 'pip install torch"):
+    with pytest.raises(BadInput, match="needs PyTorch; install it with 'pip install torch"):
         export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
     assert list(tmp_path.iterdir()) == []
 
