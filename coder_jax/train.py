@@ -85,6 +85,12 @@ class HeldOut:
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
+def in_words(scores: Mapping[str, float]) -> str:
+    """The scores of `HeldOut` for the terminal."""
+    shown = "  ".join(f"{name} {scores[name]:.4f}" for name in ("acc@1", "acc@5", "mrr"))
+    return f"{shown}  (among {scores['terms']:,} terms)"
+
+
 def with_dictionary_of(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
@@ -252,7 +258,7 @@ def train(config: Config, source: BatchSource, stop: threading.Event | None = No
                 with window.paused():
                     scores = heldout.scores(merge_encoder(graph, state.params["encoder"]))
                 log.write(step, {"eval": {"heldout": scores}})
-                log.say(f"step {step}: held-out {scores}")
+                log.say(f"step {step}: held-out {in_words(scores)}")
             due = time.monotonic() - saved > 60 * run.save_minutes
             if step % run.save_steps == 0 or due or last or stop.is_set():
                 window.check()

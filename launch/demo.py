@@ -50,12 +50,17 @@ def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
     """acc@1, acc@5 and the whole protocol of an encoder on the held-out terms."""
     from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
     from coder_jax.evaluation.normalization import evaluate_normalization
-    from coder_jax.evaluation.protocol import encoder_protocol, normalization_record
+    from coder_jax.evaluation.protocol import (
+        encoder_protocol,
+        hash_weights,
+        normalization_record,
+    )
 
     benchmark = read_benchmark("heldout", mentions)
     assert isinstance(benchmark, NormalizationBenchmark)
     result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
-    record = normalization_record(benchmark, result, encoder_protocol(encoder, model))
+    weights = hash_weights(Path(model)) if Path(model).is_dir() else None
+    record = normalization_record(benchmark, result, encoder_protocol(encoder, model, weights))
     return {
         "acc@1": result.scores["acc@1"],
         "acc@5": result.scores["acc@5"],
@@ -159,7 +164,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
 
     from coder_jax.commands.train import open_source
     from coder_jax.encoder import TermEncoder
-    from coder_jax.evaluation.protocol import installed_versions
+    from coder_jax.evaluation.protocol import hash_weights, installed_versions
     from coder_jax.finished_run import export_run, load_run
     from coder_jax.train import train
     from data_pipeline.tokenize_terms import load_tokenizer
@@ -187,6 +192,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
         for name, scores in (("initial", best), ("this one", after))
     ]
     worst = export_run(run, out / "export")
+    after["protocol"]["encoder"]["weights_hash"] = hash_weights(out / "export")
     return {
         "before": best,
         "after": after,

@@ -24,6 +24,7 @@ def test_demo(repo, tmp_path, hpo_path, minilm_path):
         assert 0.3 < results[name]["acc@1"] < results[name]["acc@5"] < 1
         assert results[name]["protocol"]["counts"]["mentions"] == 1149
         assert results[name]["protocol"]["dictionary"]["terms"] == 37_758
+        assert len(results[name]["protocol"]["encoder"]["weights_hash"]) == 64
         assert f"{100 * results[name]['acc@1']:.1f}" in done.stdout
     assert results["before"]["acc@1"] == max(
         scores["acc@1"] for scores in results["before_by_pooling"].values()

@@ -29,19 +29,21 @@ def dataset():
     return tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
 
 
-def initial():
+def initial(dtype="float32"):
     """A random BERT no weight of which is 0 or 1, so that a relative difference says something."""
-    graph, encoder = split_encoder(random_bert(TINY, seed=0))
+    graph, encoder = split_encoder(random_bert(TINY, seed=0, dtype=jnp.dtype(dtype)))
     rng = np.random.default_rng(0)
     return graph, jax.tree.map(
         lambda array: array + 0.1 * rng.standard_normal(array.shape, np.float32), encoder
     )
 
 
-def run(dataset, *, devices=1, passes=1, dropout=True, steps=3, pooling="cls", mu=1.0):
+def run(
+    dataset, *, devices=1, passes=1, dropout=True, steps=3, pooling="cls", mu=1.0, dtype="float32"
+):
     """(metrics of each step, parameters after them) of a run on some devices in some passes."""
     mesh = make_mesh(devices)
-    graph, encoder = initial()
+    graph, encoder = initial(dtype)
     table = init_relations(5, TINY.hidden_size, noise=0.1, seed=0) if mu else None
     state = new_state(encoder, table, OPTIMIZER, replicated(mesh))
     # As many rows as ever needed, so that there is one shape to compile.
@@ -94,6 +96,14 @@ def test_the_pooler_learns_where_it_is_used_and_only_there(dataset, plain):
     np.testing.assert_array_equal(before, plain[1]["encoder"]["pooler"]["kernel"])
     _, params = run(dataset, steps=1, pooling="pooler")
     assert not np.array_equal(before, params["encoder"]["pooler"]["kernel"])
+
+
+def test_bfloat16_is_the_encoder_alone(dataset, plain):
+    """The loss is near the one in float32 and not the same; what is learned stays in float32."""
+    history, params = run(dataset, steps=1, dtype="bfloat16")
+    assert history[0]["loss"] == pytest.approx(plain[0][0]["loss"], rel=0.02)
+    assert history[0]["loss"] != plain[0][0]["loss"]
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}
 
 
 def test_dropout_is_on(dataset, plain):
