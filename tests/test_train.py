@@ -277,9 +277,11 @@ def test_a_look_at_a_run_searches_the_gold_concepts_first():
         assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
 
 
+@pytest.mark.parametrize(("bad", "kept"), [(3, []), (5, [3])])
 def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
-    model, source, tmp_path, monkeypatch
+    model, source, tmp_path, monkeypatch, bad, kept
 ):
+    """Also where the bad step is the one to be saved."""
     real = coder_jax.train.make_train_step
 
     def spoiled(*args, **kwargs):
@@ -287,15 +289,17 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
 
         def run(state, batch):
             state, metrics = step(state, batch)
-            return state, metrics | {"loss": metrics["loss"] / (state.step != 5)}
+            return state, metrics | {"loss": metrics["loss"] / (state.step != bad)}
 
         return run
 
     monkeypatch.setattr(coder_jax.train, "make_train_step", spoiled)
     out = tmp_path / "run"
-    with pytest.raises(BadInput, match=r"step 5: the loss is inf .*(?s:.)*lower learning rate"):
+    with pytest.raises(
+        BadInput, match=rf"step {bad}: the loss is inf .*(?s:.)*lower learning rate"
+    ):
         train(config(model, out), source)
-    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3]
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == kept
 
 
 def test_trains_on_batches_from_files(model, source, straight, tmp_path):
