@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -38,7 +39,9 @@ def test_the_whole_road(folder, capsys):
         assert main([str(word) for word in words]) == 0
         return capsys.readouterr().out
 
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(train_command(folder, "data")) == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     run("export", "--checkpoint", folder / "run", "--out", folder / "export", "--license", "mit")
     card = (folder / "export" / "README.md").read_text()
     assert "license: mit" in card and "held-out terms, step 3" in card

@@ -84,9 +84,13 @@ def run(config: Config) -> int:
         print("stopping after this step; the same command goes on", file=sys.stderr)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, save_and_stop)
-    result = train(config, source, stop)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, save_and_stop) for number in numbers]
+    try:
+        result = train(config, source, stop)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
     print(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
     print(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
     return 0
