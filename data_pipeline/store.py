@@ -93,11 +93,6 @@ class TripletDataset:
     cuis: list[str] | None = None
     terms: list[str] | None = None
 
-    @property
-    def concept_types(self) -> tuple[np.ndarray, np.ndarray]:
-        """(type_start, types): the semantic types of the concepts as CSR."""
-        return self.type_start, self.types
-
 
 def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
     """Reads a whole dataset into memory, shards in parallel, always in the same order.

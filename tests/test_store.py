@@ -46,7 +46,7 @@ def test_open_dataset(folder):
     assert data.heads.tolist() == [0, 0, 1, 1]
     assert data.relations.tolist() == [1, 2, 0, 3]
     assert data.tails.tolist() == [1, 2, 0, 2]
-    type_start, types = data.concept_types
+    type_start, types = data.type_start, data.types
     assert type_start.tolist() == [0, 1, 2, 4, 4] and types.tolist() == [1, 1, 0, 2]
 
 
