@@ -1,15 +1,11 @@
 """python -m coder_jax VERB: train, evaluate, encode, normalize, export."""
 
 import argparse
-import errno
 import importlib
 import sys
 from collections.abc import Sequence
 
-from data_pipeline.errors import BadInput
-
-# A disk that is full or may not be written to is the user's to mend: no traceback.
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
+from data_pipeline.command import run_command
 
 VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
@@ -31,7 +27,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it did its work, 2 if what it was given cannot be used."""
+    """Run one verb; its exit status is that of `data_pipeline.command.run_command`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
         print(usage())
@@ -41,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: there is no verb {verb!r}\n\n{usage()}", file=sys.stderr)
         return 2
     command = importlib.import_module(f"coder_jax.commands.{verb}")
-    try:
+
+    def work() -> int:
         if hasattr(command, "parse"):  # train: its flags follow from a typed configuration
             return command.run(command.parse(rest))
         parser = argparse.ArgumentParser(
@@ -51,17 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         command.add_arguments(parser)
         return command.run(parser.parse_args(rest))
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; a training run goes on with the same command", file=sys.stderr)
-        return 130
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
-            raise
-        print(f"error: {error}; make room or check the rights, and try again", file=sys.stderr)
-        return 2
+
+    return run_command(work, when_asked=getattr(command, "WHEN_ASKED_TO_STOP", None))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import tyro
 from tqdm import tqdm
 
 from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -128,18 +129,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, required=True, help="write steps 0 to STEPS - 1")
     parser.add_argument("--passes", type=int, default=1, help="parts of a step (default: 1)")
     known, rest = parser.parse_known_args(arguments)
-    try:
+
+    def work() -> int:
         spec = tyro.cli(BatchSpec, args=rest)
         from data_pipeline.batches import BatchMaker
         from data_pipeline.store import open_dataset
 
         maker = BatchMaker(open_dataset(known.data), spec, passes=known.passes)
         write_batches(maker, known.out, 0, known.steps)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{known.steps} batches of {spec.terms} terms in {known.out}")
-    return 0
+        print(f"{known.steps} batches of {spec.terms} terms in {known.out}")
+        return 0
+
+    return run_command(work)
 
 
 if __name__ == "__main__":

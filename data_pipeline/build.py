@@ -13,7 +13,7 @@ from pathlib import Path
 
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.clean import CLEANING
-from data_pipeline.errors import BadInput
+from data_pipeline.command import run_command
 from data_pipeline.filters import Filters
 from data_pipeline.obo import SYNONYM_SCOPES
 
@@ -170,7 +170,7 @@ def options_from(args: argparse.Namespace) -> BuildOptions:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command; 0 on success, 2 with a message for bad input, 130 if stopped."""
+    """Runs the command; its exit status is that of `run_command`."""
     parser = argparse.ArgumentParser(
         prog="python -m data_pipeline.build",
         description=__doc__,
@@ -184,16 +184,12 @@ def main(argv: list[str] | None = None) -> int:
     from data_pipeline.build_report import closing_report
     from data_pipeline.store import read_manifest
 
-    try:
+    def work() -> int:
         out = build_dataset(options)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on with what is missing", file=sys.stderr)
-        return 130
-    print(closing_report(read_manifest(out), out))
-    return 0
+        print(closing_report(read_manifest(out), out))
+        return 0
+
+    return run_command(work, when_asked="stopping after this shard; the same command goes on")
 
 
 if __name__ == "__main__":

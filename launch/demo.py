@@ -232,24 +232,20 @@ def table(results: dict[str, Any], path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; 0 if all went well, 2 if something that it needs is missing."""
-    from data_pipeline.errors import BadInput
+    """Run the demo; its exit status is that of `run_command`."""
+    from data_pipeline.command import run_command
 
-    try:
+    def work() -> int:
         out, config, source = settings(arguments)
         results = demo(out, config, source)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        return 130
-    path = out / "results.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
-    print(table(results, path))
-    return 0
+        path = out / "results.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+        print(table(results, path))
+        return 0
+
+    return run_command(work)
 
 
 if __name__ == "__main__":
