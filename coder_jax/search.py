@@ -1,20 +1,27 @@
 """Exact nearest vectors: queries and keys in, the k largest dot products and their indices out.
 
-Blocked over queries and keys, so that memory does not grow with their number; float32 in full
-precision; equal similarities are ordered by index, so the answer does not depend on the blocks.
+Blocked over queries and keys, so that memory does not grow with their number, and the blocks of
+keys are spread over the devices; float32 in full precision. Equal similarities are ordered by
+index, so the answer depends neither on the blocks nor on the devices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
 BLOCK_KEYS = 65536
 GROUP = 32  # keys per group; a power of two, and blocks are powers of two
+MOST_KEYS = 1 << 30  # indices on the devices are int32
+SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
 
 
 def search(
@@ -24,24 +31,28 @@ def search(
     *,
     block_queries: int = BLOCK_QUERIES,
     block_keys: int = BLOCK_KEYS,
+    devices: Sequence[jax.Device] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k keys with the largest dot product for each query, best first; exact.
 
     With vectors of unit length the dot product is the cosine.
 
     Args:
-      queries: float32 [q, D].
-      keys: float32 [n, D]; stays on the host but for one block at a time.
+      queries: float [q, D].
+      keys: float [n, D], also float16 or memory-mapped: at most two blocks per device are in memory
+        at a time. A block has the same shape on any number of devices.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
-      block_keys: keys compared at a time, likewise.
+      block_keys: keys that a device compares at a time, likewise.
+      devices: where to search; all devices of this host if None.
 
     Returns:
       (similarity float32 [q, k], index int64 [q, k]); of equal similarities the lower index
       comes first.
 
     Raises:
-      ValueError: widths differ, or k is not in 1..n.
+      ValueError: widths differ, k is not in 1..n, or there are more than 2**30 keys.
+      Stopped: a signal asked for it.
     """
     if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != keys.shape[1]:
         raise ValueError(
@@ -49,25 +60,41 @@ def search(
         )
     if not 1 <= k <= len(keys):
         raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
+    if len(keys) > MOST_KEYS:
+        raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
     if not len(queries):
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
     query_rows = block_size(len(queries), block_queries)
-    key_rows = block_size(max(len(keys), k), max(block_keys, k))
-    starts = range(0, len(queries), query_rows)
-    blocks = [jax.device_put(rows_from(queries, start, query_rows)) for start in starts]
-    nothing = (
-        np.full((query_rows, k), -np.inf, np.float32),
-        np.zeros((query_rows, k), np.int32),
-    )
-    best = [jax.device_put(nothing) for _ in blocks]
-    for start in range(0, len(keys), key_rows):
-        keys_ND = jax.device_put(rows_from(keys, start, key_rows))
-        bounds = jax.device_put(np.array([start, len(keys)], np.int32))
+    key_rows = block_size(len(keys), max(block_keys, k))
+    blocks = -(-len(keys) // key_rows)
+    chosen = list(devices or jax.local_devices())[:blocks]
+    mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
+    query_starts = range(0, len(queries), query_rows)
+    query_blocks = [
+        jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, SAME))
+        for start in query_starts
+    ]
+    shape = (len(chosen), query_rows, k)
+    nothing = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32)
+    best = [jax.device_put(nothing, NamedSharding(mesh, SPREAD)) for _ in query_blocks]
+    # Neighbouring blocks go to one device: the first of equal keys is on the first device.
+    rounds = -(-blocks // len(chosen))
+    for turn in range(rounds):
+        stopping.poll()
+        starts = key_rows * (turn + rounds * np.arange(len(chosen)))
+        keys_ND = spread_blocks(keys, starts, key_rows, mesh)
+        bounds = jax.device_put(
+            np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32),
+            NamedSharding(mesh, SPREAD),
+        )
+        before = best
         best = [
-            merge_block(queries_QD, keys_ND, bounds, *found, k)
-            for queries_QD, found in zip(blocks, best, strict=True)
+            merge_blocks(queries_QD, keys_ND, bounds, *found, k=k, mesh=mesh)
+            for queries_QD, found in zip(query_blocks, best, strict=True)
         ]
-    similarity, index = (np.concatenate(part) for part in zip(*jax.device_get(best), strict=True))
+        jax.block_until_ready(before)  # or keys would pile up in front of busy devices
+    merged = [best_of_devices(*jax.device_get(found), k) for found in best]
+    similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
     return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
 
 
@@ -82,7 +109,44 @@ def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
     return np.pad(part, ((0, rows - len(part)), (0, 0))) if len(part) < rows else part
 
 
-@partial(jax.jit, static_argnames="k")
+def spread_blocks(keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh) -> jax.Array:
+    """One block of keys on each device, float32 [devices * rows, D]."""
+
+    def block(place: tuple[slice, ...]) -> np.ndarray:
+        return rows_from(keys, int(starts[(place[0].start or 0) // rows]), rows)
+
+    shape = (len(starts) * rows, keys.shape[1])
+    return jax.make_array_from_callback(shape, NamedSharding(mesh, SPREAD), block)
+
+
+def best_of_devices(best: np.ndarray, index: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best k of those that each device found ([devices, Q, k]), equal ones by index."""
+    best, index = np.concatenate(list(best), axis=1), np.concatenate(list(index), axis=1)
+    order = np.argsort(-best, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(best, order, axis=1), np.take_along_axis(index, order, axis=1)
+
+
+@partial(jax.jit, static_argnames=("k", "mesh"))
+def merge_blocks(queries_QD, keys, bounds, best, index, *, k: int, mesh: Mesh):
+    """On each device, the best k of those found so far and of its block of keys.
+
+    Args:
+      queries_QD: the same on each device.
+      keys: [devices * N, D].
+      bounds: int32 [devices, 2], the index of the block's first key and the number of all keys.
+      best, index: [devices, Q, k], what each device found so far.
+    """
+
+    def on_one_device(queries_QD, keys_ND, bounds, best_1Qk, index_1Qk):
+        found = merge_block(queries_QD, keys_ND, bounds[0], best_1Qk[0], index_1Qk[0], k)
+        return found[0][None], found[1][None]
+
+    spread = jax.shard_map(
+        on_one_device, mesh=mesh, in_specs=(SAME, *[SPREAD] * 4), out_specs=(SPREAD, SPREAD)
+    )
+    return spread(queries_QD, keys, bounds, best, index)
+
+
 def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int):
     """The best k of those found so far and of one block of keys.
 
@@ -95,7 +159,7 @@ def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int):
     )
     padding_N = start + jnp.arange(keys_ND.shape[0]) >= count
     similarity_QN = jnp.where(padding_N[None], -jnp.inf, similarity_QN)
-    block_best_Qk, block_index_Qk = top_k(similarity_QN, min(k, keys_ND.shape[0]))
+    block_best_Qk, block_index_Qk = top_k(similarity_QN, k)
     # What was found before has lower indices and stands first, and top_k keeps the first of equals.
     both = jnp.concatenate([best_Qk, block_best_Qk], axis=1)
     both_index = jnp.concatenate([index_Qk, start + block_index_Qk], axis=1)

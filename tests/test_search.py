@@ -1,9 +1,11 @@
-"""Exact search: the same as a full sort in NumPy, for all block sizes, with ties by index."""
+"""Exact search: a full sort in NumPy gives the same, whatever blocks and devices, ties by index."""
 
+import jax
 import numpy as np
 import pytest
 
-from coder_jax.search import search
+from coder_jax.search import merge_blocks, search
+from data_pipeline import stopping
 
 
 def by_sorting(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,6 +45,66 @@ def test_real_numbers_and_negative_similarities():
     np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-5)
 
 
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+@pytest.mark.parametrize("keys", [64, 65, 1000, 1029])
+def test_keys_spread_over_devices(devices, keys):
+    rng = np.random.default_rng(keys)
+    q, n = small_integers(rng, 9, 5), small_integers(rng, keys, 5)
+    some = jax.devices()[:devices]
+    similarity, index = search(q, n, 33, block_queries=4, block_keys=64, devices=some)
+    expected_similarity, expected_index = by_sorting(q, n, 33)
+    np.testing.assert_array_equal(index, expected_index)
+    np.testing.assert_array_equal(similarity, expected_similarity)
+
+
+def test_devices_change_no_bit():
+    rng = np.random.default_rng(0)
+    q, n = (rng.normal(size=(rows, 24)).astype(np.float32) for rows in (20, 5000))
+    one = search(q, n, 10, block_keys=256, devices=jax.devices()[:1])
+    for devices in (2, 7, 8):
+        many = search(q, n, 10, block_keys=256, devices=jax.devices()[:devices])
+        np.testing.assert_array_equal(many[0], one[0])
+        np.testing.assert_array_equal(many[1], one[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_keys_in_a_file_are_read_block_by_block(tmp_path, dtype):
+    rng = np.random.default_rng(0)
+    q, n = small_integers(rng, 5, 6), small_integers(rng, 1000, 6)
+    np.save(tmp_path / "keys.npy", n.astype(dtype))
+
+    class Watched:
+        """The file, which says how many rows are asked for at a time."""
+
+        mapped = np.load(tmp_path / "keys.npy", mmap_mode="r")
+        ndim, shape, most = mapped.ndim, mapped.shape, 0
+
+        def __len__(self):
+            return len(self.mapped)
+
+        def __getitem__(self, rows):
+            self.most = max(self.most, rows.stop - rows.start)
+            return self.mapped[rows]
+
+    watched = Watched()
+    _, index = search(q, watched, 7, block_keys=64)
+    np.testing.assert_array_equal(index, by_sorting(q, n, 7)[1])
+    assert watched.most == 64
+
+
+def test_one_program_for_any_number_of_blocks():
+    merge_blocks.clear_cache()
+    for keys in (600, 5000, 1025):
+        search(np.ones((3, 4), np.float32), np.ones((keys, 4), np.float32), 2, block_keys=64)
+    assert merge_blocks._cache_size() == 1
+
+
+def test_it_stops_when_asked(monkeypatch):
+    monkeypatch.setattr(stopping, "_asked", [15])
+    with pytest.raises(stopping.Stopped):
+        search(np.ones((1, 4), np.float32), np.ones((5, 4), np.float32), 1)
+
+
 def test_no_queries_and_unusable_arguments():
     keys = np.zeros((4, 3), np.float32)
     similarity, index = search(np.zeros((0, 3), np.float32), keys, 2)
@@ -50,5 +112,7 @@ def test_no_queries_and_unusable_arguments():
     for k in (0, 5):
         with pytest.raises(ValueError, match=f"k is {k}; expected 1 to 4"):
             search(keys, keys, k)
+    with pytest.raises(ValueError, match="there are 1073741825 keys; expected at most 1073741824"):
+        search(keys, np.broadcast_to(keys[:1], ((1 << 30) + 1, 3)), 1)
     with pytest.raises(ValueError, match=r"\(4, 3\).*\(4, 2\)"):
         search(keys, keys[:, :2], 1)
