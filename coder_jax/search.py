@@ -93,7 +93,7 @@ def search(
             for queries_QD, found in zip(query_blocks, best, strict=True)
         ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
-    merged = [best_of_devices(*jax.device_get(found), k) for found in best]
+    merged = [best_of_devices(*found, k=k) for found in jax.device_get(best)]
     similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
     return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
 
@@ -111,12 +111,12 @@ def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
 
 def spread_blocks(keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh) -> jax.Array:
     """One block of keys on each device, float32 [devices * rows, D]."""
-
-    def block(place: tuple[slice, ...]) -> np.ndarray:
-        return rows_from(keys, int(starts[(place[0].start or 0) // rows]), rows)
-
+    blocks = [
+        jax.device_put(rows_from(keys, int(start), rows), device)
+        for start, device in zip(starts, mesh.devices, strict=True)
+    ]
     shape = (len(starts) * rows, keys.shape[1])
-    return jax.make_array_from_callback(shape, NamedSharding(mesh, SPREAD), block)
+    return jax.make_array_from_single_device_arrays(shape, NamedSharding(mesh, SPREAD), blocks)
 
 
 def best_of_devices(best: np.ndarray, index: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
