@@ -54,14 +54,7 @@ def search(
       ValueError: widths differ, k is not in 1..n, or there are more than 2**30 keys.
       Stopped: a signal asked for it.
     """
-    if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != keys.shape[1]:
-        raise ValueError(
-            f"queries have shape {queries.shape}, keys {keys.shape}; expected [q, D] and [n, D]"
-        )
-    if not 1 <= k <= len(keys):
-        raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
-    if len(keys) > MOST_KEYS:
-        raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
+    check_shapes(queries, keys, k)
     if not len(queries):
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
     query_rows = block_size(len(queries), block_queries)
@@ -93,9 +86,21 @@ def search(
             for queries_QD, found in zip(query_blocks, best, strict=True)
         ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
-    merged = [best_of_devices(*found, k=k) for found in jax.device_get(best)]
+    merged = [best_of_devices(values, index, k) for values, index in jax.device_get(best)]
     similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
     return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
+
+
+def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
+    """ValueError for what cannot be searched."""
+    if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != keys.shape[1]:
+        raise ValueError(
+            f"queries have shape {queries.shape}, keys {keys.shape}; expected [q, D] and [n, D]"
+        )
+    if not 1 <= k <= len(keys):
+        raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
+    if len(keys) > MOST_KEYS:
+        raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
 
 
 def block_size(needed: int, most: int) -> int:
