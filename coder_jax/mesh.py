@@ -1,23 +1,67 @@
-"""The device mesh and where each array lives on it: one axis, one table.
+"""The device mesh and where each array lives on it: two axes, one table.
 
-Rows of a batch, and groups where their number allows, are spread over the axis `data`; parameters
-and optimizer state are on every device.
+The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
+and needs nothing of the others but the sum of the gradients. Where there are more devices than
+groups, several of them, the axis `within`, share a block: its rows and its anchors.
+
+| array | place |
+|---|---|
+| tokens, positions, segments [P, B, R, L] | B over `groups`, R over `within` |
+| concepts, relations [P, B, G, ...] | B over `groups` |
+| relation matrices [R, D, D], their gradient and moments | the first D over all devices |
+| encoder, its gradient and moments | on every device; or, if asked for, each large array over all |
 """
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-# Array of a batch -> the dimension that is spread over the devices.
-SPREAD = {"tokens": 1, "positions": 1, "segments": 1, "concepts": 1, "relations": 1}
+from data_pipeline.batch_spec import BatchSpec, StepCut
+
+AXES = ("groups", "within")
+BATCH = {
+    "tokens": PartitionSpec(None, "groups", "within"),
+    "positions": PartitionSpec(None, "groups", "within"),
+    "segments": PartitionSpec(None, "groups", "within"),
+    "concepts": PartitionSpec(None, "groups"),
+    "relations": PartitionSpec(None, "groups"),
+}
+VECTORS = PartitionSpec("groups", None, "within")  # [B, G, 2k, D]
+QUERIES = PartitionSpec("groups")  # [B, G, U, m, D]
+# Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
+SMALLEST_TO_SHARD = 1 << 16
 
 
-def make_mesh(devices: int | None = None) -> Mesh:
-    """A mesh with the one axis `data` over the first `devices` devices; over all if None."""
-    chosen = jax.devices()[:devices]
-    return jax.make_mesh((len(chosen),), ("data",), (AxisType.Auto,), devices=chosen)
+def make_mesh(groups: int, devices: int | None = None) -> Mesh:
+    """The mesh for `groups` groups per pass, over the first `devices` devices (all if None).
+
+    Devices of one host are neighbours, so that a host makes neighbouring blocks.
+    """
+    chosen = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))[:devices]
+    blocks = math.gcd(groups, len(chosen))
+    grid = np.array(chosen).reshape(blocks, len(chosen) // blocks)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def step_cut(mesh: Mesh, passes: int) -> StepCut:
+    """How a step is cut for the mesh, and the blocks that this host's devices hold."""
+    here = jax.process_index()
+    mine = [
+        block
+        for block, devices in enumerate(mesh.devices)
+        if any(device.process_index == here for device in devices)
+    ]
+    return StepCut(
+        passes=passes,
+        blocks=mesh.shape["groups"],
+        row_multiple=mesh.shape["within"],
+        first=mine[0],
+        last=mine[-1] + 1,
+    )
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -25,17 +69,82 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def batch_sharding(mesh: Mesh, name: str, shape: tuple[int, ...]) -> NamedSharding:
-    """Where an array of a batch lives: spread over `data` if its dimension divides evenly."""
-    dimension = SPREAD[name]
-    if shape[dimension] % mesh.size:
+def state_sharding(mesh: Mesh, state: Any, *, shard_encoder: bool) -> Any:
+    """The place of each array of a `TrainState` of shapes: a tree of shardings like it.
+
+    Args:
+        mesh: the devices.
+        state: parameters and optimizer state; an array belongs to the part ("encoder" or
+            "relations") that the path to it names.
+        shard_encoder: spread the encoder's large arrays over all devices, too.
+    """
+
+    def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        parts = {getattr(part, "key", None) for part in path}
+        if "relations" in parts and leaf.ndim == 3:
+            return NamedSharding(mesh, _spread(leaf.shape, mesh, [1]))
+        if "encoder" in parts and shard_encoder and leaf.size >= SMALLEST_TO_SHARD:
+            largest_first = sorted(range(leaf.ndim), key=lambda i: -leaf.shape[i])
+            return NamedSharding(mesh, _spread(leaf.shape, mesh, largest_first))
         return replicated(mesh)
-    return NamedSharding(mesh, PartitionSpec(*[None] * dimension, "data"))
+
+    return jax.tree_util.tree_map_with_path(place, state)
 
 
-def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """The arrays of a batch on the devices; the copy goes on while Python does."""
-    return {
-        name: jax.device_put(array, batch_sharding(mesh, name, array.shape))
-        for name, array in batch.items()
-    }
+def _spread(shape: tuple[int, ...], mesh: Mesh, dimensions: list[int]) -> PartitionSpec:
+    """The first of `dimensions` that divides over all devices, or over one axis; else nothing."""
+    for axes in (AXES, AXES[:1], AXES[1:]):
+        parts = math.prod(mesh.shape[axis] for axis in axes)
+        for dimension in dimensions:
+            if shape[dimension] % parts == 0:
+                return PartitionSpec(*[None] * dimension, axes)
+    return PartitionSpec()
+
+
+def heads_for_queries(mesh: Mesh, width: int) -> PartitionSpec:
+    """The place of all heads [B, G, U, m, D] where they meet their relation matrices.
+
+    A device that holds some rows of every matrix needs those features of every head: these are
+    small, so the heads travel and the matrices stay.
+    """
+    over_rows = _spread((1, width, width), mesh, [1])
+    return PartitionSpec(None, None, None, None, *over_rows[1:]) if over_rows else QUERIES
+
+
+def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    """This host's blocks as part of the whole batch on all devices; the copy goes on by itself.
+
+    Args:
+        mesh: the devices.
+        cut: of the batch.
+        batch: [P, blocks of this host, ...] each.
+
+    Returns:
+        [P, B, ...] each, B the blocks of all hosts.
+    """
+
+    def put(name: str, mine: np.ndarray) -> jax.Array:
+        def part(index: tuple[slice, ...]) -> np.ndarray:
+            first, last, _ = index[1].indices(cut.blocks)
+            return mine[index[0], first - cut.first : last - cut.first, *index[2:]]
+
+        shape = (mine.shape[0], cut.blocks, *mine.shape[2:])
+        return jax.make_array_from_callback(shape, NamedSharding(mesh, BATCH[name]), part)
+
+    return {name: put(name, array) for name, array in batch.items()}
+
+
+def put_whole(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """An array that every host has whole, laid out on the devices part by part."""
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def local_copy(mesh: Mesh, tree: Any) -> Any:
+    """Arrays of all devices as whole arrays on one device of this host; all hosts must call it."""
+    gathered = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
+    return jax.tree.map(lambda array: array.addressable_data(0), gathered)
+
+
+def check_groups(spec: BatchSpec, passes: int) -> int:
+    """Groups per pass, what `make_mesh` wants to know; BadInput if they do not divide evenly."""
+    return StepCut(passes=passes).groups_per_block(spec)

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.sharding import Sharding
+from jax.sharding import Mesh
 
 from coder_jax.bert import Bert
+from coder_jax.mesh import put_whole, state_sharding
+from coder_jax.relations import init_relations
 
 Params = dict[str, Any]  # {"encoder": nested dict, "relations": float32 [R, D, D] unless mu is 0}
 
@@ -37,34 +39,23 @@ def merge_encoder(graph: nnx.GraphDef, params: Mapping[str, Any]) -> Bert:
     return nnx.merge(graph, nnx.State(params))
 
 
-def new_state(
-    encoder: dict[str, Any],
-    relations: np.ndarray | None,
-    optimizer: optax.GradientTransformation,
-    sharding: Sharding,
-) -> TrainState:
-    """The state before the first step; `relations` is float32 [R, D, D], or None for none."""
-    params = {"encoder": encoder} | ({} if relations is None else {"relations": relations})
-    params = jax.device_put(params, sharding)
-    opt_state = jax.jit(optimizer.init, out_shardings=sharding)(params)
-    return TrainState(jax.device_put(np.int32(0), sharding), params, opt_state)
-
-
 def abstract_state(
     encoder: dict[str, Any],
     relations: int,
     width: int,
     optimizer: optax.GradientTransformation,
-    sharding: Sharding,
+    mesh: Mesh,
+    *,
+    shard_encoder: bool = False,
 ) -> TrainState:
-    """The state as shapes with their place on the devices: what a restore fills.
+    """The state as shapes with their place on the devices: what is filled, anew or by a restore.
 
     Args:
         encoder: shapes of the encoder's parameters.
         relations: R, the relation matrices; 0 for no table.
         width: D.
         optimizer: whose state belongs to it.
-        sharding: of every array.
+        mesh, shard_encoder: see `mesh.state_sharding`.
     """
     table = jax.ShapeDtypeStruct((relations, width, width), jnp.float32)
     params = {"encoder": encoder} | ({"relations": table} if relations else {})
@@ -72,5 +63,41 @@ def abstract_state(
         jax.ShapeDtypeStruct((), jnp.int32), params, jax.eval_shape(optimizer.init, params)
     )
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        state,
+        state_sharding(mesh, state, shard_encoder=shard_encoder),
     )
+
+
+def new_state(
+    like: TrainState,
+    encoder: dict[str, Any],
+    optimizer: optax.GradientTransformation,
+    *,
+    noise: float,
+    seed: int,
+) -> TrainState:
+    """The state before the first step; no device ever holds more than its part.
+
+    Args:
+        like: of `abstract_state`.
+        encoder: the initial encoder's parameters, whole, in this host's memory.
+        optimizer: whose state belongs to it.
+        noise, seed: of `init_relations`.
+    """
+    where = jax.tree.map(lambda leaf: leaf.sharding, like)
+    params: Params = {
+        "encoder": jax.tree.map(
+            lambda array, sharding: put_whole(np.asarray(array), sharding),
+            encoder,
+            where.params["encoder"],
+        )
+    }
+    if "relations" in like.params:
+        relations, width, _ = like.params["relations"].shape
+        params["relations"] = jax.jit(
+            lambda: init_relations(relations, width, noise=noise, seed=seed),
+            out_shardings=where.params["relations"],
+        )()
+    opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(params)
+    return TrainState(put_whole(np.zeros((), np.int32), where.step), params, opt_state)

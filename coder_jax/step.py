@@ -5,54 +5,78 @@ gradients are averaged, which changes nothing but memory, because a loss lives i
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.hash_dropout import mix_bits
-from coder_jax.mesh import replicated
+from coder_jax.mesh import QUERIES, VECTORS, heads_for_queries, replicated
+from coder_jax.relations import relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
 
 
 def dropout_ids(
-    seed: int, step: jax.Array, first_term: jax.Array, batch: Mapping[str, jax.Array]
+    seed: int,
+    step: jax.Array,
+    first_term_B: jax.Array,
+    segments_BRL: jax.Array,
+    positions_BRL: jax.Array,
 ) -> jax.Array:
-    """uint32 [R, L]: a random number for each token, a function of seed, step, term and position.
+    """uint32 [B, R, L]: a number for each token, a function of seed, step, term and position.
 
-    The term counts within the step, not within its pass: dropout does not depend on how the step
-    is cut or packed.
+    The term counts within the step, not within its block, the first of which is `first_term_B`:
+    dropout does not depend on how the step is cut or packed.
     """
-    term_RL = (first_term + batch["segments"]).astype(jnp.uint32)
+    term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
     of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step.astype(jnp.uint32))
-    return mix_bits(mix_bits(of_step ^ term_RL) ^ batch["positions"].astype(jnp.uint32))
+    return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
 def make_loss(
-    graph: nnx.GraphDef, loss: CoderLoss, *, pooling: str, seed: int, dropout: bool
+    graph: nnx.GraphDef, loss: CoderLoss, mesh: Mesh, *, pooling: str, seed: int, dropout: bool
 ) -> Callable[..., tuple[jax.Array, dict[str, jax.Array]]]:
     """The mean loss over the groups of one pass, as a function of parameters and batch."""
+
+    def put(array: jax.Array, place: PartitionSpec) -> jax.Array:
+        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
 
     def pass_loss(
         params: Params, batch: Mapping[str, jax.Array], number: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        groups, terms = batch["concepts"].shape
-        ids = dropout_ids(seed, step, number * groups * terms, batch) if dropout else None
-        vector_ND = merge_encoder(graph, params["encoder"]).term_vectors(
-            batch["tokens"], batch["positions"], batch["segments"], groups * terms, pooling, ids
+        blocks, groups, terms = batch["concepts"].shape
+        rows = batch["tokens"], batch["positions"], batch["segments"]
+        first_term_B = (number * blocks + jnp.arange(blocks)) * groups * terms
+        ids = dropout_ids(seed, step, first_term_B, rows[2], rows[1]) if dropout else None
+        bert = merge_encoder(graph, params["encoder"])
+
+        def encode(rows: tuple[jax.Array, ...], ids_RL: jax.Array | None) -> jax.Array:
+            return bert.term_vectors(*rows, groups * terms, pooling, ids_RL)
+
+        vector_BGND = put(jax.vmap(encode)(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
+        query_BGkD = None
+        if loss.mu and "relations" in params:
+            query_BGkD = all_queries(params["relations"], batch["relations"], vector_BGND)
+        loss_BG, metrics_BG = jax.vmap(jax.vmap(partial(group_loss, loss=loss)))(
+            vector_BGND, batch["concepts"], batch["relations"], query_BGkD
         )
-        loss_G, metrics_G = jax.vmap(group_loss, in_axes=(0, 0, 0, None, None))(
-            vector_ND.reshape(groups, terms, -1),
-            batch["concepts"],
-            batch["relations"],
-            params.get("relations"),
-            loss,
-        )
-        return loss_G.mean(), jax.tree.map(jnp.mean, metrics_G)
+        return loss_BG.mean(), jax.tree.map(jnp.mean, metrics_BG)
+
+    def all_queries(
+        table_RDD: jax.Array, relation_BGU: jax.Array, vector_BGND: jax.Array
+    ) -> jax.Array:
+        """[B, G, k, D]: each device adds what its part of the matrices gives, for all groups."""
+        *groups, terms, width = vector_BGND.shape
+        head_BGUmD = vector_BGND[:, :, : terms // 2].reshape(*relation_BGU.shape, -1, width)
+        head_BGUmD = put(head_BGUmD, heads_for_queries(mesh, width))
+        relation_BGU = put(relation_BGU, PartitionSpec())
+        query_BGUmD = put(relation_queries(table_RDD, relation_BGU, head_BGUmD), QUERIES)
+        return query_BGUmD.reshape(*groups, terms // 2, width)
 
     return pass_loss
 
@@ -62,6 +86,7 @@ def make_train_step(
     loss: CoderLoss,
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
+    where: TrainState,
     *,
     pooling: str,
     seed: int,
@@ -74,15 +99,16 @@ def make_train_step(
         loss: hyperparameters of the objective.
         optimizer: of `make_optimizer`.
         mesh: the devices.
+        where: the sharding of each array of the state, of arrays or shapes.
         pooling: cls, mean or pooler.
         seed: of the dropout.
         dropout: whether the encoder's dropout is on.
 
     Returns:
-        step(state, batch) -> (state, metrics); the batch is that of `BatchMaker.batch`, metrics
-        are float32 scalars.
+        step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
+        float32 scalars.
     """
-    pass_loss = make_loss(graph, loss, pooling=pooling, seed=seed, dropout=dropout)
+    pass_loss = make_loss(graph, loss, mesh, pooling=pooling, seed=seed, dropout=dropout)
     value_and_grad = jax.value_and_grad(pass_loss, has_aux=True)
 
     def train_step(
@@ -103,7 +129,8 @@ def make_train_step(
         params = optax.apply_updates(state.params, updates)
         return TrainState(step=state.step + 1, params=params, opt_state=opt_state), metrics
 
-    return jax.jit(train_step, donate_argnums=0, out_shardings=replicated(mesh))
+    places = jax.tree.map(lambda leaf: leaf.sharding, where), replicated(mesh)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=places)
 
 
 def _mean_over_passes(

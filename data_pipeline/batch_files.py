@@ -4,16 +4,20 @@
         --groups 8 --triplets 16 --repeats 8
 
 writes one file per step, with the dataset's manifest, tokenizer and held-out terms beside them;
-`python -m coder_jax train --data batches` then trains on them without TensorFlow.
+`python -m coder_jax train --data batches` then trains on them without TensorFlow. The files hold
+the terms of a step unpacked: passes, hosts and devices are the business of the run that reads them.
 """
 
 import argparse
+import collections
 import dataclasses
 import json
 import os
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +25,18 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.batch_spec import BatchSpec, StepCut
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
+from data_pipeline.packing import pack_rows, plan_rows
+from data_pipeline.stopping import poll
 
 if TYPE_CHECKING:
     from data_pipeline.batches import BatchMaker
 
 INDEX = "batches.json"
+SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
+READ_AHEAD = 4  # steps
 
 
 def batch_path(folder: Path, step: int) -> Path:
@@ -48,16 +56,16 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     steps = range(first_step, last_step)
-    for step, batch in tqdm(
-        zip(steps, maker.batches(first_step, last_step), strict=True), total=len(steps), unit="step"
-    ):
+    batches = maker.unpacked_batches(first_step, last_step)
+    for step, batch in tqdm(zip(steps, batches, strict=True), total=len(steps), unit="step"):
+        poll()
         np.savez_compressed(batch_path(temporary, step), **batch)  # type: ignore[arg-type]
+    np.save(temporary / SAMPLE, maker.sample_lengths())
     shutil.copytree(maker.folder / "tokenizer", temporary / "tokenizer")
     if (maker.folder / "heldout").exists():
         shutil.copytree(maker.folder / "heldout", temporary / "heldout")
     index = {
         "spec": dataclasses.asdict(maker.spec),
-        "passes": maker.plan.passes,
         "first_step": first_step,
         "last_step": last_step,
         "manifest": maker.manifest,
@@ -74,19 +82,18 @@ class BatchFiles:
     Args:
         folder: the folder.
         spec: what the run expects its batches to be made of.
-        passes: the parts of a step that the run expects.
+        cut, rows: as for `BatchMaker`.
 
     Raises:
-        BadInput: if the batches were made otherwise.
+        BadInput: if the batches were made otherwise, or the numbers do not fit each other.
     """
 
-    def __init__(self, folder: Path, spec: BatchSpec, passes: int = 1):
-        self.folder = folder
+    def __init__(self, folder: Path, spec: BatchSpec, cut: StepCut | None = None, *, rows: int = 0):
+        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         self.manifest: dict[str, Any] = self.index["manifest"]
         self.last_step: int = self.index["last_step"]
-        expected = dataclasses.asdict(spec) | {"passes": passes}
-        found = self.index["spec"] | {"passes": self.index["passes"]}
+        expected, found = dataclasses.asdict(spec), self.index["spec"]
         differing = [
             f"{name} is {found.get(name)!r}, the run wants {expected[name]!r}"
             for name in expected
@@ -97,9 +104,47 @@ class BatchFiles:
                 f"the batches in {folder} were made with other settings: {'; '.join(differing)}. "
                 "Write them again, or give the run the settings that they were made with"
             )
+        self.groups = self.cut.groups(spec)
+        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows)
+
+    def batch(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step, as `BatchMaker.batch` says.
+
+        Raises:
+            BadInput: if its file cannot be read, or a block needs more rows than were planned.
+        """
+        path = batch_path(self.folder, step)
+        try:
+            with path.open("rb") as file, np.load(file) as arrays:
+                stored = dict(arrays)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise BadInput(
+                f"{path} cannot be read: {error}. See that the disk is well, or write the batches "
+                "again; a run then goes on from its last checkpoint with the same command"
+            ) from error
+        start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
+        terms = stored["concepts"].shape[1]
+        shape = self.groups.shape
+        packed = []
+        for groups in self.groups.reshape(-1, shape[-1]):  # the groups of a block are neighbours
+            bounds = start[groups[0] * terms : (groups[-1] + 1) * terms + 1]
+            tokens = stored["tokens"][bounds[0] : bounds[-1]]
+            packed.append(
+                pack_rows(tokens, bounds - bounds[0], self.spec.row_length, self.plan.ample)
+            )
+        return {
+            **{
+                name: np.stack([block[name] for block in packed]).reshape(
+                    *shape[:2], self.plan.ample, self.spec.row_length
+                )
+                for name in packed[0]
+            },
+            "concepts": stored["concepts"][self.groups],
+            "relations": stored["relations"][self.groups],
+        }
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1.
+        """The batches of steps first_step to last_step - 1, read and packed ahead.
 
         Raises:
             BadInput: if some of them were not written.
@@ -110,9 +155,14 @@ class BatchFiles:
                 f"{self.last_step}, but the run needs {first_step} to {last_step}; "
                 "write more of them"
             )
-        for step in range(first_step, last_step):
-            with np.load(batch_path(self.folder, step)) as arrays:
-                yield dict(arrays)
+        ahead: collections.deque[Future] = collections.deque()
+        with ThreadPoolExecutor(1) as reader:
+            for step in range(first_step, last_step):
+                ahead.append(reader.submit(self.batch, step))
+                if len(ahead) > READ_AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +177,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of a built dataset")
     parser.add_argument("--out", type=Path, required=True, help="new folder for the batches")
     parser.add_argument("--steps", type=int, required=True, help="write steps 0 to STEPS - 1")
-    parser.add_argument("--passes", type=int, default=1, help="parts of a step (default: 1)")
     known, rest = parser.parse_known_args(arguments)
 
     def work() -> int:
@@ -135,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from data_pipeline.batches import BatchMaker
         from data_pipeline.store import open_dataset
 
-        maker = BatchMaker(open_dataset(known.data), spec, passes=known.passes)
+        maker = BatchMaker(open_dataset(known.data), spec)
         write_batches(maker, known.out, 0, known.steps)
         print(f"{known.steps} batches of {spec.terms} terms in {known.out}")
         return 0

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+import numpy as np
+
 from data_pipeline.errors import BadInput
 
 
@@ -59,13 +61,51 @@ class BatchSpec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RowPlan:
-    """How a step is cut for the machine; changes no result.
+class StepCut:
+    """How the groups of a step are cut for the machines; changes no result.
 
-    `passes` parts of a step follow one another; each has `usual` rows, or `ample` where its terms
-    need more.
+    The step's `passes` parts follow one another on the devices. Each part is cut into `blocks`,
+    which are packed apart and lie on different devices, so that a term is encoded where its group's
+    loss is computed. A host makes the blocks from `first` to `last` - 1 of each pass.
     """
 
-    passes: int
+    passes: int = 1
+    """P, parts of a step that follow one another."""
+    blocks: int = 1
+    """B, parts of a pass that lie side by side on the devices of all hosts."""
+    row_multiple: int = 1
+    """The rows of a block are a multiple of this: the devices that share a block."""
+    first: int = 0
+    """This host's first block."""
+    last: int | None = None
+    """One after this host's last block; all of them if None."""
+
+    def groups_per_block(self, spec: BatchSpec) -> int:
+        """Groups in one block.
+
+        Raises:
+            BadInput: if the groups of a step do not divide evenly.
+        """
+        if spec.groups % (self.passes * self.blocks):
+            over = f" and {self.blocks} blocks" if self.blocks > 1 else ""
+            raise BadInput(
+                f"{spec.groups} groups do not divide evenly into {self.passes} passes{over}; use a "
+                f"number of passes that divides {spec.groups // self.blocks or spec.groups}"
+            )
+        return spec.groups // (self.passes * self.blocks)
+
+    def groups(self, spec: BatchSpec) -> np.ndarray:
+        """int64 [P, blocks of this host, groups of a block]: their numbers within the step."""
+        shape = (self.passes, self.blocks, self.groups_per_block(spec))
+        return np.arange(spec.groups).reshape(shape)[:, self.first : self.last]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlan:
+    """The two numbers of rows that a block can have: `usual`, or `ample` where terms need more.
+
+    The same on all hosts, as it follows from the dataset, the BatchSpec and the StepCut alone.
+    """
+
     usual: int
     ample: int

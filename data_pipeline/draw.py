@@ -14,29 +14,19 @@ from data_pipeline.store import TripletDataset
 
 
 class Draw:
-    """The groups of one share (host) of any step.
+    """The groups of any step, all of them or those of one host.
 
     Args:
         dataset: the opened dataset.
         spec: what a batch is made of; `spec.draw` is explained in BatchSpec.
-        share: (index, count): the groups of this one of `count` equal shares.
 
     Raises:
-        BadInput: if the groups do not divide over the shares, or if the dataset has too few items
-            for the distinct triplets of a group.
+        BadInput: if the dataset has too few items for the distinct triplets of a group.
     """
 
-    def __init__(self, dataset: TripletDataset, spec: BatchSpec, share: tuple[int, int] = (0, 1)):
+    def __init__(self, dataset: TripletDataset, spec: BatchSpec):
         spec.validate()
-        index, count = share
-        if spec.groups % count:
-            raise BadInput(
-                f"{spec.groups} groups cannot be divided evenly over {count} hosts; "
-                f"make groups a multiple of {count}"
-            )
         self.spec = spec
-        self.groups = spec.groups // count
-        self.first_group = index * self.groups
         # Eager tensors that a tf.data function captures are passed by reference, not copied into
         # its graph.
         self.heads, self.relations, self.tails = map(
@@ -78,18 +68,14 @@ class Draw:
         self.related_start = tf.constant(first.astype(np.int64))
         self.related_count = tf.constant((last - first).astype(np.int64))
 
-    def triplets(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """int64 [T] each, T = groups of this share * triplets: slot, head, relation, tail.
+    def triplets(self, step: tf.Tensor, groups: np.ndarray) -> tuple[tf.Tensor, ...]:
+        """int64 [G * U] each: slot, head, relation, tail of the triplets of some of the groups.
 
         A slot numbers a triplet's place in the whole run. Where a concept is drawn that heads no
         triplet, the relation is -1 and the tail is the head itself: two synonyms.
         """
         spec = self.spec
-        group = (
-            tf.cast(step, tf.int64) * spec.groups
-            + self.first_group
-            + tf.range(self.groups, dtype=tf.int64)
-        )
+        group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
         # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
         # triplet twice.
         groups_per_epoch = self.size // spec.triplets
@@ -128,8 +114,12 @@ class Draw:
             return tf.cast(distinct_draws(random, count), tf.int64)
         return tf.cast(below(random, count[:, None]), tf.int64)
 
-    def __call__(self, step: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The draw of a step; G groups of U triplets, k = U * m pairs.
+    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+        """The draw of G groups of a step, each of U triplets, k = U * m pairs.
+
+        Args:
+            step: int64 scalar.
+            groups: int [G], the numbers of the groups within the step.
 
         Returns:
             `concepts` int32 and `terms` int64 [G, 2k]: pair u * m + j is the j-th occurrence of
@@ -137,7 +127,7 @@ class Draw:
             a synonym stands for the tail.
         """
         repeats, spec = self.spec.repeats, self.spec
-        slot, head, relation, tail = self.triplets(step)
+        slot, head, relation, tail = self.triplets(step, groups)
         start = tf.gather(self.term_start, tf.stack([head, tail]))
         count = tf.gather(self.term_start, tf.stack([head, tail]) + 1) - start
         # A head that is its own tail goes on with its own draws, so that the pair shows two
@@ -153,11 +143,11 @@ class Draw:
 
         def by_group(heads_and_tails: list[tf.Tensor]) -> tf.Tensor:
             return tf.concat(
-                [tf.reshape(x, [self.groups, spec.pairs]) for x in heads_and_tails], axis=1
+                [tf.reshape(x, [len(groups), spec.pairs]) for x in heads_and_tails], axis=1
             )
 
         return {
             "concepts": by_group(concepts),
             "terms": by_group(terms),
-            "relations": tf.reshape(tf.cast(relation, tf.int32), [self.groups, spec.triplets]),
+            "relations": tf.reshape(tf.cast(relation, tf.int32), [len(groups), spec.triplets]),
         }

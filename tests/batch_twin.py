@@ -62,7 +62,7 @@ def twin_sample(randoms, size, *, distinct):
     return drawn
 
 
-def twin_draw(dataset, spec, step, share=(0, 1)):
+def twin_draw(dataset, spec, step):
     """concepts, terms [G, 2k] and relations [G, U] of a step, as nested lists."""
     counts = np.diff(dataset.term_start).tolist()
     triplets = list(
@@ -73,9 +73,8 @@ def twin_draw(dataset, spec, step, share=(0, 1)):
     else:
         items = [concept for concept, count in enumerate(counts) if count >= 2]
     per_epoch = len(items) // spec.triplets
-    per_share = spec.groups // share[1]
     concepts, terms, relations = [], [], []
-    for group in range(share[0] * per_share, (share[0] + 1) * per_share):
+    for group in range(spec.groups):
         number = step * spec.groups + group
         head_terms, tail_terms, head_concepts, tail_concepts, labels = [], [], [], [], []
         for u in range(spec.triplets):
@@ -116,23 +115,25 @@ def _triplet(triplets, counts, item, spec, slot):
     return related[twin_below(twin_key(spec.seed, "relation", slot), len(related))]
 
 
-def twin_batch(dataset, spec, step, plan, share=(0, 1)):
-    """The packed batch of a step."""
-    drawn = {name: np.array(value) for name, value in twin_draw(dataset, spec, step, share).items()}
-    parts = []
-    for terms in np.split(drawn["terms"], plan.passes):
+def twin_batch(dataset, spec, step, plan, passes=1, blocks=1):
+    """The packed batch of a step, with the blocks of all hosts."""
+    drawn = {name: np.array(value) for name, value in twin_draw(dataset, spec, step).items()}
+    packed = {"tokens": [], "positions": [], "segments": []}
+    for terms in np.split(drawn["terms"], passes * blocks):
         pieces = [
             dataset.tokens[dataset.token_start[t] : dataset.token_start[t + 1]]
             for t in terms.ravel()
         ]
         start = np.cumsum([0] + [len(piece) for piece in pieces])
-        parts.append((np.concatenate(pieces), start))
-    needed = max(len(pack_rows(*part, spec.row_length)["tokens"]) for part in parts)
-    rows = plan.usual if needed <= plan.usual else plan.ample
-    packed = [pack_rows(*part, spec.row_length, rows) for part in parts]
-    shape = (plan.passes, len(drawn["concepts"]) // plan.passes, -1)
+        block = pack_rows(np.concatenate(pieces), start, spec.row_length, plan.ample)
+        for name in packed:
+            packed[name].append(block[name])
+    shape = (passes, blocks, spec.groups // passes // blocks, -1)
     return {
-        **{name: np.stack([part[name] for part in packed]) for name in packed[0]},
+        **{
+            name: np.reshape(part, (*shape[:2], plan.ample, spec.row_length))
+            for name, part in packed.items()
+        },
         "concepts": drawn["concepts"].reshape(shape),
         "relations": drawn["relations"].reshape(shape),
     }

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from test_losses import naive
 
-from coder_jax.systems.coder import CoderLoss, MultiSimilarity, cosine, group_loss, unit
+from coder_jax.relations import relation_queries
+from coder_jax.systems.coder import CoderLoss, MultiSimilarity, cosine, unit
+from coder_jax.systems.coder import group_loss as loss_of_queries
 
 LOSS = CoderLoss(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
 U, M, D = 4, 3, 6
@@ -23,6 +25,14 @@ def group(seed=0):
     vectors = rng.normal(size=(2 * K, D)).astype(np.float32)
     table = rng.normal(size=(5, D, D)).astype(np.float32)
     return vectors, concepts, np.array([2, 0, 2, 4]), table
+
+
+def group_loss(vectors, concepts, relations, table, loss):
+    """The loss of a group with the queries that its relations give."""
+    relations = jnp.asarray(relations)
+    heads = vectors[:K].reshape(U, M, D)
+    queries = relation_queries(table, relations, heads).reshape(K, D)
+    return loss_of_queries(vectors, concepts, relations, queries, loss)
 
 
 def cos(a, b):

@@ -9,12 +9,12 @@ import pytest
 from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
 
+import coder_jax.mesh
 from coder_jax.config import OptimizerConfig
 from coder_jax.hf_weights import random_bert
-from coder_jax.mesh import make_mesh, put_batch, replicated
+from coder_jax.mesh import make_mesh, put_batch, step_cut
 from coder_jax.optimizer import make_optimizer
-from coder_jax.relations import init_relations
-from coder_jax.state import new_state, split_encoder
+from coder_jax.state import abstract_state, new_state, split_encoder
 from coder_jax.step import dropout_ids, make_train_step
 from coder_jax.systems.coder import CoderLoss
 from data_pipeline.batch_spec import BatchSpec
@@ -39,23 +39,36 @@ def initial(dtype="float32"):
 
 
 def run(
-    dataset, *, devices=1, passes=1, dropout=True, steps=3, pooling="cls", mu=1.0, dtype="float32"
+    dataset,
+    *,
+    devices=1,
+    passes=1,
+    dropout=True,
+    steps=3,
+    pooling="cls",
+    mu=1.0,
+    dtype="float32",
+    spec=SPEC,
+    shard_encoder=False,
 ):
     """(metrics of each step, parameters after them) of a run on some devices in some passes."""
-    mesh = make_mesh(devices)
+    mesh = make_mesh(spec.groups // passes, devices)
+    cut = step_cut(mesh, passes)
     graph, encoder = initial(dtype)
-    table = init_relations(5, TINY.hidden_size, noise=0.1, seed=0) if mu else None
-    state = new_state(encoder, table, OPTIMIZER, replicated(mesh))
-    # As many rows as ever needed, so that there is one shape to compile.
-    maker = BatchMaker(dataset, SPEC, passes=passes, row_multiple=devices)
-    maker.plan = dataclasses.replace(maker.plan, usual=maker.plan.ample)
+    like = abstract_state(
+        encoder, 5 if mu else 0, TINY.hidden_size, OPTIMIZER, mesh, shard_encoder=shard_encoder
+    )
+    state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
+    maker = BatchMaker(dataset, spec, cut)
     step = make_train_step(
-        graph, CoderLoss(mu=mu), OPTIMIZER, mesh, pooling=pooling, seed=0, dropout=dropout
+        graph, CoderLoss(mu=mu), OPTIMIZER, mesh, like, pooling=pooling, seed=0, dropout=dropout
     )
     history = []
-    for batch in maker.batches(0, steps):
-        state, metrics = step(state, put_batch(mesh, batch))
+    for batch in maker.batches(0, steps):  # all of their rows, so there is one shape to compile
+        state, metrics = step(state, put_batch(mesh, cut, batch))
         history.append({name: float(value) for name, value in metrics.items()})
+    for leaf, shape in zip(jax.tree.leaves(state), jax.tree.leaves(like), strict=True):
+        assert leaf.sharding == shape.sharding
     return history, jax.device_get(state.params)
 
 
@@ -72,18 +85,45 @@ def plain(dataset):
     return run(dataset)
 
 
-@pytest.mark.parametrize(("devices", "passes"), [(8, 1), (2, 4)])
-def test_devices_and_passes_change_nothing(dataset, plain, devices, passes):
+@pytest.mark.parametrize(
+    ("devices", "passes", "shard_encoder"),
+    [(8, 1, False), (2, 4, False), (8, 4, False), (8, 2, True), (3, 1, True)],
+)
+def test_devices_and_passes_change_nothing(
+    dataset, plain, devices, passes, shard_encoder, monkeypatch
+):
+    """8 devices in 4 passes: four share a block of two groups. 3 devices share the only block."""
     assert jax.device_count() == 8, "the tests need 8 devices: see conftest.py"
-    assert_same_run(run(dataset, devices=devices, passes=passes), plain)
+    monkeypatch.setattr(coder_jax.mesh, "SMALLEST_TO_SHARD", 100)
+    again = run(dataset, devices=devices, passes=passes, shard_encoder=shard_encoder)
+    assert_same_run(again, plain)
 
 
-def test_rows_and_groups_are_spread_over_the_devices(dataset):
-    mesh = make_mesh(8)
-    batch = put_batch(mesh, next(BatchMaker(dataset, SPEC, row_multiple=8).batches(0)))
+@pytest.mark.parametrize(("devices", "groups"), [(8, 8), (8, 2)])
+def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, groups):
+    monkeypatch.setattr(coder_jax.mesh, "SMALLEST_TO_SHARD", 100)
+    mesh = make_mesh(groups, devices)
+    cut = step_cut(mesh, 1)
+    spec = dataclasses.replace(SPEC, groups=groups)
+    made = next(BatchMaker(dataset, spec, cut).batches(0))
+    batch = put_batch(mesh, cut, made)
     for name, array in batch.items():
-        part = array.addressable_shards[0].data.shape
-        assert part[1] * 8 == array.shape[1], name
+        share = devices if name in ("tokens", "positions", "segments") else groups
+        assert array.addressable_shards[0].data.size * share == array.size, name
+        np.testing.assert_array_equal(array, made[name])
+    _, encoder = initial()
+    like = abstract_state(encoder, 5, 32, OPTIMIZER, mesh, shard_encoder=True)
+    state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if leaf.ndim == 3 or leaf.size >= 100:
+            assert leaf.addressable_shards[0].data.size * 8 == leaf.size, path
+    alone = abstract_state(encoder, 5, 32, OPTIMIZER, make_mesh(1, 1))
+    for a, b in zip(
+        jax.tree.leaves(state),
+        jax.tree.leaves(new_state(alone, encoder, OPTIMIZER, noise=0.1, seed=0)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_without_mu_no_relation_is_learned(dataset):
@@ -111,18 +151,17 @@ def test_dropout_is_on(dataset, plain):
 
 
 def test_dropout_ids_differ_between_steps_terms_positions_and_seeds():
-    segments = jnp.array([[1, 1, 2, 2, 2]])
-    positions = jnp.array([[0, 1, 0, 1, 2]])
-    batch = {"segments": segments, "positions": positions}
-    ids = [
-        np.asarray(dropout_ids(seed, jnp.int32(step), jnp.int32(first), batch)).ravel()
-        for seed in (0, 1)
-        for step in (0, 1)
-        for first in (0, 8)
-    ]
-    assert len(np.unique(np.concatenate(ids))) == 40
-    # A term keeps its numbers wherever it is packed, and in whatever pass.
-    moved = {"segments": jnp.array([[5, 5, 5]]), "positions": jnp.array([[0, 1, 2]])}
-    again = dropout_ids(0, jnp.int32(0), jnp.int32(8), moved)
-    here = dropout_ids(0, jnp.int32(0), jnp.int32(0), moved | {"segments": jnp.full((1, 3), 13)})
-    np.testing.assert_array_equal(again, here)
+    segments = jnp.array([[[1, 1, 2, 2, 2]]])
+    positions = jnp.array([[[0, 1, 0, 1, 2]]])
+
+    def ids(seed, step, first, segments=segments, positions=positions):
+        return np.asarray(
+            dropout_ids(seed, jnp.int32(step), jnp.array([first]), segments, positions)
+        )
+
+    all_ids = [ids(seed, step, first) for seed in (0, 1) for step in (0, 1) for first in (0, 8)]
+    assert len(np.unique(np.concatenate(all_ids))) == 40
+    # A term keeps its numbers wherever it is packed, and in whatever pass or block.
+    positions = jnp.array([[[0, 1, 2]]])
+    moved = ids(0, 0, 8, jnp.full((1, 1, 3), 5), positions)
+    np.testing.assert_array_equal(moved, ids(0, 0, 0, jnp.full((1, 1, 3), 13), positions))

@@ -1,8 +1,9 @@
 """CODER: MS-loss on term-term and on term-relation-term pairs (Yuan et al. 2022, section 3.3).
 
-The vectors, concepts and relations of one group in, its loss out. A loss lives inside its group:
+The vectors, queries and concepts of one group in, its loss out. A loss lives inside its group:
 nothing here sees another group, so groups can run side by side, one after the other, or on other
-devices, with the same result.
+devices, with the same result. (The queries, `relations.relation_queries`, are made for all groups
+at once, because the relation matrices are spread over all devices.)
 """
 
 import dataclasses
@@ -11,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from coder_jax.losses import multi_similarity_loss
-from coder_jax.relations import relation_queries
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def group_loss(
     vector_ND: jax.Array,
     concept_N: jax.Array,
     relation_U: jax.Array,
-    table_RDD: jax.Array | None,
+    query_kD: jax.Array | None,
     loss: CoderLoss,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The loss of one group of k pairs, N = 2k.
@@ -64,7 +64,7 @@ def group_loss(
         relation_U: int32 [U], the relations of the distinct triplets; pair u * m + j is triplet u.
             A negative id means that the pairs of this triplet are two synonyms and take no part in
             the term-relation-term loss.
-        table_RDD: float32 [R, D, D], or None with mu = 0.
+        query_kD: float32 [k, D], the query of each head, or None with mu = 0.
         loss: hyperparameters.
 
     Returns:
@@ -83,9 +83,7 @@ def group_loss(
         "mined_positives": mined["positives"],
         "mined_negatives": mined["negatives"],
     }
-    if loss.mu and table_RDD is not None:
-        head_UmD = vector_ND[:pairs].reshape(relation_U.shape[0], -1, vector_ND.shape[1])
-        query_kD = relation_queries(table_RDD, relation_U, head_UmD).reshape(pairs, -1)
+    if loss.mu and query_kD is not None:
         # The paper's stand-in for 'the triplet (h_i, r_i, t_j) is in the graph': t_j is t_i.
         reached_kk = same_NN[pairs:, pairs:]
         related_k = jnp.repeat(relation_U >= 0, pairs // relation_U.shape[0])
