@@ -2,12 +2,13 @@
 
 Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
 of 128 tokens, and the rows dealt out into blocks of one static shape, one block per device at a
-time. A call compiles one shape, and a second, smaller one for what fits in it.
+time. A call compiles one shape, and a second, smaller one for what fits in it. All may be stopped
+between two batches (`data_pipeline.stopping`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from coder_jax.bert import Bert
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 from data_pipeline.packing import pack_rows
 from data_pipeline.tokenize_terms import tokenize
@@ -68,40 +70,100 @@ def embed_terms(
 
     Raises:
       BadInput: `max_length` is more than the positions that the encoder has.
+      Stopped: a signal asked for it.
+    """
+    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+    distinct = list(slot)
+    vectors = np.empty((len(distinct), bert.config.hidden_size), np.float32)
+    bar = tqdm(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
+    with bar:
+        encoded = embed_chunks(
+            bert,
+            tokenizer,
+            (distinct[first : first + CHUNK_TERMS] for first in range(0, len(slot), CHUNK_TERMS)),
+            pooling=pooling,
+            max_length=max_length,
+            attend_padding=attend_padding,
+            rows=rows,
+            bar=bar,
+        )
+        for first, chunk in zip(range(0, len(slot), CHUNK_TERMS), encoded, strict=True):
+            vectors[first : first + len(chunk)] = chunk
+    if len(distinct) == len(terms):
+        return vectors
+    return vectors[np.fromiter((slot[term] for term in terms), np.int64, len(terms))]
+
+
+def embed_chunks(
+    bert: Bert,
+    tokenizer: Tokenizer,
+    chunks: Iterable[Sequence[str]],
+    *,
+    pooling: str,
+    max_length: int,
+    attend_padding: bool = False,
+    rows: int | None = None,
+    bar: tqdm | None = None,
+) -> Iterator[np.ndarray]:
+    """As `embed_terms` for each of many lists of terms, one after the other.
+
+    A list's vectors depend on nothing outside it; its equal strings are encoded once.
+
+    Args:
+      chunks: lists of terms; read one ahead, in another thread.
+      bar: a progress bar that counts terms.
     """
     if max_length > bert.config.max_positions:
         raise BadInput(
             f"max_length is {max_length}, but the encoder has {bert.config.max_positions} "
             f"positions; give a max_length of at most {bert.config.max_positions}"
         )
-    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
-    distinct = list(slot)
+    placed = place(bert)
     pad = bert.config.pad_token_id if attend_padding else None
 
-    def tokenized(first: int) -> tuple[np.ndarray, np.ndarray]:
-        tokens, start = tokenize(tokenizer, distinct[first : first + CHUNK_TERMS], max_length)
-        return (tokens, start) if pad is None else pad_terms(tokens, start, max_length, pad)
+    waiting = iter(chunks)
 
-    chunks = []
-    bar = tqdm(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
-    with bar, ThreadPoolExecutor(1) as background:
-        starts = range(0, len(distinct), CHUNK_TERMS)
-        upcoming = background.submit(tokenized, 0)
-        for first in starts:
-            tokens, start = upcoming.result()
-            if first + CHUNK_TERMS < len(distinct):
-                upcoming = background.submit(tokenized, first + CHUNK_TERMS)
-            chunks.append(embed_tokens(bert, tokens, start, pooling=pooling, rows=rows, bar=bar))
-    if not chunks:
-        return np.zeros((0, bert.config.hidden_size), np.float32)
-    vectors = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-    if len(distinct) == len(terms):
-        return vectors
-    return vectors[np.fromiter((slot[term] for term in terms), np.int64, len(terms))]
+    def tokenize_next() -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        terms = next(waiting, None)
+        if terms is None:
+            return None
+        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+        slots = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+        tokens, start = tokenize(tokenizer, list(slot), max_length)
+        if pad is not None:
+            tokens, start = pad_terms(tokens, start, max_length, pad)
+        return tokens, start, slots
+
+    with ThreadPoolExecutor(1) as background:
+        upcoming = background.submit(tokenize_next)
+        while (tokenized := upcoming.result()) is not None:
+            upcoming = background.submit(tokenize_next)
+            tokens, start, slots = tokenized
+            vectors = embed_tokens(placed, tokens, start, pooling=pooling, rows=rows, bar=bar)
+            if bar is not None:
+                bar.update(len(slots) - len(vectors))
+            yield vectors if len(vectors) == len(slots) else vectors[slots]
+
+
+class Placed(NamedTuple):
+    """An encoder with its parameters on every local device."""
+
+    mesh: Mesh
+    graph: nnx.GraphDef
+    params: nnx.State
+    width: int
+
+
+def place(bert: Bert) -> Placed:
+    """Copies the parameters of an encoder to every local device."""
+    mesh = Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
+    graph, params = nnx.split(bert, nnx.Param)
+    params = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    return Placed(mesh, graph, params, bert.config.hidden_size)
 
 
 def embed_tokens(
-    bert: Bert,
+    placed: Placed,
     tokens: np.ndarray,
     start: np.ndarray,
     *,
@@ -112,17 +174,15 @@ def embed_tokens(
     """As `embed_terms`, for terms that are already tokenized.
 
     Args:
+      placed: the encoder, from `place`.
       tokens: int32 [sum of lengths], special tokens included.
       start: int64 [n + 1]; term i is tokens[start[i]:start[i + 1]].
       bar: a progress bar that counts terms.
     """
-    devices = jax.local_devices()
-    mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
-    graph, params = nnx.split(bert, nnx.Param)
-    params = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    mesh, graph, params, width = placed
     if rows is None:
-        rows = ROWS_CPU if devices[0].platform == "cpu" else ROWS_ACCELERATOR
-    vectors = np.empty((len(start) - 1, bert.config.hidden_size), np.float32)
+        rows = ROWS_CPU if mesh.devices[0].platform == "cpu" else ROWS_ACCELERATOR
+    vectors = np.empty((len(start) - 1, width), np.float32)
 
     def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
         for numbers, part in zip(terms, jax.device_get(encoded), strict=True):
@@ -131,11 +191,14 @@ def embed_tokens(
             bar.update(sum(map(len, terms)))
 
     under_way = None
-    for batch in batches_of_blocks(tokens, start, max(rows, 2), len(devices)):
+    for batch in batches_of_blocks(tokens, start, max(rows, 2), mesh.size):
+        stopping.poll()
         arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
-        placed = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
-        num_terms = arrays[0][0].size // TOKENS_PER_TERM
-        encoded = unit_vectors(params, *placed, graph=graph, num_terms=num_terms, pooling=pooling)
+        on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
+        num_terms = batch[0].tokens.size // TOKENS_PER_TERM
+        encoded = unit_vectors(
+            params, *on_devices, graph=graph, num_terms=num_terms, pooling=pooling
+        )
         if under_way is not None:  # fetched one batch late, so that the devices never wait
             fetch(*under_way)
         under_way = [block.terms for block in batch], encoded

@@ -7,8 +7,17 @@ from flax import nnx
 from tiny_bert import TERMS, TINY, write_tokenizer
 
 from coder_jax import embed
-from coder_jax.embed import batches_of_blocks, embed_terms, embed_tokens, pad_terms, unit_vectors
+from coder_jax.embed import (
+    batches_of_blocks,
+    embed_chunks,
+    embed_terms,
+    embed_tokens,
+    pad_terms,
+    place,
+    unit_vectors,
+)
 from coder_jax.hf_weights import random_bert
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 from data_pipeline.tokenize_terms import load_tokenizer, tokenize
 
@@ -56,6 +65,32 @@ def test_vectors_do_not_depend_on_rows_devices_or_chunks(bert, tokenizer, monkey
     monkeypatch.setattr(embed, "CHUNK_TERMS", 100)
     chunked = embed_terms(bert, tokenizer, terms * 2, rows=4, **arguments)
     np.testing.assert_allclose(chunked, np.tile(expected, (2, 1)), rtol=0, atol=1e-5)
+
+
+def test_chunks_have_vectors_of_their_own(bert, tokenizer):
+    terms = many_terms(90)
+    chunks = [[*terms[:50], *terms[:9]], [], terms[40:]]
+    arguments = {"pooling": "cls", "max_length": 32, "rows": 4}
+    read = iter(chunks)
+    together = list(embed_chunks(bert, tokenizer, read, **arguments))
+    assert [len(vectors) for vectors in together] == [59, 0, 50]
+    for chunk, vectors in zip(chunks, together, strict=True):
+        (alone,) = embed_chunks(bert, tokenizer, [chunk], **arguments)
+        np.testing.assert_array_equal(vectors, alone)
+    np.testing.assert_array_equal(together[0][:9], together[0][50:])
+
+
+def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
+    done = []
+
+    def asked_after_two():
+        done.append(1)
+        if len(done) == 3:
+            raise stopping.Stopped
+
+    monkeypatch.setattr(stopping, "poll", asked_after_two)
+    with pytest.raises(stopping.Stopped):
+        embed_terms(bert, tokenizer, many_terms(3000), pooling="cls", max_length=32, rows=4)
 
 
 def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
@@ -112,7 +147,7 @@ def test_nothing_to_encode(bert, tokenizer):
     vectors = embed_terms(bert, tokenizer, [], pooling="cls", max_length=32)
     assert vectors.shape == (0, TINY.hidden_size) and vectors.dtype == np.float32
     tokens, start = tokenize(tokenizer, [], 32)
-    assert embed_tokens(bert, tokens, start, pooling="cls").shape == (0, TINY.hidden_size)
+    assert embed_tokens(place(bert), tokens, start, pooling="cls").shape == (0, TINY.hidden_size)
 
 
 def test_a_length_beyond_the_positions_is_refused(bert, tokenizer):
