@@ -1,18 +1,18 @@
-"""Checkpoints of a run: Orbax behind a few functions, and the folder that makes a run.
+"""Checkpoints of a run: Orbax behind a few functions.
 
-OUT/run.json        what the run is: configuration, dataset, encoder; refused if it differs
-OUT/tokenizer/      the tokenizer of the dataset
-OUT/checkpoints/N/  state after step N: params, opt_state, identity (run.json again)
-OUT/metrics.jsonl   one line per logged step
+OUT/checkpoints/N/  state after step N: params, opt_state, identity (as in run.json), checksums
+
+A checkpoint is written under another name and renamed when it is whole; one that makes place for
+another is renamed before it is deleted. So what bears a step's number is whole, whenever the
+process was killed. What was damaged later, by the disk, shows when it is read.
 """
 
 import contextlib
 import dataclasses
 import errno
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,102 +20,38 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from coder_jax.config import Config, differences, to_json
-from coder_jax.hf_files import read_json
+from coder_jax.checkpoint_reader import examine, in_a_line, or_damaged
+from coder_jax.checksums import Damaged, check_sums, checksums
+from coder_jax.hosts import barrier, first_decides, is_first
+from coder_jax.run_folder import check_identity
+from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
 from data_pipeline.errors import BadInput
 
-FORMAT = 1
-
-
-def identity(
-    config: Config, manifest: Mapping[str, Any], encoder: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What must be the same when a run goes on: all but where and how it is carried out.
-
-    Args:
-        config: of the run.
-        manifest: of the dataset.
-        encoder: what is known of the initial encoder: `config` (its config.json), `pooler`
-            (whether it has one), `license`.
-    """
-    settings = to_json(config)
-    del settings["run"]
-    dataset = {
-        name: manifest[name]
-        for name in ("name", "release", "cleaning", "counts", "relations", "content_hash")
-    }
-    tokenizer = {name: manifest["tokenizer"][name] for name in ("hash", "max_length")}
-    parts = {"config": settings, "dataset": dataset, "tokenizer": tokenizer, "encoder": encoder}
-    return json.loads(json.dumps({"format": FORMAT, **parts}))
-
-
-def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> None:
-    """Make `out` the folder of this run, or see that it already is.
-
-    Raises:
-        BadInput: if the folder belongs to a run with another configuration or dataset (with the
-            differences), or holds something else.
-    """
-    path = out / "run.json"
-    if path.exists():
-        check_identity(read_identity(out), this_run, str(out))
-        return
-    if out.exists() and any(out.iterdir()):
-        raise BadInput(
-            f"{out} is not empty and is not the folder of a run (it has no run.json); "
-            "choose another --out, or empty it"
-        )
-    out = out.absolute()
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    shutil.copytree(tokenizer, partial / "tokenizer")
-    (partial / "run.json").write_text(json.dumps(this_run, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, out)  # takes the place of an empty folder
-
-
-def read_identity(out: Path) -> dict[str, Any]:
-    """The contents of run.json.
-
-    Raises:
-        BadInput: if there is no run in `out`.
-    """
-    path = out / "run.json"
-    if not path.exists():
-        raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
-    found = read_json(path)
-    if found.get("format") != FORMAT:
-        raise BadInput(
-            f"{path} has format {found.get('format')!r}, expected {FORMAT}: it is not a run of "
-            "this version of coder_jax; choose another folder"
-        )
-    return found
-
-
-def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:
-    """Raise BadInput, with every difference, unless both describe the same run."""
-    lines = differences(there, here)
-    if lines:
-        shown = lines[:20] + ([f"... and {len(lines) - 20} more"] if len(lines) > 20 else [])
-        raise BadInput(
-            f"{where} holds a run that differs from this one, so it cannot go on:\n  "
-            + "\n  ".join(shown)
-            + "\nUse the same settings and dataset, or another --out"
-        )
+FULL = (errno.ENOSPC, errno.EDQUOT)
+DELETED = "deleted"  # folder of the checkpoints that made place for others
 
 
 class Checkpoints:
-    """The checkpoints of a run; saving goes on in the background.
+    """The checkpoints of the run that this process trains; saving goes on in the background.
 
     Args:
-        out: the run folder.
+        out: the run folder; it is locked until `close`.
         keep_steps: checkpoints at multiples of this step stay; of the others the two newest.
+
+    Raises:
+        BadInput: if another process trains in the folder.
     """
 
     def __init__(self, out: Path, keep_steps: int):
+        self.lock = lock_run(out) if is_first() else None
         self.folder = (out / "checkpoints").resolve()
-        options = ocp.CheckpointManagerOptions(max_to_keep=2, keep_period=keep_steps)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=2,
+            keep_period=keep_steps,
+            cleanup_tmp_directories=True,  # of saves that were killed
+            todelete_subdir=DELETED,
+        )
         self.manager = ocp.CheckpointManager(self.folder, options=options)
 
     @property
@@ -136,69 +72,146 @@ class Checkpoints:
             "params": ocp.args.StandardSave(state.params),
             "opt_state": ocp.args.StandardSave(state.opt_state),
             "identity": ocp.args.JsonSave(this_run),
+            "checksums": ocp.args.JsonSave(state_checksums(state)),
         }
-        with explain_full_disk(self.folder):
+        with explain_failed_save(self.folder):
+            self.manager.wait_until_finished()
+            self._empty_deleted()
             self.manager.save(step, args=ocp.args.Composite(**items), force=True)
 
-    def restore(self, like: TrainState, this_run: dict[str, Any]) -> TrainState:
+    def restore(self, like: TrainState, this_run: dict[str, Any], instead: int = 0) -> TrainState:
         """The newest state, laid out on the devices as the arrays or shapes of `like` are.
+
+        Args:
+            like: arrays or shapes.
+            this_run: what `identity` says.
+            instead: the step to go on from if the newest cannot be read; those after it are
+                renamed, never deleted. 0 for none.
 
         Raises:
             BadInput: if the checkpoint is of another run, or cannot be read; a new run is never
                 begun in its place.
         """
-        step = self.latest
-        if step is None:
+        if self.latest is None:
             raise BadInput(f"{self.folder} has no checkpoint to restore")
-        where = f"checkpoint {self.folder / str(step)}"
+        step = self._step_to_restore(instead) if instead else self.latest
         try:
-            saved = self.manager.restore(
-                step, args=ocp.args.Composite(identity=ocp.args.JsonRestore())
-            )
-            check_identity(saved.identity, this_run, where)
-            restored = self.manager.restore(
-                step,
-                args=ocp.args.Composite(
-                    params=ocp.args.StandardRestore(like.params),
-                    opt_state=ocp.args.StandardRestore(like.opt_state),
-                ),
-            )
-        except (OSError, ValueError, KeyError) as error:
+            state = self._read(step, like, this_run)
+        except Damaged as damage:
+            raise self._cannot_be_read(step, str(damage)) from damage
+        self._set_aside([newer for newer in self.steps if newer > step])
+        return state
+
+    def _step_to_restore(self, instead: int) -> int:
+        """The newest step if it is whole, else `instead`; the first host looks for all."""
+        *older, newest = self.steps
+        problem = first_decides(examine(self.folder / str(newest)) if is_first() else None)
+        if problem is None:
+            return newest
+        if is_first():
+            print(f"checkpoint {self.folder / str(newest)} cannot be read: {problem}")
+        if instead not in older:
             raise BadInput(
-                f"{where} cannot be read: {error}. To go on from an older one, move this one out "
-                "of the folder; to start again, choose another --out"
-            ) from error
-        return dataclasses.replace(
+                f"{self.folder} has no checkpoint of step {instead} before {newest} to go on from; "
+                f"it has {', '.join(map(str, older)) or 'none'}"
+            )
+        problem = first_decides(examine(self.folder / str(instead)) if is_first() else None)
+        if problem is not None:
+            raise self._cannot_be_read(instead, problem)
+        return instead
+
+    def _read(self, step: int, like: TrainState, this_run: dict[str, Any]) -> TrainState:
+        """The state after `step` steps; Damaged if it is not what was saved."""
+        arrays = ocp.args.Composite(
+            params=ocp.args.StandardRestore(like.params),
+            opt_state=ocp.args.StandardRestore(like.opt_state),
+        )
+        notes = ocp.args.Composite(
+            identity=ocp.args.JsonRestore(), checksums=ocp.args.JsonRestore()
+        )
+        saved = or_damaged(lambda: self.manager.restore(step, args=notes))
+        check_identity(saved.identity, this_run, f"checkpoint {self.folder / str(step)}")
+        restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
+        state = dataclasses.replace(
             like,
             step=jax.device_put(np.int32(step), like.step.sharding),
             params=restored.params,
             opt_state=restored.opt_state,
         )
+        check_sums(state_checksums(state), saved.checksums)
+        return state
+
+    def _cannot_be_read(self, step: int, problem: str) -> BadInput:
+        """The error that says so, and which other checkpoint is whole."""
+        bad = []
+        way_out = "No other can be read; to start again, choose another --out"
+        for other in reversed(self.steps):
+            if other >= step:
+                continue
+            if examine(self.folder / str(other)) is not None:
+                bad.append(other)
+                continue
+            also = f" ({', '.join(map(str, bad))} cannot be read either)" if bad else ""
+            way_out = (
+                f"The newest before it that is whole is {other}{also}: the same command with "
+                f"--restore-step {other} goes on from it and renames what comes after it"
+            )
+            break
+        return BadInput(
+            f"checkpoint {self.folder / str(step)} cannot be read: {problem}. "
+            f"Nothing was changed. {way_out}"
+        )
+
+    def _set_aside(self, steps: Sequence[int]) -> None:
+        """Rename checkpoints, so that the run writes these steps again."""
+        if not steps:
+            return
+        for step in steps if is_first() else ():
+            aside = self.folder / f"{step}.unreadable"
+            number = 1
+            while aside.exists():
+                number += 1
+                aside = self.folder / f"{step}.unreadable-{number}"
+            os.replace(self.folder / str(step), aside)
+            print(f"renamed checkpoint {step} to {aside}")
+        barrier("checkpoints renamed")
+        self.manager.reload()
+
+    def _empty_deleted(self) -> None:
+        """Delete for good what the saves before have put away."""
+        if is_first():
+            shutil.rmtree(self.folder / DELETED, ignore_errors=True)
 
     def close(self) -> None:
         """Finish saving and let go of the folder."""
-        with explain_full_disk(self.folder):
-            self.manager.close()
+        try:
+            with explain_failed_save(self.folder):
+                self.manager.close()
+                self._empty_deleted()
+        finally:
+            if self.lock:
+                self.lock.close()
+
+
+def state_checksums(state: TrainState) -> dict[str, int]:
+    """The checksum of every array of parameters and optimizer state."""
+    return checksums({"params": state.params, "opt_state": state.opt_state})
 
 
 @contextlib.contextmanager
-def explain_full_disk(folder: Path) -> Iterator[None]:
-    """Turn 'no space left', from this save or one before in the background, into BadInput."""
+def explain_failed_save(folder: Path) -> Iterator[None]:
+    """Turn what a disk refused, in this save or one before in the background, into BadInput."""
     try:
         yield
     except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
-        if "No space left" not in str(error) and getattr(error, "errno", None) != errno.ENOSPC:
+        text, number = in_a_line(error), getattr(error, "errno", None)
+        if number in FULL or "No space left" in text or "quota exceeded" in text:
+            problem = f"the disk of {folder} is full"
+        elif isinstance(error, OSError) or "local file" in text:
+            problem = f"{folder} cannot be written to ({text})"
+        else:
             raise
         raise BadInput(
-            f"the disk of {folder} is full, so the last checkpoint was not saved; those that are "
-            "there are whole. Make room and give the same command again: the run goes on from them"
+            f"{problem}, so the last checkpoint was not saved; those that are there are whole. "
+            "Make room or mend the disk, and give the same command again: the run goes on from them"
         ) from error
-
-
-def read_params(out: Path, step: int) -> dict[str, Any]:
-    """The parameters of a run after `step` steps, as NumPy arrays, whatever devices they had."""
-    path = (out / "checkpoints" / str(step) / "params").resolve()
-    with ocp.StandardCheckpointer() as reader:
-        shapes = reader.metadata(path).item_metadata.tree
-        like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
-        return reader.restore(path, like)

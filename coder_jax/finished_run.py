@@ -9,10 +9,11 @@ import numpy as np
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
-from coder_jax.checkpoint import Checkpoints, read_identity, read_params
+from coder_jax.checkpoint_reader import read_params, saved_steps
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.evaluation.plots import read_metrics
 from coder_jax.export import export_encoder
+from coder_jax.run_folder import read_identity
 from coder_jax.state import merge_encoder, split_encoder
 from data_pipeline.errors import BadInput
 
@@ -37,9 +38,7 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
         BadInput: if there is no run in `out`, or no such checkpoint.
     """
     there = read_identity(out)
-    checkpoints = Checkpoints(out, keep_steps=1)
-    steps = checkpoints.steps
-    checkpoints.close()
+    steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
             f"{out} has no checkpoint{'' if step is None else f' of step {step}'}; it has "
