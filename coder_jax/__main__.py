@@ -49,7 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_arguments(parser)
         return command.run(parser.parse_args(rest))
 
-    return run_command(work, when_asked=getattr(command, "WHEN_ASKED_TO_STOP", None))
+    def on_all_hosts() -> int:
+        from coder_jax.hosts import run_on_hosts  # imports jax, which --help can do without
+
+        return run_on_hosts(work)
+
+    everywhere = getattr(command, "ON_ALL_HOSTS", False) and not {"-h", "--help"} & set(rest)
+    when_asked = getattr(command, "WHEN_ASKED_TO_STOP", None)
+    return run_command(on_all_hosts if everywhere else work, when_asked=when_asked)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ class RunConfig:
     passes: int = 1
     """Parts of a step that follow one another; more of them need less memory."""
     rows: int = 0
-    """Packed rows to provide for the fullest batch; planned from the dataset if 0."""
+    """Packed rows to provide for the fullest block; planned from the dataset if 0."""
+    shard_encoder: bool = False
+    """Spread encoder and moments over all devices: less memory, more communication."""
     log_steps: int = 10
     """Steps between lines of metrics.jsonl."""
     eval_steps: int = 0
@@ -80,6 +82,8 @@ class RunConfig:
     """Steps between checkpoints that are kept."""
     save_minutes: float = 15.0
     """Minutes between checkpoints that make place for the next one."""
+    restore_step: int = 0
+    """Go on from this step's checkpoint if the newest one cannot be read; 0 stops there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,7 +199,8 @@ def from_hf(
                 "together"
             )
         target[...] = value
-    leaves = {path: variable.replace(jnp.asarray(filled[path])) for path, variable in flat.items()}
+    # In the host's memory: where they go is decided by who uses them.
+    leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from data_pipeline.batch_spec import BatchSpec, StepCut
+from data_pipeline.batch_spec import StepCut
 
 AXES = ("groups", "within")
 BATCH = {
@@ -60,7 +60,7 @@ def step_cut(mesh: Mesh, passes: int) -> StepCut:
         blocks=mesh.shape["groups"],
         row_multiple=mesh.shape["within"],
         first=mine[0],
-        last=mine[-1] + 1,
+        last=mine[-1] + 1 if len(mine) < mesh.shape["groups"] else None,
     )
 
 
@@ -143,8 +143,3 @@ def local_copy(mesh: Mesh, tree: Any) -> Any:
     """Arrays of all devices as whole arrays on one device of this host; all hosts must call it."""
     gathered = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
     return jax.tree.map(lambda array: array.addressable_data(0), gathered)
-
-
-def check_groups(spec: BatchSpec, passes: int) -> int:
-    """Groups per pass, what `make_mesh` wants to know; BadInput if they do not divide evenly."""
-    return StepCut(passes=passes).groups_per_block(spec)

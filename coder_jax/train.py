@@ -3,9 +3,8 @@
 Read `train` from top to bottom: it is the whole run.
 """
 
+import contextlib
 import dataclasses
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,21 +16,23 @@ from huggingface_hub import ModelCard
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
-from coder_jax.checkpoint import Checkpoints, claim_run_folder, identity, read_identity
+from coder_jax.checkpoint import Checkpoints
 from coder_jax.config import Config
-from coder_jax.encoder import TermEncoder
-from coder_jax.encoder_settings import EncoderSettings
-from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
-from coder_jax.evaluation.normalization import evaluate_normalization
+from coder_jax.feed import Feed, SaveClock
+from coder_jax.heldout import HeldOut, in_words
 from coder_jax.hf_files import find_folder
 from coder_jax.hf_weights import check_vocabulary, load_bert
-from coder_jax.mesh import make_mesh, put_batch, replicated
+from coder_jax.hosts import barrier, is_first
+from coder_jax.memory_plan import check_memory, plan_memory
+from coder_jax.mesh import local_copy, make_mesh, step_cut
 from coder_jax.metrics import MetricsLog, Window
 from coder_jax.optimizer import learning_rate, make_optimizer
-from coder_jax.relations import init_relations
+from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
 from coder_jax.state import abstract_state, merge_encoder, new_state, split_encoder
 from coder_jax.step import make_train_step
+from data_pipeline.batch_spec import RowPlan, StepCut
 from data_pipeline.errors import BadInput
+from data_pipeline.stopping import Stopped
 from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
 
 
@@ -40,70 +41,16 @@ class BatchSource(Protocol):
 
     folder: Path
     """Holds `tokenizer/`, and `heldout/` if terms were held out."""
+    cut: StepCut
+    """How the steps are cut for the devices."""
+    plan: RowPlan
+    """The two numbers of rows that a block can have."""
     manifest: Mapping[str, Any]
     """Of the dataset."""
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, each as `BatchMaker.batch` says."""
+        """This host's batches of first_step to last_step - 1, as `BatchMaker.batch` says."""
         ...
-
-
-class HeldOut:
-    """Normalization of the dataset's held-out terms, with the parameters of the moment.
-
-    Args:
-        source: `heldout/` in its folder has the mentions and the dictionary.
-        pooling: how terms become vectors.
-        most_terms: search at most so many terms: a quick look at a run, not its final score.
-
-    Raises:
-        BadInput: if no terms were held out when the dataset was built.
-    """
-
-    def __init__(self, source: BatchSource, pooling: str, most_terms: int):
-        mentions = source.folder / "heldout" / "mentions.tsv"
-        if not mentions.exists():
-            raise BadInput(
-                f"eval_steps is set, but {source.folder} has no held-out terms; build it with "
-                "--hold-out, or use --eval-steps 0"
-            )
-        benchmark = read_benchmark("heldout", mentions)
-        assert isinstance(benchmark, NormalizationBenchmark)
-        self.benchmark = with_dictionary_of(benchmark, most_terms)
-        self.tokenizer = load_tokenizer(source.folder / "tokenizer")
-        self.settings = EncoderSettings(
-            pooling=pooling,
-            cleaning=source.manifest["cleaning"],
-            max_length=source.manifest["tokenizer"]["max_length"],
-        )
-
-    def scores(self, bert: Bert) -> dict[str, float]:
-        """acc@1, acc@5 and mrr of an encoder, and the number of terms that were searched."""
-        encoder = TermEncoder(bert, self.tokenizer, self.settings)
-        scores = evaluate_normalization(encoder.encode, self.benchmark).scores
-        rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
-        return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
-
-
-def in_words(scores: Mapping[str, float]) -> str:
-    """The scores of `HeldOut` for the terminal."""
-    shown = "  ".join(f"{name} {scores[name]:.4f}" for name in ("acc@1", "acc@5", "mrr"))
-    return f"{shown}  (among {scores['terms']:,} terms)"
-
-
-def with_dictionary_of(
-    benchmark: NormalizationBenchmark, most_terms: int
-) -> NormalizationBenchmark:
-    """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
-    (fold,) = benchmark.folds
-    terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
-    gold = set(fold.gold)
-    order = sorted(range(len(terms)), key=lambda i: concepts[i] not in gold)
-    order = order[: max(most_terms, sum(concept in gold for concept in concepts))]
-    dictionary = dataclasses.replace(
-        fold.dictionary, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
-    )
-    return dataclasses.replace(benchmark, folds=[dataclasses.replace(fold, dictionary=dictionary)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +80,7 @@ def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, 
             f"--tokenizer {init}, or start from the other encoder"
         )
     bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
-    print(report)
+    say(str(report))
     check_vocabulary(manifest["tokenizer"]["vocab_size"], bert.config, init)
     longest = manifest["tokenizer"]["max_length"]
     if longest > bert.config.max_positions:
@@ -170,31 +117,40 @@ def resolve_dtype(config: Config) -> Config:
     return dataclasses.replace(config, model=dataclasses.replace(config.model, dtype=dtype))
 
 
-def train(config: Config, source: BatchSource, stop: threading.Event | None = None) -> RunResult:
+def say(text: str) -> None:
+    """Print on the first host alone."""
+    if is_first():
+        print(text)
+
+
+def train(config: Config, source: BatchSource) -> RunResult:
     """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
+
+    Every host calls it with the same configuration and its own source. A run that is asked to stop
+    (`data_pipeline.stopping`) saves after the step that is under way.
 
     Args:
         config: the run.
         source: its batches.
-        stop: once it is set, the run saves after the step that is under way, and stops.
 
     Raises:
-        KeyboardInterrupt: if `stop` was set.
-        BadInput: if the run folder belongs to another run, if tokenizer and dataset do not fit,
-            or if the loss is not finite; the checkpoints that are there stay as they are.
+        Stopped: if the run was asked to stop, once it has saved.
+        BadInput: if the run folder belongs to another run, if tokenizer and dataset do not fit, if
+            the state does not fit into the devices, or if the loss is not finite; the checkpoints
+            that are there stay as they are.
     """
     # ---- Config ----
     config = resolve_dtype(config)
     config.validate()
-    out, run, steps = Path(config.run.out), config.run, config.optimizer.steps
-    stop = stop or threading.Event()
-    relations = len(source.manifest["relations"]) if config.loss.mu else 0
-    if config.loss.mu and not relations:
+    out, run = Path(config.run.out), config.run
+    if config.loss.mu and not source.manifest["relations"]:
         raise BadInput(
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
             "synonyms alone"
         )
-    heldout = HeldOut(source, config.model.pooling, run.eval_terms) if run.eval_steps else None
+    heldout = None
+    if run.eval_steps:
+        heldout = HeldOut(source.folder, source.manifest, config.model.pooling, run.eval_terms)
 
     # ---- Run folder ----
     bert = None
@@ -203,26 +159,47 @@ def train(config: Config, source: BatchSource, stop: threading.Event | None = No
     else:
         bert, encoder = initial_encoder(config, source.manifest)
     this_run = identity(config, source.manifest, encoder)
-    claim_run_folder(out, this_run, source.folder / "tokenizer")
-    checkpoints = Checkpoints(out, run.save_steps)
-    if bert is None and checkpoints.latest is None:  # it stopped before its first checkpoint
-        bert, _ = initial_encoder(config, source.manifest)
+    if is_first():
+        claim_run_folder(out, this_run, source.folder / "tokenizer")
+    barrier("the run folder is there")
+    check_identity(read_identity(out), this_run, str(out))
+    with contextlib.closing(Checkpoints(out, run.save_steps)) as checkpoints:
+        if bert is None and checkpoints.latest is None:  # it stopped before its first checkpoint
+            bert, _ = initial_encoder(config, source.manifest)
+        return _take_steps(config, source, checkpoints, this_run, bert, heldout)
 
-    # ---- Mesh, state ----
-    mesh = make_mesh()
-    structure = encoder_structure(config, encoder)
+
+def _take_steps(
+    config: Config,
+    source: BatchSource,
+    checkpoints: Checkpoints,
+    this_run: dict[str, Any],
+    bert: Bert | None,
+    heldout: HeldOut | None,
+) -> RunResult:
+    """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
+    out, run, steps = Path(config.run.out), config.run, config.optimizer.steps
+
+    # ---- Mesh, memory, state ----
+    mesh = make_mesh(config.batch.groups // source.cut.passes)
+    assert source.cut == step_cut(mesh, source.cut.passes), "batches are cut for another mesh"
+    structure = encoder_structure(config, this_run["encoder"])
     graph, shapes = split_encoder(structure)
     optimizer = make_optimizer(config.optimizer)
-    width, noise = structure.config.hidden_size, config.model.relation_noise
+    like = abstract_state(
+        shapes,
+        len(source.manifest["relations"]) if config.loss.mu else 0,
+        structure.config.hidden_size,
+        optimizer,
+        mesh,
+        shard_encoder=run.shard_encoder,
+    )
+    say(str(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan))))
     if bert is None:
-        like = abstract_state(shapes, relations, width, optimizer, replicated(mesh))
-        state = checkpoints.restore(like, this_run)
+        state = checkpoints.restore(like, this_run, run.restore_step)
     else:
-        table = None
-        if relations:
-            table = init_relations(relations, width, noise=noise, seed=config.batch.seed)
-        state = new_state(split_encoder(bert)[1], table, optimizer, replicated(mesh))
-        del bert, table  # the state holds them now
+        noise, seed = config.model.relation_noise, config.batch.seed
+        state = new_state(like, split_encoder(bert)[1], optimizer, noise=noise, seed=seed)
     first_step = int(state.step)
 
     # ---- Step, logs ----
@@ -231,23 +208,25 @@ def train(config: Config, source: BatchSource, stop: threading.Event | None = No
         config.loss,
         optimizer,
         mesh,
+        like,
         pooling=config.model.pooling,
         seed=config.batch.seed,
         dropout=True,
     )
     log = MetricsLog(out, first_step, steps)
     window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
-    saved = time.monotonic()
+    clock = SaveClock(run.save_minutes)
+    feed = Feed(mesh, source.cut, source.plan, clock)
     scores: dict[str, float] = {}
 
     # ---- Loop ----
     try:
-        batches = source.batches(first_step, steps)
+        batches = feed(source.batches(first_step, steps))
         for step in range(first_step + 1, steps + 1):
             with window.waiting():
-                batch = next(batches)
-            state, metrics = train_step(state, put_batch(mesh, batch))
-            window.add(step, metrics, fill=float(np.mean(batch["segments"] > 0)))
+                fed = next(batches)
+            state, metrics = train_step(state, fed.batch)
+            window.add(step, metrics, fill=fed.fill)
             last = step == steps
             if step % run.log_steps == 0 or last:
                 values = window.close()
@@ -255,18 +234,18 @@ def train(config: Config, source: BatchSource, stop: threading.Event | None = No
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
             if heldout and (step % run.eval_steps == 0 or last):
                 window.check()  # neither score nor keep what a loss that is not finite has touched
-                with window.paused():
-                    scores = heldout.scores(merge_encoder(graph, state.params["encoder"]))
-                log.write(step, {"eval": {"heldout": scores}})
-                log.say(f"step {step}: held-out {in_words(scores)}")
-            due = time.monotonic() - saved > 60 * run.save_minutes
-            if step % run.save_steps == 0 or due or last or stop.is_set():
+                with window.paused(), contextlib.suppress(Stopped):  # saved and stopped below
+                    encoder_params = local_copy(mesh, state.params["encoder"])
+                    scores = heldout.scores(merge_encoder(graph, encoder_params))
+                    log.write(step, {"eval": {"heldout": scores}})
+                    log.say(f"step {step}: held-out {in_words(scores)}")
+            stop = feed.stop
+            if step % run.save_steps == 0 or feed.save or last or stop:
                 window.check()
                 checkpoints.save(state, step, this_run)
-                saved = time.monotonic()
-            if stop.is_set() and not last:
-                raise KeyboardInterrupt
+                clock.restart()
+            if stop and not last:
+                raise Stopped
     finally:
         log.close()
-        checkpoints.close()
     return RunResult(out, steps, log.seconds, scores)

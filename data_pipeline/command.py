@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from data_pipeline.errors import BadInput
-from data_pipeline.stopping import INTERRUPTED, Stopped, exit_status, stop_when_asked
+from data_pipeline.stopping import INTERRUPTED, Stopped, stop_when_asked
 
 # A disk that is full or may not be written to is the user's to mend: no traceback.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
@@ -27,9 +27,9 @@ def run_command(
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except Stopped:
+    except Stopped as stopped:
         print("stopped; the same command goes on", file=sys.stderr)
-        return exit_status()
+        return stopped.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -18,7 +18,15 @@ _asked: list[int] = []  # the signals that came; one process has one
 
 
 class Stopped(Exception):
-    """Work ended because a signal asked for it; what is needed to go on is on disk."""
+    """Work ended because a signal asked for it; what is needed to go on is on disk.
+
+    Attributes:
+        status: what the process returns.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("asked to stop")
+        self.status = exit_status()
 
 
 def asked() -> bool:
@@ -62,3 +70,4 @@ def stop_when_asked(what_next: str | None) -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+        _asked.clear()

@@ -4,7 +4,8 @@ import dataclasses
 import errno
 import json
 import math
-import threading
+import os
+import signal
 
 import jax
 import numpy as np
@@ -14,19 +15,21 @@ from tiny_bert import TERMS, TINY, write_model
 from tiny_dataset import tiny_dataset
 
 import coder_jax.train
-from coder_jax.checkpoint import read_params
+from coder_jax.checkpoint_reader import read_params
 from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.encoder import TermEncoder
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.finished_run import export_run, load_run
+from coder_jax.heldout import with_dictionary_of
 from coder_jax.mesh import make_mesh
 from coder_jax.metrics import keep_lines_until
-from coder_jax.train import train, with_dictionary_of
+from coder_jax.train import train
 from data_pipeline.batch_files import BatchFiles, write_batches
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
 from data_pipeline.errors import BadInput
+from data_pipeline.stopping import Stopped, stop_when_asked
 from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
 
 SPEC = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
@@ -78,6 +81,7 @@ class Stops:
     def __init__(self, source, after):
         self.source, self.after = source, after
         self.folder, self.manifest = source.folder, source.manifest
+        self.cut, self.plan = source.cut, source.plan
 
     def batches(self, first_step, last_step):
         for step, batch in enumerate(self.source.batches(first_step, last_step), first_step):
@@ -90,7 +94,7 @@ class Stops:
 def one_device():
     """Eight fake devices would only make the compiler slow here; test_step.py has them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coder_jax.train, "make_mesh", lambda: make_mesh(1))
+        patch.setattr(coder_jax.train, "make_mesh", lambda groups: make_mesh(groups, 1))
         yield
 
 
@@ -128,19 +132,18 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
 
 
 def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
-    """Ctrl-C and SIGTERM set the event: the step under way is kept, and nothing is lost."""
-    stop = threading.Event()
+    """Ctrl-C and SIGTERM: the step under way is kept, and nothing is lost."""
 
     class StopsAtTheFourth(Stops):
         def batches(self, first_step, last_step):
             for step, batch in enumerate(super().batches(first_step, last_step), first_step):
                 if step == 3:
-                    stop.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
                 yield batch
 
     out = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        train(config(model, out), StopsAtTheFourth(source, after=99), stop)
+    with stop_when_asked("stopping"), pytest.raises(Stopped):
+        train(config(model, out), StopsAtTheFourth(source, after=99))
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3, 4]
     train(config(model, out), source)
     assert_same_parameters(read_params(out, 6), read_params(straight, 6))
@@ -305,6 +308,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
 def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     write_batches(source, tmp_path / "batches", 0, 6)
     files = BatchFiles(tmp_path / "batches", SPEC)
+    files.plan = source.plan
     train(config(model, tmp_path / "run"), files)
     assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
 

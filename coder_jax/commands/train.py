@@ -7,14 +7,12 @@ where the run stopped; another configuration or dataset is refused.
 """
 
 import argparse
-import signal
-import sys
-import threading
 from pathlib import Path
 
 import tyro
 
 from coder_jax.config import RECIPES, Config
+from data_pipeline.batch_spec import StepCut
 from data_pipeline.errors import BadInput
 
 
@@ -36,9 +34,13 @@ def parse(arguments: list[str]) -> Config:
     )
 
 
+WHEN_ASKED_TO_STOP = "saving after this step, then stopping; the same command goes on"
+ON_ALL_HOSTS = True
+
+
 def open_source(config: Config):
     """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
-    import jax
+    from coder_jax.mesh import make_mesh, step_cut
 
     folder, run = Path(config.run.data), config.run
     if not run.data or not run.out:
@@ -47,10 +49,12 @@ def open_source(config: Config):
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
         )
+    groups = StepCut(passes=run.passes).groups_per_block(config.batch)
+    cut = step_cut(make_mesh(groups), run.passes)
     from data_pipeline.batch_files import INDEX, BatchFiles
 
     if (folder / INDEX).exists():
-        files = BatchFiles(folder, config.batch, run.passes)
+        files = BatchFiles(folder, config.batch, cut, rows=run.rows)
         if config.optimizer.steps > files.last_step:
             raise BadInput(
                 f"{folder} has the batches of {files.last_step} steps, but the run has "
@@ -61,36 +65,16 @@ def open_source(config: Config):
     from data_pipeline.batches import BatchMaker
     from data_pipeline.store import open_dataset
 
-    return BatchMaker(
-        open_dataset(folder),
-        config.batch,
-        passes=run.passes,
-        row_multiple=jax.device_count(),
-        rows=run.rows,
-    )
+    return BatchMaker(open_dataset(folder), config.batch, cut, rows=run.rows)
 
 
 def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
     source = open_source(config)
-    from coder_jax.train import train
+    from coder_jax.train import say, train
 
-    stop = threading.Event()
-
-    def save_and_stop(*_: object) -> None:
-        if stop.is_set():  # asked for a second time: do not wait for the step
-            raise KeyboardInterrupt
-        print("stopping after this step; the same command goes on", file=sys.stderr)
-        stop.set()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, save_and_stop) for number in numbers]
-    try:
-        result = train(config, source, stop)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    print(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
-    print(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
+    result = train(config, source)
+    say(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
+    say(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
     return 0

@@ -1,0 +1,139 @@
+"""What a training step will need on each device, before anything is compiled or loaded.
+
+The state and its gradient follow from their shapes and places. The activations of the encoder are
+an estimate, made to err on the safe side: XLA decides how many of them it keeps.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+from coder_jax.bert import Bert
+from coder_jax.state import TrainState
+from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.errors import BadInput
+
+GIB = 2**30
+# Per token and layer: arrays of the hidden width, and of the width between the two dense layers,
+# that the backward pass reads again.
+HIDDEN_ARRAYS, INNER_ARRAYS = 10, 3
+# Per layer: arrays [rows, heads, L, L] (logits and mask in float32, probabilities, dropout).
+ATTENTION_ARRAYS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes on the device that holds most, by what they are for."""
+
+    parts: dict[str, int]
+    limit: int  # bytes that one device has
+    devices: int
+    advice: dict[str, str]  # part -> what makes it smaller
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return sum(self.parts.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {size / GIB:.2f}" for name, size in self.parts.items() if size)
+        plural = "s" if self.devices > 1 else ""
+        return (
+            f"memory on each of {self.devices} device{plural}: about {self.total / GIB:.2f} of "
+            f"{self.limit / GIB:.1f} GiB ({parts})"
+        )
+
+
+def plan_memory(
+    like: TrainState, structure: Bert, spec: BatchSpec, cut: StepCut, rows: RowPlan
+) -> MemoryPlan:
+    """The plan of a run.
+
+    Args:
+        like: the state as shapes with their places (`abstract_state`).
+        structure: the encoder as shapes.
+        spec, cut, rows: of the batches.
+    """
+    params, moments = bytes_per_device(like.params), bytes_per_device(like.opt_state)
+    table = bytes_per_device(like.params.get("relations", {}))
+    accumulated = params if cut.passes > 1 else 0
+    mesh = like.step.sharding.mesh
+    gathered = 0
+    if any(leaf.sharding.spec for leaf in jax.tree.leaves(like.params["encoder"])):
+        gathered = (
+            sum(  # a layer is whole on every device while it is at work
+                leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like.params["encoder"])
+            )
+            // structure.config.num_layers
+        )
+    parts = {
+        "parameters": params,
+        "moments": moments,
+        "gradients": params + accumulated + gathered,
+        "activations": activation_bytes(structure, spec, -(-rows.ample // cut.row_multiple)),
+        "relations at work": table and queries_bytes(structure, spec, cut, mesh.size),
+    }
+    on_state = "more devices" + (
+        "" if gathered or mesh.size == 1 else ", or --shard-encoder, which spreads the encoder too"
+    )
+    advice = {
+        "parameters": on_state,
+        "moments": on_state,
+        "gradients": on_state,
+        "activations": f"more passes (--passes {2 * cut.passes}), which change no result, or "
+        "--dtype bfloat16",
+        "relations at work": f"more passes (--passes {2 * cut.passes}), which change no result",
+    }
+    return MemoryPlan(parts, device_memory(), mesh.size, advice)
+
+
+def bytes_per_device(tree: Any) -> int:
+    """Bytes of shapes with shardings that one device holds."""
+    return sum(
+        int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
+
+
+def activation_bytes(structure: Bert, spec: BatchSpec, rows: int) -> int:
+    """What the backward pass of `rows` packed rows reads again, and the float32 logits at work."""
+    config, size = structure.config, structure.dtype.itemsize
+    tokens = rows * spec.row_length
+    of_tokens = (
+        tokens
+        * size
+        * (HIDDEN_ARRAYS * config.hidden_size + INNER_ARRAYS * config.intermediate_size)
+    )
+    of_pairs = ATTENTION_ARRAYS * rows * config.num_heads * spec.row_length**2 * size
+    return config.num_layers * (of_tokens + of_pairs)
+
+
+def queries_bytes(structure: Bert, spec: BatchSpec, cut: StepCut, devices: int) -> int:
+    """The gathered relation matrices of a pass, and their gradient."""
+    triplets = spec.groups // cut.passes * spec.triplets
+    return 2 * triplets * structure.config.hidden_size**2 * 4 // devices
+
+
+def device_memory() -> int:
+    """Bytes that one device may use; on a CPU its share of the machine's memory."""
+    device = jax.local_devices()[0]
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine // jax.local_device_count()
+
+
+def check_memory(plan: MemoryPlan) -> MemoryPlan:
+    """The plan, if it fits.
+
+    Raises:
+        BadInput: if not, with the parts and the setting that helps most.
+    """
+    if plan.total <= plan.limit:
+        return plan
+    largest = max(plan.parts, key=lambda name: plan.parts[name])
+    raise BadInput(f"{plan}: this does not fit. Most are {largest}; use {plan.advice[largest]}")
