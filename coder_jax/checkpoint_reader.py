@@ -82,7 +82,7 @@ def or_damaged(read: Callable[[], Read]) -> Read:
     own; these are kept off the terminal, so that the message can be found.
     """
     hooks = sys.unraisablehook, sys.excepthook
-    sys.unraisablehook = sys.excepthook = lambda *_: None
+    sys.unraisablehook, sys.excepthook = lambda _: None, lambda *_: None
     try:
         try:
             return read()

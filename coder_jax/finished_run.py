@@ -11,8 +11,8 @@ from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
 from coder_jax.checkpoint_reader import read_params, saved_steps
 from coder_jax.encoder_settings import EncoderSettings
-from coder_jax.evaluation.plots import read_metrics
 from coder_jax.export import export_encoder
+from coder_jax.metrics import read_metrics
 from coder_jax.run_folder import read_identity
 from coder_jax.state import merge_encoder, split_encoder
 from data_pipeline.errors import BadInput
@@ -86,8 +86,8 @@ def describe(there: dict[str, Any], out: Path, step: int) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     config, dataset = there["config"], there["dataset"]
     counts, batch, optimizer = dataset["counts"], config["batch"], config["optimizer"]
-    metrics = out / "metrics.jsonl"  # empty if the run was stopped before its first line
-    lines = read_metrics(metrics) if metrics.exists() and metrics.stat().st_size else []
+    metrics = out / "metrics.jsonl"  # not there if the run was stopped before its first line
+    lines = read_metrics(metrics) if metrics.exists() else []
     rows = [
         {"benchmark": f"held-out terms, step {step}", **line["eval"]["heldout"]}
         for line in lines

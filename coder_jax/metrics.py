@@ -14,7 +14,43 @@ import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from coder_jax.hosts import is_first
 from data_pipeline.errors import BadInput
+
+# A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
+WAITS = 0.5
+SECONDS_BETWEEN_WARNINGS = 600.0
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl in order of step; of two of one step the later counts.
+
+    A last line that was cut off by a kill is left out.
+
+    Raises:
+        BadInput: if the file cannot be read, or another line is broken.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from error
+    found: dict[tuple[int, bool], dict[str, Any]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            step = int(values["step"])
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):  # no newline behind it: cut off
+                break
+            raise BadInput(
+                f"{path}:{number}: found {line[:60]!r}; expected a JSON object with a step; delete "
+                "the line, or move the file away: a run goes on without it"
+            ) from error
+        found[step, "eval" in values] = values
+    return sorted(found.values(), key=lambda values: values["step"])
 
 
 def keep_lines_until(path: Path, step: int) -> float:
@@ -24,19 +60,12 @@ def keep_lines_until(path: Path, step: int) -> float:
     """
     if not path.exists():
         return 0.0
-    kept, seconds = [], 0.0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue  # a killed run may have left half a line at the end
-        if values["step"] <= step:
-            kept.append(line + "\n")
-            seconds = values.get("seconds", seconds)
+    kept = [values for values in read_metrics(path) if values["step"] <= step]
     temporary = path.with_suffix(".partial")
-    temporary.write_text("".join(kept), encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(values) + "\n" for values in kept)
     os.replace(temporary, path)
-    return seconds
+    return max((values.get("seconds", 0.0) for values in kept), default=0.0)
 
 
 class Window:
@@ -121,7 +150,7 @@ class Window:
 
 
 class MetricsLog:
-    """Writes the metrics of a run that goes on from `first_step`.
+    """Writes the metrics of a run that goes on from `first_step`; on the first host alone.
 
     Args:
         out: the run folder.
@@ -130,21 +159,42 @@ class MetricsLog:
     """
 
     def __init__(self, out: Path, first_step: int, steps: int):
+        self.first = is_first()
+        self.began = time.monotonic()
+        self.seconds_before = 0.0
+        self.waiting, self.warned = False, -math.inf
+        if not self.first:
+            return
         path = out / "metrics.jsonl"
         self.seconds_before = keep_lines_until(path, first_step)
-        self.began = time.monotonic()
         self.lines = path.open("a", encoding="utf-8")
         self.board = SummaryWriter(str(out / "tensorboard"), purge_step=first_step + 1)
         self.bar = tqdm(total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log values (numbers, or nested dictionaries of them) at a step, with the time."""
+        if not self.first:
+            return
         values = {**values, "seconds": self.seconds}
         flat = dict(_flatten(values))
         for name, value in flat.items():
             self.board.add_scalar(name, value, step)
         self.lines.write(json.dumps({"step": step, **values}, allow_nan=False) + "\n")
         self.lines.flush()
+        self._warn_of_waiting(values.get("data_wait"))
+
+    def _warn_of_waiting(self, share: float | None) -> None:
+        """Say that the data is slow, from the second line in a row on: pipelines start slowly."""
+        if share is None:
+            return
+        before, self.waiting = self.waiting, share > WAITS
+        if not (before and self.waiting) or self.seconds < self.warned + SECONDS_BETWEEN_WARNINGS:
+            return
+        self.warned = self.seconds
+        self.say(
+            f"the run waits for its data {share:.0%} of the time: the disk or the input pipeline "
+            "is slower than the devices (data_wait in metrics.jsonl)"
+        )
 
     @property
     def seconds(self) -> float:
@@ -153,6 +203,8 @@ class MetricsLog:
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Move the progress bar to a step, with a few values beside it."""
+        if not self.first:
+            return
         self.bar.set_postfix(
             {name: f"{value:.4g}" for name, value in values.items()}, refresh=False
         )
@@ -160,13 +212,15 @@ class MetricsLog:
 
     def say(self, text: str) -> None:
         """Print a line without breaking the progress bar."""
-        self.bar.write(text)
+        if self.first:
+            self.bar.write(text)
 
     def close(self) -> None:
         """Close the files and the bar."""
-        self.lines.close()
-        self.board.close()
-        self.bar.close()
+        if self.first:
+            self.bar.close()
+            self.board.close()
+            self.lines.close()
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Any:

@@ -5,7 +5,8 @@ import json
 import jax.numpy as jnp
 import pytest
 
-from coder_jax.metrics import MetricsLog, Window
+from coder_jax import metrics as metrics_module
+from coder_jax.metrics import MetricsLog, Window, keep_lines_until, read_metrics
 from data_pipeline.errors import BadInput
 
 
@@ -63,3 +64,41 @@ def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
     assert "30/30" in capsys.readouterr().err
+
+
+def test_slow_data_is_said_once_from_the_second_line_in_a_row_on(tmp_path, capsys):
+    log = MetricsLog(tmp_path, 0, 30)
+    for step, share in enumerate([0.9, 0.1, 0.8, 0.7, 0.9], 1):
+        log.write(step, {"data_wait": share})
+        said = capsys.readouterr().out.count("the run waits for its data")
+        assert said == (step == 4), step  # the first line is the start of the pipeline
+    log.warned -= metrics_module.SECONDS_BETWEEN_WARNINGS
+    log.write(6, {"data_wait": 0.75})
+    assert "waits for its data 75% of the time" in capsys.readouterr().out
+    log.close()
+
+
+def test_only_the_first_host_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(metrics_module, "is_first", lambda: False)
+    log = MetricsLog(tmp_path / "absent", 0, 30)
+    log.write(1, {"loss": 1.0})
+    log.show(1, {"loss": 1.0})
+    log.say("step 1")
+    assert log.seconds >= 0
+    log.close()
+    assert not (tmp_path / "absent").exists()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2, "seconds": 1.5}\n{"step": 4, "se')
+    assert read_metrics(path) == [{"step": 2, "seconds": 1.5}]
+    path.write_text('{"step": 2}\n{"step"\n{"step": 4}\n')
+    for read in (read_metrics, lambda path: keep_lines_until(path, 4)):
+        with pytest.raises(BadInput, match=r"metrics.jsonl:2: found .* move the file away"):
+            read(path)
+    assert path.read_text().count("\n") == 3  # nothing was dropped
+    path.write_bytes(b'{"step": 2}\n\xff\xfe\n')
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_metrics(path)

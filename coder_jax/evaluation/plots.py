@@ -5,7 +5,6 @@ matplotlib is needed only here and is imported when a plot is drawn.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coder_jax.metrics import read_metrics
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -64,37 +64,6 @@ TRAINING_PANELS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
 ]
 
 
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl in order of step.
-
-    A run that was stopped and went on may have written a step twice: the later line counts. A last
-    line that was cut off by a stop is left out; any other broken line is BadInput.
-    """
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    training: dict[int, dict[str, Any]] = {}
-    evaluations: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            step = int(entry["step"])
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines):  # no newline behind it: cut off
-                break
-            raise BadInput(
-                f"{path}:{number}: found {line[:60]!r}; expected a JSON object with a step"
-            ) from error
-        (evaluations if "eval" in entry else training)[step] = entry
-    if not training and not evaluations:
-        raise BadInput(f"{path}: found no metrics; expected lines such as {{'step': 10, ...}}")
-    return sorted([*training.values(), *evaluations.values()], key=lambda entry: entry["step"])
-
-
 def plot_training(metrics: str | Path, output: str | Path) -> None:
     """Draws the curves of a run: losses, mined pairs, gradient norm, rate, speed, evaluations.
 
@@ -103,6 +72,8 @@ def plot_training(metrics: str | Path, output: str | Path) -> None:
       output: the PNG file.
     """
     entries = read_metrics(metrics)
+    if not entries:
+        raise BadInput(f"{metrics}: found no metrics; expected lines such as {{'step': 10, ...}}")
     panels = [
         (title, unit, [curve for curve in curves if any(curve[0] in line for line in entries)])
         for title, unit, curves in TRAINING_PANELS
