@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 # Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
 A_DAY_MS = 24 * 3600 * 1000
-# How many answers of `first_decides` are kept for hosts that are behind.
+# Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
 KEPT_DECISIONS = 1000
 
 _calls = {"barrier": 0, "decision": 0}  # every host makes the same calls in the same order
@@ -177,14 +177,17 @@ def first_decides(value: T) -> T:
     """
     if host_count() == 1:
         return value
-    client, call = service(), _calls["decision"]
+    block, call = divmod(_calls["decision"], KEPT_DECISIONS)
     _calls["decision"] += 1
+    folder = "coder_jax/decisions"
+    if block and not call:
+        barrier("decisions")  # all of them have read the block before
+        if is_first():
+            service().key_value_delete(f"{folder}/{block - 1}")
     if is_first():
-        client.key_value_set(f"coder_jax/decision/{call}", json.dumps(value))
-        if call >= KEPT_DECISIONS:
-            client.key_value_delete(f"coder_jax/decision/{call - KEPT_DECISIONS}")
+        service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
         return value
-    return json.loads(client.blocking_key_value_get(f"coder_jax/decision/{call}", A_DAY_MS))
+    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", A_DAY_MS))
 
 
 def must_agree(what: str, value: Any) -> None:
@@ -193,9 +196,10 @@ def must_agree(what: str, value: Any) -> None:
     Raises:
         BadInput: with both values.
     """
-    first = first_decides(value)
-    if first != json.loads(json.dumps(value)):
+    own = json.loads(json.dumps(value))
+    first = first_decides(own)
+    if first != own:
         raise BadInput(
-            f"{what} is {value!r} on host {host_index()}, but {first!r} on host 0; start all hosts "
+            f"{what} is {own!r} on host {host_index()}, but {first!r} on host 0; start all hosts "
             "with the same command on the same files"
         )
