@@ -48,6 +48,8 @@ def start_hosts() -> None:
     place = find_place(os.environ)
     if place is None:
         return
+    if place.index == 0:
+        check_port(place)
     # jax would take SIGTERM for itself, and commands would never hear of it.
     jax.config.update("jax_enable_preemption_service", False)
     start, lost = start_seconds(), lost_seconds()
@@ -117,13 +119,28 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     return status
 
 
+def check_port(place: Place) -> None:
+    """Raise BadInput if the coordinator cannot have its port: jaxlib may crash there."""
+    if os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"):
+        return  # of one network interface only
+    port = int(place.coordinator.rpartition(":")[2])
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
+    except OSError as error:
+        raise BadInput(
+            f"process 0 cannot listen at {place.coordinator} ({os.strerror(error.errno or 0)}); is another run "
+            "there? Choose another port with JAX_COORDINATOR_PORT, or JAX_COORDINATOR_ADDRESS if "
+            "that is set"
+        ) from error
+
+
 def why_not_started(place: Place, waited: int, errors: list[Exception]) -> str:
     """What is known about a start that failed."""
     where = f"host {place.index} of {place.count} could not join its run at {place.coordinator}"
     if errors:
         reason = str(errors[0]).splitlines()[0]
-        if place.index == 0:
-            return f"{where}: {reason}; is the port taken by another run?"
         return f"{where}: {reason}; were all hosts started together, each with its own id?"
     host, _, port = place.coordinator.rpartition(":")
     try:
