@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
+from tqdm import tqdm
 
 from coder_jax.bert import Bert
-from coder_jax.embed import embed_terms
+from coder_jax.embed import embed_chunks, embed_terms
 from coder_jax.encoder_settings import EncoderSettings, read_settings
 from coder_jax.evaluation.dictionary import read_dictionary
 from coder_jax.hf_files import find_folder
@@ -41,7 +43,11 @@ class EncodedDictionary:
 
     terms: list[str]
     concepts: list[str]
-    vectors: np.ndarray  # float32 [n, D], unit length
+    vectors: np.ndarray  # float [n, D], unit length; may be a mapped file
+
+    @cached_property
+    def num_concepts(self) -> int:
+        return len(set(self.concepts))
 
 
 DictionarySource = EncodedDictionary | tuple[Sequence[str], Sequence[str]] | str | Path
@@ -144,6 +150,31 @@ class TermEncoder:
             progress=progress,
         )
 
+    def encode_chunks(
+        self, chunks: Iterable[Sequence[str]], *, rows: int | None = None, bar: tqdm | None = None
+    ) -> Iterator[np.ndarray]:
+        """As `encode` for each of many lists of terms, one after the other.
+
+        Args:
+          chunks: lists of strings; read one ahead, in another thread.
+          rows: as in `encode`.
+          bar: a progress bar that counts terms.
+        """
+        settings = self.settings
+        return embed_chunks(
+            self.bert,
+            self.tokenizer,
+            (
+                clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list()
+                for terms in chunks
+            ),
+            pooling=settings.pooling,
+            max_length=settings.max_length,
+            attend_padding=settings.attend_padding,
+            rows=rows,
+            bar=bar,
+        )
+
     def similarity(self, terms: Sequence[str], others: Sequence[str]) -> np.ndarray:
         """Cosines of terms with other terms, float32 [n, m]."""
         return self.encode(terms) @ self.encode(others).T
@@ -193,7 +224,7 @@ class TermEncoder:
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
         encoded = self.encode_dictionary(dictionary, progress=progress)
-        k = min(k, len(set(encoded.concepts)))
+        k = min(k, encoded.num_concepts)
         return nearest_concepts(self.encode(mentions, progress=progress), encoded, k)
 
 

@@ -1,42 +1,91 @@
 """Encode terms: one per line in, a NumPy file of unit vectors out.
 
-Row i of the vectors belongs to line i of the terms; an empty line is an empty term. OUT ends in
-.npy for the vectors alone, float32 [n, D], or in .npz for `vectors` and `terms` together. The
-model is a folder or a hub id: an export of ours, or any BERT of Hugging Face.
+Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
+also be those of a dictionary: a TSV file of term<TAB>CUI, or a dataset folder. The model is a
+folder or a hub id: an export of ours, or any BERT of Hugging Face.
+
+OUT is a .npy file, float32 [n, D] or float16; OUT.json beside it says what the vectors are made of.
+There may be any number of terms: chunks of vectors are written to the folder OUT.partial as they
+are ready. A run that was stopped or killed goes on from there when the same command is given again.
+Several hosts that are started together each encode their share; they need one folder for OUT that
+all of them see.
 
 Examples:
   python -m coder_jax encode --model runs/demo/export --out vectors.npy terms.txt
-  cut -f1 dictionary.tsv | python -m coder_jax encode --model runs/demo/export --out terms.npz
+  cut -f1 dictionary.tsv | python -m coder_jax encode --model runs/demo/export --out vectors.npy
+  python -m coder_jax encode --model coder_eng --out umls.npy --storage float16 \\
+      --dictionary datasets/umls_eng
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coder_jax.bert_config import POOLINGS
 from data_pipeline.errors import BadInput
 
+if TYPE_CHECKING:
+    from coder_jax.term_lines import Terms
+
+WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
+TERMS_PER_CHUNK = 1 << 16
+COPY_BYTES = 1 << 24
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "terms", nargs="?", default="-", help="text file, one term per line; - is stdin (default)"
+        "terms", nargs="?", help="text file, one term per line; - is stdin (the default)"
     )
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="FILE", help="file to write: .npy or .npz"
+        "--dictionary",
+        metavar="PATH",
+        help="encode its terms, in its order: a TSV file of term<TAB>CUI, or a dataset folder",
     )
-    add_model_arguments(parser)
-
-
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that choose an encoder."""
+    parser.add_argument(
+        "--dictionary-languages",
+        nargs="+",
+        metavar="LANGUAGE",
+        help="of a dataset folder, the terms in these languages only (such as ENG)",
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="FILE", help="the .npy file to write"
+    )
+    parser.add_argument(
+        "--storage",
+        choices=("float32", "float16"),
+        default="float32",
+        help="how vectors are stored; float16 is half the size, for cosines good to 1e-3 (default: "
+        "float32)",
+    )
+    parser.add_argument(
+        "--terms-per-chunk",
+        type=int,
+        default=TERMS_PER_CHUNK,
+        metavar="TERMS",
+        help="encoded and written at a time: what a kill may lose (default: %(default)s)",
+    )
     parser.add_argument(
         "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
     )
+    add_encoder_arguments(parser)
+
+
+def add_encoder_arguments(
+    parser: argparse.ArgumentParser, *, several_poolings: bool = False
+) -> None:
+    """The arguments that say how an encoder makes vectors.
+
+    With `several_poolings`, --pooling takes a list.
+    """
     parser.add_argument(
         "--pooling",
+        nargs="+" if several_poolings else None,
         choices=POOLINGS,
         help="how a term becomes a vector (default: the model's own, or cls)",
     )
@@ -63,7 +112,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load_encoder(args: argparse.Namespace):
-    """The encoder of the arguments of `add_model_arguments`; what was loaded goes to stderr."""
+    """The encoder of --model and `add_encoder_arguments`; what was loaded goes to stderr."""
     # Imported here, as it imports jax: `--help` stays quick.
     from coder_jax.encoder import TermEncoder
 
@@ -80,58 +129,65 @@ def load_encoder(args: argparse.Namespace):
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.out.suffix not in (".npy", ".npz"):
-        raise BadInput(f"--out is {args.out}; expected a name that ends in .npy or .npz")
+    from coder_jax.hosts import run_on_hosts
+
+    if args.out.suffix != ".npy":
+        raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
     if not args.out.absolute().parent.is_dir():
         raise BadInput(f"--out: there is no folder {args.out.parent}; make it first")
-    terms = read_terms(args.terms)
-    vectors = load_encoder(args).encode(terms, progress=True)
-    write_vectors(args.out, terms, vectors)
-    print(f"{args.out}: {len(vectors):,} vectors of width {vectors.shape[1]}", file=sys.stderr)
+    if args.terms_per_chunk < 1:
+        raise BadInput(f"--terms-per-chunk is {args.terms_per_chunk}; expected 1 or more")
+    if args.dictionary and args.terms:
+        raise BadInput(f"found {args.terms} and --dictionary; expected one of them")
+    if args.dictionary_languages and not args.dictionary:
+        raise BadInput("--dictionary-languages: found no --dictionary; give both or neither")
+    return run_on_hosts(lambda: encode(args))
+
+
+def encode(args: argparse.Namespace) -> int:
+    """Encodes on this host, after all arguments have been checked."""
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.evaluation.protocol import hash_weights
+    from coder_jax.hf_files import find_folder
+    from coder_jax.hosts import is_first
+    from coder_jax.vector_file import about_vectors, write_vectors
+
+    with open_terms(args) as terms:
+        folder = find_folder(args.model)
+        encoder = load_encoder(args)
+        about = about_vectors(encoder, args.model, hash_weights(folder), terms, args.storage)
+        wrote = write_vectors(encoder, terms, args.out, about)
+    if is_first():
+        width = about["vectors"]["width"]
+        before = "" if wrote else ", as they were"
+        print(f"{args.out}: {terms.count:,} vectors of width {width}{before}", file=sys.stderr)
     return 0
 
 
-def read_terms(path: str) -> list[str]:
-    """The lines of a UTF-8 file, or of stdin where `path` is '-'."""
-    if path == "-":
-        content = sys.stdin.buffer.read()
+@contextmanager
+def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
+    """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
+    from coder_jax.evaluation.dictionary import read_dictionary
+    from coder_jax.hosts import host_count
+    from coder_jax.term_lines import TermLines, TermList
+
+    size = args.terms_per_chunk
+    if args.dictionary:
+        yield TermList(read_dictionary(args.dictionary, args.dictionary_languages).terms, size)
+    elif args.terms in (None, "-"):
+        if host_count() > 1:
+            raise BadInput("found stdin as the terms of several hosts; give a file that all see")
+        # A file without a name: nothing of it stays, however this process ends.
+        with tempfile.TemporaryFile(dir=args.out.absolute().parent) as spooled:
+            while content := sys.stdin.buffer.read(COPY_BYTES):
+                spooled.write(content)
+            yield TermLines(spooled, "stdin", size)
     else:
         try:
-            content = Path(path).read_bytes()
+            file = Path(args.terms).open("rb")
         except OSError as error:
-            raise BadInput(f"{path} cannot be read ({error.strerror}); give a text file") from error
-    lines = content.split(b"\n")
-    if lines[-1] == b"":  # what follows the last newline is no line
-        lines.pop()
-    name = "stdin" if path == "-" else path
-    return [decode_line(line, name, number) for number, line in enumerate(lines, start=1)]
-
-
-def decode_line(line: bytes, name: str, number: int) -> str:
-    """The text of a line of UTF-8; a byte order mark and a carriage return are dropped."""
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is not UTF-8; convert "
-            "the file to UTF-8 first"
-        ) from error
-    return text.rstrip("\r\n")
-
-
-def write_vectors(out: Path, terms: list[str], vectors) -> None:
-    """Writes .npy or .npz under another name first, so that no broken file stays behind."""
-    import numpy as np
-
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("wb") as file:
-            if out.suffix == ".npy":
-                np.save(file, vectors)
-            else:
-                np.savez(file, vectors=vectors, terms=np.array(terms, dtype=np.str_))
-        os.replace(partial, out)
-    except OSError as error:
-        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    finally:
-        partial.unlink(missing_ok=True)
+            raise BadInput(
+                f"{args.terms} cannot be read ({error.strerror}); give a text file"
+            ) from error
+        with file:
+            yield TermLines(file, args.terms, size)

@@ -28,6 +28,7 @@ from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResul
 from coder_jax.evaluation.rows import content_hash
 from coder_jax.evaluation.similarity import SimilarityResult
 from data_pipeline.errors import BadInput
+from data_pipeline.tokenize_terms import tokenizer_hash
 
 if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
@@ -42,6 +43,7 @@ class EncoderProtocol:
 
     model: str  # folder or hub id
     weights_hash: str | None  # SHA-256 of the weight file, where it is known
+    tokenizer_hash: str  # SHA-256 of its definition
     pooling: str
     max_length: int  # tokens, [CLS] and [SEP] included
     attend_padding: bool
@@ -76,6 +78,7 @@ def encoder_protocol(
     return EncoderProtocol(
         model=model,
         weights_hash=weights_hash,
+        tokenizer_hash=tokenizer_hash(encoder.tokenizer),
         lowercases=normalizer is not None and normalizer.normalize_str("A") == "a",
         dtype=jnp.dtype(encoder.bert.dtype).name,
         **asdict(encoder.settings),
