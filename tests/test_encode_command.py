@@ -235,6 +235,7 @@ def test_two_hosts_finish_together(model, tmp_path, monkeypatch):
 
     def save(path, *arguments):
         saved.append(path.name)
+        time.sleep(0.1 * (int(path.stem) % 2))  # the second host is behind
         save_chunk(path, *arguments)
 
     monkeypatch.setattr(vector_file, "save_chunk", save)
