@@ -1,0 +1,148 @@
+"""Hosts change nothing: 1, 2 and 4 processes give the same run, and one goes on as another."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_bert import write_model
+from tiny_run import write_tiny_batches
+
+from coder_jax.checkpoint_reader import read_params, saved_steps
+from data_pipeline.stopping import TRY_AGAIN
+
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder with the model and batches of STEPS steps of four groups."""
+    folder = tmp_path_factory.mktemp("inputs")
+    write_model(folder / "model")
+    write_tiny_batches(folder / "batches", folder / "model", steps=STEPS)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+def start(inputs: Path, out: Path, processes: int, *flags: str) -> list[subprocess.Popen]:
+    """The processes of a run, one CPU device each."""
+    command = [sys.executable, "-m", "coder_jax", "train"]
+    command += ["--data", str(inputs / "batches"), "--init", str(inputs / "model")]
+    command += ["--out", str(out), "--groups", "4", "--triplets", "4", "--repeats", "2"]
+    command += ["--row-length", "64", "--steps", str(STEPS), "--warmup-steps", "2"]
+    command += [
+        "--learning-rate",
+        "1e-3",
+        "--eps",
+        "1e-3",
+        "--log-steps",
+        "1",
+        "--save-steps",
+        "100",
+        *flags,
+    ]
+    # eps: where the true gradient is 0 (the bias of keys) Adam would make steps of rounding noise.
+    address = f"localhost:{free_port()}"
+    started = []
+    for index in range(processes):
+        place = {
+            "JAX_COORDINATOR_ADDRESS": address,
+            "JAX_NUM_PROCESSES": str(processes),
+            "JAX_PROCESS_ID": str(index),
+        }
+        environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}
+        if processes > 1:
+            environment |= place
+        with (out.parent / f"{out.name}-{index}.log").open("ab") as log:
+            started.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            )
+    return started
+
+
+def statuses(processes: list[subprocess.Popen]) -> list[int]:
+    return [process.wait(timeout=180) for process in processes]
+
+
+def losses(out: Path) -> dict[int, float]:
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return {line["step"]: line["loss"] for line in map(json.loads, lines)}
+
+
+def assert_same_run(out: Path, straight: Path):
+    """To 1e-6 relative in float32: every loss, and every parameter at the end."""
+    assert losses(out) == pytest.approx(losses(straight), rel=1e-6)
+    flat = [
+        {path: leaf for path, leaf in leaves(read_params(folder, STEPS))}
+        for folder in (out, straight)
+    ]
+    assert flat[0].keys() == flat[1].keys()
+    for path, want in flat[1].items():
+        assert np.linalg.norm(flat[0][path] - want) <= 1e-6 * np.linalg.norm(want) + 1e-9, path
+
+
+def leaves(tree, path=()):
+    if not isinstance(tree, dict):
+        yield path, np.asarray(tree)
+        return
+    for name, branch in tree.items():
+        yield from leaves(branch, (*path, name))
+
+
+@pytest.fixture(scope="module")
+def straight(inputs, tmp_path_factory):
+    """A run on one process."""
+    out = tmp_path_factory.mktemp("runs") / "one"
+    assert statuses(start(inputs, out, 1)) == [0]
+    return out
+
+
+def test_two_processes_give_the_run_of_one(inputs, straight, tmp_path):
+    out = tmp_path / "two"
+    assert statuses(start(inputs, out, 2)) == [0, 0]
+    assert_same_run(out, straight)
+    logs = [(tmp_path / f"two-{index}.log").read_text() for index in range(2)]
+    assert f"{STEPS} steps; checkpoints" in logs[0] and "step" not in logs[1], (
+        "the first alone speaks"
+    )
+
+
+def test_stopped_on_four_it_goes_on_on_two_and_ends_on_one(inputs, straight, tmp_path):
+    """SIGTERM to one host, not the first: all save at the same step and say 'try again'."""
+    out = tmp_path / "run"
+    reached = 0
+    for hosts, asked in ((4, 2), (2, 1)):
+        processes = start(inputs, out, hosts)
+        wait_for_step(out, reached + 3, processes)
+        processes[asked].send_signal(signal.SIGTERM)
+        assert statuses(processes) == [TRY_AGAIN] * hosts
+        last = saved_steps(out)[-1]
+        assert reached + 3 <= last < STEPS
+        reached = last
+    assert statuses(start(inputs, out, 1)) == [0]
+    assert_same_run(out, straight)
+
+
+def wait_for_step(out: Path, step: int, processes: list[subprocess.Popen]) -> None:
+    """Until metrics.jsonl has the step."""
+    limit = time.monotonic() + 120
+    while not (out / "metrics.jsonl").exists() or step not in losses_so_far(out):
+        assert time.monotonic() < limit, "the run does not come on"
+        assert all(process.poll() is None for process in processes), "a process has ended"
+        time.sleep(0.02)
+
+
+def losses_so_far(out: Path) -> list[int]:
+    lines = (out / "metrics.jsonl").read_text().split("\n")[:-1]
+    return [json.loads(line)["step"] for line in lines]

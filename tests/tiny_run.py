@@ -1,0 +1,40 @@
+"""Batches of a dataset in memory as .npz files: what a run needs that is started as a process."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from tiny_bert import TINY
+from tiny_dataset import tiny_dataset
+
+from data_pipeline.batch_files import write_batches
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.batches import BatchMaker
+from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
+
+SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
+
+
+def write_tiny_batches(out: Path, model: Path, *, steps: int, spec: BatchSpec = SPEC) -> None:
+    """Batches for the tiny model in `model`, with its tokenizer and two held-out terms."""
+    dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
+    dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
+    dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
+    folder = out.with_name(out.name + "-dataset")
+    write_heldout(folder / "heldout")
+    copy_tokenizer(model, folder / "tokenizer")
+    write_batches(BatchMaker(dataclasses.replace(dataset, folder=folder), spec), out, 0, steps)
+
+
+def copy_tokenizer(model: Path, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(model / name, folder / name)
+
+
+def write_heldout(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "mentions.tsv").write_text("mention\tCUI\nheart attacks\tC1\nlimb pain\tC2\n")
+    (folder / "dictionary.tsv").write_text(
+        "term\tCUI\nheart attack\tC1\npain in limb\tC2\nrenal failure\tC3\n"
+    )
