@@ -66,8 +66,8 @@ class StepCost:
     """
 
     devices: int
-    flops: float  # floating-point operations
-    bytes_accessed: float  # read and written in the device's memory
+    flops: float | None  # floating-point operations, if the compiler counts them
+    bytes_accessed: float | None  # read and written in the device's memory, likewise
     arguments: int  # bytes of the state and the batch
     temporaries: int  # bytes beside them while it runs
     peak: int  # bytes in all: arguments, temporaries, results in memory of their own, and code
@@ -93,11 +93,12 @@ def read_cost(compiled: Any) -> StepCost:
         ValueError: if a loop with a collective in it runs an unknown number of times.
     """
     text, work, memory = compiled.as_text(), compiled.cost_analysis(), compiled.memory_analysis()
+    work = work or {}  # XLA for GPUs counts nothing where there is no GPU
     own_results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return StepCost(
         devices=count_devices(text),
-        flops=work.get("flops", 0.0),
-        bytes_accessed=work.get("bytes accessed", 0.0),
+        flops=work.get("flops"),
+        bytes_accessed=work.get("bytes accessed"),
         arguments=memory.argument_size_in_bytes,
         temporaries=memory.temp_size_in_bytes,
         peak=memory.argument_size_in_bytes

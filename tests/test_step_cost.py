@@ -110,7 +110,8 @@ def test_a_program_of_one_device_exchanges_nothing():
     cost = read_cost(program)
     assert cost.devices == 1
     assert cost.collectives == ()
-    assert cost.flops >= 2 * 64 * 64 * 32
+    assert cost.flops is not None and cost.flops >= 2 * 64 * 64 * 32
+    assert cost.bytes_accessed is not None and cost.bytes_accessed >= 4 * (64 * 32 + 64 * 64)
     assert cost.arguments == 4 * 64 * 32
     assert cost.peak >= 4 * (64 * 32 + 64 * 64)
 
@@ -120,6 +121,14 @@ def test_donated_arguments_are_not_counted_twice():
     own = read_cost(jax.jit(lambda x: x + 1).lower(array).compile())
     donated = read_cost(jax.jit(lambda x: x + 1, donate_argnums=0).lower(array).compile())
     assert own.peak - donated.peak == 4 * 512 * 512
+
+
+def test_a_compiler_that_counts_no_operations_leaves_them_out(monkeypatch):
+    program = jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((8,), jnp.float32)).compile()
+    monkeypatch.setattr(program, "cost_analysis", lambda: None)
+    cost = read_cost(program)
+    assert cost.flops is None and cost.bytes_accessed is None
+    assert cost.arguments == 32
 
 
 # Lines as compilers for TPUs and GPUs write them, where their form differs from the CPU's.
