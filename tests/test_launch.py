@@ -128,7 +128,7 @@ def test_a_python_that_is_not_there_is_named(repo, tmp_path):
 def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
     only_basics = tmp_path / "bin"
     only_basics.mkdir()
-    for tool in ("bash", "dirname", "ls", "cat"):
+    for tool in ("bash", "dirname", "ls", "cat", "mkdir", "rm", "uname"):
         (only_basics / tool).symlink_to(shutil.which(tool))
     result = bash(
         *(repo / "launch/environment.sh", "requirements.txt"),
