@@ -32,6 +32,7 @@ BATCH = {
 }
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, 2k, D]
 QUERIES = PartitionSpec("groups")  # [B, G, U, m, D]
+EVERYWHERE = PartitionSpec()
 # Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
 SMALLEST_TO_SHARD = 1 << 16
 
@@ -66,7 +67,7 @@ def step_cut(mesh: Mesh, passes: int) -> StepCut:
 
 def replicated(mesh: Mesh) -> NamedSharding:
     """On every device."""
-    return NamedSharding(mesh, PartitionSpec())
+    return NamedSharding(mesh, EVERYWHERE)
 
 
 def state_sharding(mesh: Mesh, state: Any, *, shard_encoder: bool) -> Any:
@@ -101,14 +102,14 @@ def _spread(shape: tuple[int, ...], mesh: Mesh, dimensions: list[int]) -> Partit
     return PartitionSpec()
 
 
-def heads_for_queries(mesh: Mesh, width: int) -> PartitionSpec:
-    """The place of all heads [B, G, U, m, D] where they meet their relation matrices.
+def features_of_matrices(mesh: Mesh, width: int) -> tuple[str, ...] | None:
+    """The axes over which the first D of the relation matrices is spread; None for none.
 
     A device that holds some rows of every matrix needs those features of every head: these are
     small, so the heads travel and the matrices stay.
     """
-    over_rows = _spread((1, width, width), mesh, [1])
-    return PartitionSpec(None, None, None, None, *over_rows[1:]) if over_rows else QUERIES
+    spread = _spread((1, width, width), mesh, [1])
+    return spread[1] if spread else None
 
 
 def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

@@ -18,21 +18,27 @@ def init_relations(relations: int, width: int, *, noise: float, seed: int) -> ja
     return jnp.eye(width)[None] + noise * normal_RDD
 
 
-def relation_queries(table_RDD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+def relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
+    """float32 [..., U, D, D]: the matrices of distinct triplets; any one for a negative id.
+
+    U of them, not one for each of the k = U * m repeats of the triplets.
+    """
+    return table_RDD[jnp.maximum(relation_U, 0)]
+
+
+def relation_queries(
+    matrix_UDD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array
+) -> jax.Array:
     r"""The query :math:`M_r^\top e` of each head.
 
-    Gathers the U matrices of the distinct triplets, not one for each of their k = U * m repeats.
-    Any dimensions may stand before U, the same in `relation_U` and `head_UmD`.
-
     Args:
-        table_RDD: float32 [R, D, D].
+        matrix_UDD: float32 [..., U, D, D], of `relation_matrices`.
         relation_U: int32 [..., U]; a negative id stands for no relation and gives the head itself.
         head_UmD: float32 [..., U, m, D], the m terms of each triplet's head.
 
     Returns:
         float32 [..., U, m, D].
     """
-    matrix_UDD = table_RDD[jnp.maximum(relation_U, 0)]
     query_UmD = jnp.einsum(
         "...umd,...ude->...ume", head_UmD, matrix_UDD, precision=jax.lax.Precision.HIGHEST
     )

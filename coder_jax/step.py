@@ -15,8 +15,8 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.hash_dropout import mix_bits
-from coder_jax.mesh import QUERIES, VECTORS, heads_for_queries, replicated
-from coder_jax.relations import relation_queries
+from coder_jax.mesh import EVERYWHERE, QUERIES, VECTORS, features_of_matrices, replicated
+from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
 
@@ -73,10 +73,22 @@ def make_loss(
         """[B, G, k, D]: each device adds what its part of the matrices gives, for all groups."""
         *groups, terms, width = vector_BGND.shape
         head_BGUmD = vector_BGND[:, :, : terms // 2].reshape(*relation_BGU.shape, -1, width)
-        head_BGUmD = put(head_BGUmD, heads_for_queries(mesh, width))
-        relation_BGU = put(relation_BGU, PartitionSpec())
-        query_BGUmD = put(relation_queries(table_RDD, relation_BGU, head_BGUmD), QUERIES)
-        return query_BGUmD.reshape(*groups, terms // 2, width)
+        axes = features_of_matrices(mesh, width)
+        if axes is None:
+            matrix_BGUDD = relation_matrices(table_RDD, relation_BGU)
+            query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        else:
+            relation_BGU = put(relation_BGU, EVERYWHERE)
+            matrix_BGUDD = relation_matrices(table_RDD, relation_BGU)
+            # The constraint holds for the gradient, too: it is made where the matrices lie.
+            matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
+            if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
+                head_BGUmD = put(head_BGUmD, EVERYWHERE)
+            head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
+            query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+            if mesh.shape["within"] > 1:
+                query_BGUmD = put(query_BGUmD, EVERYWHERE)
+        return put(query_BGUmD, QUERIES).reshape(*groups, terms // 2, width)
 
     return pass_loss
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_losses import naive
 
-from coder_jax.relations import relation_queries
+from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.systems.coder import CoderLoss, MultiSimilarity, cosine, unit
 from coder_jax.systems.coder import group_loss as loss_of_queries
 
@@ -31,7 +31,8 @@ def group_loss(vectors, concepts, relations, table, loss):
     """The loss of a group with the queries that its relations give."""
     relations = jnp.asarray(relations)
     heads = vectors[:K].reshape(U, M, D)
-    queries = relation_queries(table, relations, heads).reshape(K, D)
+    matrices = relation_matrices(table, relations)
+    queries = relation_queries(matrices, relations, heads).reshape(K, D)
     return loss_of_queries(vectors, concepts, relations, queries, loss)
 
 

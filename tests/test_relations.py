@@ -4,13 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.relations import init_relations, relation_queries
+from coder_jax.relations import init_relations, relation_matrices
+from coder_jax.relations import relation_queries as queries_of_matrices
+
+
+def relation_queries(table, relations, heads):
+    return queries_of_matrices(relation_matrices(table, relations), relations, heads)
 
 
 def test_starts_at_the_identity_plus_noise():
     table = init_relations(50, 16, noise=0.01, seed=1)
     assert table.dtype == np.float32
-    noise = table - np.eye(16, dtype=np.float32)
+    noise = np.asarray(table) - np.eye(16, dtype=np.float32)
     assert abs(noise.mean()) < 1e-3 and abs(noise.std() - 0.01) < 1e-3
     np.testing.assert_array_equal(table, init_relations(50, 16, noise=0.01, seed=1))
     assert not np.array_equal(table, init_relations(50, 16, noise=0.01, seed=2))
