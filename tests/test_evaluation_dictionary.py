@@ -5,7 +5,7 @@ import tiny_bert
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.dictionary import read_dictionary
-from coder_jax.evaluation.retired_cuis import read_retired_cuis
+from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
@@ -48,4 +48,5 @@ def test_a_language_that_is_not_there(folder):
 
 
 def test_its_retired_cuis(folder):
-    assert read_retired_cuis(folder / "retired_cuis.tsv") == {"C0000009": "C0000002"}
+    retired = read_retired_cuis(choose_list(None, folder))
+    assert retired.successor == {"C0000009": "C0000002"}

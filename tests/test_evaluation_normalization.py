@@ -10,6 +10,7 @@ from coder_jax.evaluation import normalization
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.normalization import evaluate_normalization, score_normalization
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 KS = (1, 3, 5)
@@ -71,6 +72,9 @@ def test_nearest_term_decides_and_unreachable_mentions_count_as_wrong():
     assert result.scores["acc@3"] == 3 / 4
     assert result.scores["acc@5"] == 3 / 4, "k beyond the number of concepts"
     assert result.scores["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 4)
+    reachable = result.reachable_scores
+    assert (reachable["acc@1"], reachable["acc@3"]) == (pytest.approx(1 / 3), 1)
+    assert reachable["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
 
 
 def test_ties_by_hand():
@@ -114,6 +118,24 @@ def test_equals_naive_loop(seed):
     assert result.scores == pytest.approx(expected, abs=1e-12)
     assert (result.unreachable, result.tied) == (unreachable, tied)
     assert result.tied > 0
+    here = [row for row, joined in enumerate(gold) if set(joined.split("|")) & set("ABCDEF")]
+    expected, missing, _ = naive_scores(
+        mentions[here], [gold[row] for row in here], dictionary, concepts, KS
+    )
+    assert missing == 0 < unreachable
+    assert result.reachable_scores == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_gold_concept_is_reachable():
+    result = score_normalization(at_angles(0, 5), ["X", "Y"], at_angles(0, 9), ["A", "B"])
+    assert result.scores["acc@1"] == 0 and result.unreachable == 2
+    assert result.reachable_scores == {}
+
+
+def test_it_stops_when_asked(monkeypatch):
+    monkeypatch.setattr(stopping, "_asked", [15])
+    with pytest.raises(stopping.Stopped):
+        score_normalization(at_angles(0), ["A"], at_angles(0, 9), ["A", "B"])
 
 
 def test_blocks_and_order_of_the_dictionary_change_nothing(monkeypatch):
@@ -199,6 +221,7 @@ def test_folds_are_averaged_without_weights():
     assert result.folds["two"].scores["acc@1"] == pytest.approx(1 / 3)
     assert result.scores["acc@1"] == pytest.approx((1 + 1 / 3) / 2)
     assert (result.mentions, result.unreachable) == (4, 1)
+    assert result.reachable_scores["acc@1"] == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_bad_vectors_are_refused():

@@ -1,7 +1,8 @@
-"""The command `normalize`: TSV out, mentions from file or stdin, messages, pipes."""
+"""The command `normalize`: TSV out, mentions from file or stdin, messages, pipes, stops."""
 
 import argparse
 import io
+import signal
 import subprocess
 import sys
 import types
@@ -10,7 +11,8 @@ import pytest
 from tiny_bert import write_model
 
 from coder_jax import TermEncoder
-from coder_jax.commands import normalize
+from coder_jax.commands import encode, normalize
+from coder_jax.encoder import EncodedDictionary
 from data_pipeline.errors import BadInput
 
 DICTIONARY = "term\tCUI\nheart attack\tC1\nmyocardial infarction\tC1\nrenal failure\tC2\npain\tC3\n"
@@ -93,17 +95,74 @@ def test_mentions_that_cannot_be_used(model, dictionary, tmp_path):
         run(model, dictionary, mentions, "-k", "0")
 
 
-def test_a_reader_that_stops_is_no_error(model, dictionary, repo):
-    """As `normalize ... | head -1` does: the pipe is closed while rows are still to come."""
+def start(model, dictionary, repo, *arguments: object) -> subprocess.Popen:
     command = [sys.executable, "-m", "coder_jax", "normalize", "--model", model]
-    process = subprocess.Popen(
-        [*command, "--dictionary", dictionary, "-k", "3"],
+    return subprocess.Popen(
+        [*map(str, (*command, "--dictionary", dictionary, *arguments))],
         cwd=repo,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_vectors_that_were_encoded_before(model, dictionary, tmp_path, capsys, monkeypatch):
+    mentions, vectors = tmp_path / "mentions.txt", tmp_path / "vectors.npy"
+    mentions.write_text("acute pain\nheart\n")
+    run(model, dictionary, mentions, "-k", "3")
+    expected = capsys.readouterr().out
+    arguments = argparse.ArgumentParser()
+    encode.add_arguments(arguments)
+    command = ["--model", model, "--dictionary", dictionary, "--out", vectors]
+    encode.run(arguments.parse_args([str(word) for word in command]))
+
+    def as_it_is(encoder, dictionary, *, progress):
+        assert isinstance(dictionary, EncodedDictionary), "it is encoded again"
+        return dictionary
+
+    monkeypatch.setattr(TermEncoder, "encode_dictionary", as_it_is)
+    capsys.readouterr()
+    run(model, dictionary, mentions, "-k", "3", "--dictionary-vectors", vectors)
+    assert capsys.readouterr().out == expected
+    with pytest.raises(BadInput, match="encoder pooling cls there, mean now.*--dictionary DICT"):
+        run(model, dictionary, mentions, "--dictionary-vectors", vectors, "--pooling", "mean")
+    dictionary.write_text(DICTIONARY.replace("pain", "pains"))
+    with pytest.raises(BadInput, match=r"vectors.npy: was made of something else \(terms hash"):
+        run(model, dictionary, mentions, "--dictionary-vectors", vectors)
+
+
+def test_retired_concepts_go_by_their_new_name(model, dictionary, tmp_path, capsys):
+    (tmp_path / "mentions.txt").write_text("pain\n")
+    (tmp_path / "MRCUI.RRF").write_text("C3|2019AA|SY|||C9|Y|\n")
+    run(model, dictionary, tmp_path / "mentions.txt", "--retired-cuis", tmp_path / "MRCUI.RRF")
+    assert capsys.readouterr().out.splitlines()[1].split("\t")[1] == "C9"
+
+
+def test_lines_and_pauses(tmp_path):
+    (tmp_path / "mentions.txt").write_bytes("\ufeffa\r\n\n\u2028b\nlast".encode())
+    for stream in ((tmp_path / "mentions.txt").open("rb"), None):
+        stream = stream or io.BytesIO((tmp_path / "mentions.txt").read_bytes())
+        with stream:
+            read = list(normalize.read_mentions(stream, "mentions.txt"))
+        assert read == [["a", "", "\u2028b", "last"]]
+
+
+def test_a_pause_is_answered_and_sigterm_ends_it(model, dictionary, repo):
+    process = start(model, dictionary, repo)
+    process.stdin.write("pain\nheart attack\n")
+    process.stdin.flush()  # and stays open
+    rows = [process.stdout.readline().split("\t")[:2] for _ in range(3)]
+    assert rows == [["mention", "concept"], ["pain", "C3"], ["heart attack", "C1"]]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 75
+    _, errors = process.communicate()
+    assert "SIGTERM: stopping after the rows that are printed" in errors
+
+
+def test_a_reader_that_stops_is_no_error(model, dictionary, repo):
+    """As `normalize ... | head -1` does: the pipe is closed while rows are still to come."""
+    process = start(model, dictionary, repo, "-k", "3")
     process.stdout.close()
     _, errors = process.communicate("pain\n" * 5000)
     assert process.returncode == 0, errors

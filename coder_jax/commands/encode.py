@@ -31,6 +31,7 @@ from coder_jax.bert_config import POOLINGS
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
+    from coder_jax.encoder import TermEncoder
     from coder_jax.term_lines import Terms
 
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
@@ -70,19 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TERMS",
         help="encoded and written at a time: what a kill may lose (default: %(default)s)",
     )
+    add_model_arguments(parser)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser, *, several_poolings: bool = False) -> None:
+    """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list."""
     parser.add_argument(
         "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
     )
-    add_encoder_arguments(parser)
-
-
-def add_encoder_arguments(
-    parser: argparse.ArgumentParser, *, several_poolings: bool = False
-) -> None:
-    """The arguments that say how an encoder makes vectors.
-
-    With `several_poolings`, --pooling takes a list.
-    """
     parser.add_argument(
         "--pooling",
         nargs="+" if several_poolings else None,
@@ -111,14 +107,14 @@ def add_encoder_arguments(
     )
 
 
-def load_encoder(args: argparse.Namespace):
-    """The encoder of --model and `add_encoder_arguments`; what was loaded goes to stderr."""
+def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
+    """The encoder of the arguments of `add_model_arguments`; what was loaded goes to stderr."""
     # Imported here, as it imports jax: `--help` stays quick.
     from coder_jax.encoder import TermEncoder
 
     encoder = TermEncoder.from_pretrained(
         args.model,
-        args.pooling,
+        pooling,
         cleaning=args.cleaning,
         max_length=args.max_length,
         attend_padding=args.attend_padding,
@@ -154,7 +150,7 @@ def encode(args: argparse.Namespace) -> int:
 
     with open_terms(args) as terms:
         folder = find_folder(args.model)
-        encoder = load_encoder(args)
+        encoder = load_encoder(args, args.pooling)
         about = about_vectors(encoder, args.model, hash_weights(folder), terms, args.storage)
         wrote = write_vectors(encoder, terms, args.out, about)
     if is_first():

@@ -12,7 +12,12 @@ The encoder is a folder or a hub id: an export of ours, or any BERT of Hugging F
 
 What a file is shows in its content. acc@k is the share of mentions whose gold concept is among the
 k concepts with the nearest terms. Concepts that are equally near are counted as the mean over their
-orders; mentions whose gold concept is not in the dictionary count as wrong.
+orders. Mentions whose gold concept has no term in the dictionary, also after merged CUIs have been
+replaced (--retired-cuis), are unreachable: they count as wrong, and a second row has the scores of
+the others.
+
+While terms are encoded, their vectors grow in files beside OUT; an evaluation that was stopped goes
+on with them when the same command is given again.
 
 Examples:
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
@@ -31,18 +36,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_jax.bert_config import POOLINGS
+from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.evaluation.benchmarks import NormalizationBenchmark, SimilarityBenchmark
     from coder_jax.evaluation.protocol import EncoderProtocol, EvaluationRecord
 
+WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to score"
-    )
     parser.add_argument(
         "--benchmark",
         required=True,
@@ -68,30 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--retired-cuis",
-        metavar="TSV",
-        help="a dataset's retired_cuis.tsv, or old<TAB>new: gold CUIs that were retired count as "
-        "the CUI that replaced them",
+        metavar="FILE",
+        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
+        "and dictionary count as what they were merged into (default: the list of the dictionary, "
+        "where it is a dataset folder; none: no list)",
     )
-    parser.add_argument(
-        "--pooling",
-        nargs="+",
-        choices=POOLINGS,
-        help="score with each of these (default: the model's own, or cls)",
-    )
-    parser.add_argument(
-        "--cleaning",
-        metavar="RULES",
-        help="rules that terms and mentions go through first: none or paper (default: the model's)",
-    )
-    parser.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help="cut longer terms (default: the model's)"
-    )
-    parser.add_argument(
-        "--attend-padding",
-        action="store_true",
-        default=None,
-        help="as the published CODER checkpoints were evaluated; use with --pooling pooler",
-    )
+    add_model_arguments(parser, several_poolings=True)
     parser.add_argument(
         "--k", nargs="+", type=int, default=[1, 3, 5], help="the k of acc@k (default: 1 3 5)"
     )
@@ -102,9 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.encoder import TermEncoder
     from coder_jax.evaluation.protocol import encoder_protocol, hash_weights, write_records
+    from coder_jax.evaluation.table import print_records
     from coder_jax.hf_files import find_folder
+    from coder_jax.term_lines import TermList
+    from coder_jax.vector_file import about_file, about_vectors, write_vectors
 
     if min(args.k) < 1:
         raise BadInput(f"--k: found {min(args.k)}; expected 1 or more")
@@ -114,19 +102,20 @@ def run(args: argparse.Namespace) -> int:
     strings = list(dict.fromkeys(s for benchmark in benchmarks for s in benchmark.strings()))
     folder = find_folder(args.model)
     weights_hash = hash_weights(folder)
-    records = []
+    records, scratch = [], []
     for pooling in dict.fromkeys(args.pooling or [None]):
-        encoder = TermEncoder.from_pretrained(
-            folder,
-            pooling=pooling,
-            cleaning=args.cleaning,
-            max_length=args.max_length,
-            attend_padding=args.attend_padding,
-        )
+        encoder = load_encoder(args, pooling)
         protocol = encoder_protocol(encoder, args.model, weights_hash)
-        encode = lookup(strings, encoder.encode(strings, progress=True))
+        terms = TermList(strings, TERMS_PER_CHUNK)
+        about = about_vectors(encoder, args.model, weights_hash, terms, "float32")
+        scratch.append(args.json.with_name(f".{args.json.name}.{protocol.pooling}.npy"))
+        write_vectors(encoder, terms, scratch[-1], about)
+        encode = lookup(strings, np.load(scratch[-1], mmap_mode="r"))
         records += [score(benchmark, encode, protocol, args.k) for benchmark in benchmarks]
     write_records(args.json, records)
+    for path in scratch:
+        path.unlink()
+        about_file(path).unlink()
     print_records(records, args.k)
     print(f"\nscores and protocol: {args.json}")
     return 0
@@ -138,7 +127,7 @@ def read_benchmarks(
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
     from coder_jax.evaluation.benchmarks import read_benchmark
     from coder_jax.evaluation.dictionary import read_dictionary
-    from coder_jax.evaluation.retired_cuis import read_retired_cuis
+    from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
 
     paths: dict[str, str] = {}
     for argument in args.benchmark:
@@ -166,14 +155,22 @@ def read_benchmarks(
         path: read_dictionary(path, args.dictionary_languages)
         for path in dict.fromkeys(dictionaries.values())
     }
-    retired = read_retired_cuis(args.retired_cuis) if args.retired_cuis else None
+    lists = {source: choose_list(args.retired_cuis, source) for source in (None, *read)}
+    retired = {path: read_retired_cuis(path) for path in set(lists.values()) if path}
     benchmarks = []
     for name, path in paths.items():
         # Folders bring their own dictionary, unless one is given for them by name.
         for_all = None if Path(path).is_dir() else dictionaries.get("")
         source = dictionaries.get(name, for_all)
-        dictionary = read[source] if source else None
-        benchmarks.append(read_benchmark(name, path, dictionary=dictionary, retired_cuis=retired))
+        merges = lists[source]
+        benchmarks.append(
+            read_benchmark(
+                name,
+                path,
+                dictionary=read[source] if source else None,
+                retired_cuis=retired[merges] if merges else None,
+            )
+        )
     return benchmarks
 
 
@@ -199,51 +196,3 @@ def score(
         return similarity_record(benchmark, evaluate_similarity(encode, benchmark), protocol)
     result = evaluate_normalization(encode, benchmark, ks=ks)
     return normalization_record(benchmark, result, protocol)
-
-
-def print_records(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> None:
-    """Prints a table for normalization and one for similarity: benchmarks x poolings."""
-    normalization = [record for record in records if record.kind == "normalization"]
-    if normalization:
-        header = ["normalization", "pooling", "mentions", "terms", "concepts"]
-        header += [f"acc@{k}" for k in ks] + ["MRR", "unreachable", "tied", f"acc@{ks[0]} by ties"]
-        rows = []
-        for record in normalization:
-            scores, counts, dictionary = record.scores, record.counts, record.dictionary or {}
-            numbers = (counts["mentions"], dictionary["terms"], dictionary["concepts"])
-            ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
-            rows.append(
-                [record.benchmark, record.encoder.pooling]
-                + [f"{number:,}" for number in numbers]
-                + [percent(scores[name]) for name in (*(f"acc@{k}" for k in ks), "mrr")]
-                + [f"{counts['unreachable']:,}", f"{counts['tied']:,}"]
-                + ["-".join(percent(end) for end in ends)]
-            )
-        print_table(header, rows)
-    similarity = [record for record in records if record.kind == "similarity"]
-    if normalization and similarity:
-        print()
-    if similarity:
-        rows = []
-        for record in similarity:
-            rho = record.scores["spearman"]
-            shown = "undefined (all cosines are equal)" if rho is None else f"{rho:.4f}"
-            rows.append(
-                [record.benchmark, record.encoder.pooling, f"{record.counts['pairs']:,}", shown]
-            )
-        print_table(["similarity", "pooling", "pairs", "Spearman"], rows)
-
-
-def percent(share: float | None) -> str:
-    return "undefined" if share is None else f"{100 * share:.2f}"
-
-
-def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Prints columns as wide as their longest cell: the first two left, numbers right."""
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for cells in (header, ["-" * width for width in widths], *rows):
-        line = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        print("  ".join(line).rstrip())

@@ -5,26 +5,42 @@ nearest term, cosine similarity; with -k above 1 also the rank, and k rows per m
 dictionary is a TSV file of term<TAB>CUI (a header is fine) or a dataset folder. The model is a
 folder or a hub id: an export of ours, or any BERT of Hugging Face.
 
+The dictionary is encoded at each call, unless --dictionary-vectors has its vectors: encode a large
+one once, with the same model and settings. It may be larger than memory.
+
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv mentions.txt
   echo "heart attack" | python -m coder_jax normalize --model runs/demo/export \\
       --dictionary terms.tsv -k 5
+  python -m coder_jax encode --model coder_eng --dictionary datasets/umls_eng --out umls.npy
+  python -m coder_jax normalize --model coder_eng --dictionary datasets/umls_eng \\
+      --dictionary-vectors umls.npy mentions.txt
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.commands.encode import add_model_arguments, decode_line, load_encoder
+from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
+from coder_jax.term_lines import decode_line
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
-MENTIONS_AT_A_TIME = 256
+if TYPE_CHECKING:
+    from coder_jax.encoder import EncodedDictionary, TermEncoder
+    from coder_jax.evaluation.dictionary import Dictionary
+
+WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
+MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
+POLL_SECONDS = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +54,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="terms to search: a TSV file of term<TAB>CUI, or a dataset folder",
     )
     parser.add_argument(
+        "--dictionary-languages",
+        nargs="+",
+        metavar="LANGUAGE",
+        help="of a dataset folder, search the terms in these languages only (such as ENG)",
+    )
+    parser.add_argument(
+        "--dictionary-vectors",
+        type=Path,
+        metavar="NPY",
+        help="the vectors of the dictionary, from `python -m coder_jax encode --dictionary`",
+    )
+    parser.add_argument(
+        "--retired-cuis",
+        metavar="FILE",
+        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
+        "dictionary are replaced by what they were merged into",
+    )
+    parser.add_argument(
         "-k", type=int, default=1, help="concepts to print for each mention (default: 1)"
     )
     add_model_arguments(parser)
@@ -45,16 +79,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.dictionary import read_dictionary
+    from coder_jax.evaluation.retired_cuis import read_retired_cuis
 
     if args.k < 1:
         raise BadInput(f"-k is {args.k}; expected at least 1 concept per mention")
-    dictionary = read_dictionary(args.dictionary)  # before the model: it fails sooner
+    # Before the model: it fails sooner.
+    dictionary = read_dictionary(args.dictionary, args.dictionary_languages)
+    if args.retired_cuis:
+        dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
     with open_mentions(args.mentions) as (stream, name):
-        encoder = load_encoder(args)
-        encoded = encoder.encode_dictionary((dictionary.terms, dictionary.concepts), progress=True)
+        encoder = load_encoder(args, args.pooling)
+        encoded = encode_dictionary(encoder, dictionary, args)
         try:
             print_row("mention", "concept", "term", "similarity", *["rank"] * (args.k > 1))
             for mentions in read_mentions(stream, name):
+                stopping.poll()
                 ranked = encoder.normalize(mentions, encoded, args.k)
                 for mention, matches in zip(mentions, ranked, strict=True):
                     for rank, match in enumerate(matches, start=1):
@@ -66,6 +105,24 @@ def run(args: argparse.Namespace) -> int:
             # The reader, such as `head`, has what it wanted. Python would complain at exit again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def encode_dictionary(
+    encoder: TermEncoder, dictionary: Dictionary, args: argparse.Namespace
+) -> EncodedDictionary:
+    """The dictionary with its vectors: those of --dictionary-vectors, or made now."""
+    from coder_jax.encoder import EncodedDictionary
+    from coder_jax.evaluation.protocol import hash_weights
+    from coder_jax.hf_files import find_folder
+    from coder_jax.term_lines import TermList
+    from coder_jax.vector_file import read_vectors
+
+    terms, concepts = dictionary.terms, dictionary.concepts
+    if args.dictionary_vectors is None:
+        return encoder.encode_dictionary((terms, concepts), progress=True)
+    listed, weights_hash = TermList(terms, TERMS_PER_CHUNK), hash_weights(find_folder(args.model))
+    vectors = read_vectors(args.dictionary_vectors, encoder, weights_hash, listed)
+    return EncodedDictionary(terms, concepts, vectors)
 
 
 @contextlib.contextmanager
@@ -83,22 +140,46 @@ def open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
-    """Mentions as they come, some at a time; a terminal is answered line by line."""
-    most = 1 if stream.isatty() else MENTIONS_AT_A_TIME
+    """Mentions some at a time; where the input pauses, those that have come are answered."""
     mentions: list[str] = []
-    for number, line in enumerate(stream, start=1):
-        mention = decode_line(line, name, number)
-        if "\t" in mention:
-            raise BadInput(
-                f"{name}:{number}: found a tab; expected one mention per line and nothing else "
-                "(cut -f1 keeps the first column)"
-            )
-        mentions.append(mention)
-        if len(mentions) == most:
+    number = 0
+    for line in read_lines(stream):
+        if line is not None:
+            number += 1
+            mention = decode_line(line, name, number)
+            if "\t" in mention:
+                raise BadInput(
+                    f"{name}:{number}: found a tab; expected one mention per line and nothing else "
+                    "(cut -f1 keeps the first column)"
+                )
+            mentions.append(mention)
+        if mentions and (line is None or len(mentions) == MENTIONS_AT_A_TIME):
             yield mentions
             mentions = []
     if mentions:
         yield mentions
+
+
+def read_lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """The lines of a stream, and None whenever the next one must be waited for."""
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a stream in memory
+        yield from stream
+        return
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], 0)[0]:
+            yield None
+        while not select.select([descriptor], [], [], POLL_SECONDS)[0]:
+            stopping.poll()
+        content = os.read(descriptor, 1 << 16)
+        if not content:
+            break
+        *lines, rest = (rest + content).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 def print_row(*fields: str) -> None:

@@ -13,13 +13,19 @@ Three formats, told apart by what the files hold:
 import csv
 import io
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from coder_jax.evaluation.dictionary import CONCEPT_SEPARATOR, Dictionary, read_dictionary
-from coder_jax.evaluation.rows import content_hash, read_text, tab_separated, two_columns
+from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
+from coder_jax.evaluation.retired_cuis import RetiredCuis
+from coder_jax.evaluation.rows import (
+    CONCEPT_SEPARATOR,
+    content_hash,
+    read_text,
+    tab_separated,
+    two_columns,
+)
 from data_pipeline.errors import BadInput
 
 FORMATS = """expected one of
@@ -40,13 +46,17 @@ class NormalizationFold:
 
 @dataclass(frozen=True)
 class NormalizationBenchmark:
-    """Mentions to normalize; `retired` of them have a gold CUI that stands in for a retired one."""
+    """Mentions to normalize; `retired` of them have a gold CUI that stands in for a retired one.
+
+    `content_hash` is of the gold CUIs as the files have them.
+    """
 
     name: str
     path: str
     folds: list[NormalizationFold]
     content_hash: str
     retired: int = 0
+    retired_cuis: RetiredCuis | None = None
 
     def strings(self) -> list[str]:
         """The distinct strings of all mentions and dictionaries."""
@@ -75,7 +85,7 @@ def read_benchmark(
     path: str | Path,
     *,
     dictionary: Dictionary | None = None,
-    retired_cuis: Mapping[str, str] | None = None,
+    retired_cuis: RetiredCuis | None = None,
 ) -> NormalizationBenchmark | SimilarityBenchmark:
     """Reads a benchmark in any of the formats above.
 
@@ -83,7 +93,8 @@ def read_benchmark(
       name: under which results are reported.
       path: a file or a folder.
       dictionary: searched in place of the benchmark's own.
-      retired_cuis: retired CUI -> its successor; gold CUIs are replaced by it.
+      retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
+        into.
 
     Raises:
       BadInput: no known format, a broken row, no dictionary, or no mention whose gold concept is
@@ -106,7 +117,7 @@ def read_benchmark(
         for mention, gold in zip(fold.mentions, fold.gold, strict=True)
     )
     benchmark = NormalizationBenchmark(name, str(path), folds, rows_hash)
-    if retired_cuis:
+    if retired_cuis is not None:
         benchmark = _with_successors(benchmark, retired_cuis)
     _check_reachable(benchmark)
     return benchmark
@@ -164,19 +175,18 @@ def _standard_term_folds(path: Path, dictionary: Dictionary | None) -> list[Norm
 
 
 def _with_successors(
-    benchmark: NormalizationBenchmark, successor: Mapping[str, str]
+    benchmark: NormalizationBenchmark, retired_cuis: RetiredCuis
 ) -> NormalizationBenchmark:
+    # Both sides, whatever their age: then equal concepts have equal names.
+    mapped: dict[int, Dictionary] = {}
     retired, folds = 0, []
     for fold in benchmark.folds:
-        known, gold = fold.dictionary.concept_set, []
-        for joined in fold.gold:
-            held = joined.split(CONCEPT_SEPARATOR)
-            # A dictionary may be as old as the gold CUIs: what it has needs no successor.
-            now = [cui if cui in known else successor.get(cui, cui) for cui in held]
-            retired += now != held
-            gold.append(CONCEPT_SEPARATOR.join(now))
-        folds.append(replace(fold, gold=gold))
-    return replace(benchmark, folds=folds, retired=retired)
+        if id(fold.dictionary) not in mapped:
+            mapped[id(fold.dictionary)] = fold.dictionary.with_successors(retired_cuis)
+        gold = [retired_cuis.now(joined) for joined in fold.gold]
+        retired += sum(map(retired_cuis.has, fold.gold))
+        folds.append(replace(fold, gold=gold, dictionary=mapped[id(fold.dictionary)]))
+    return replace(benchmark, folds=folds, retired=retired, retired_cuis=retired_cuis)
 
 
 def _check_reachable(benchmark: NormalizationBenchmark) -> None:

@@ -1,26 +1,28 @@
 """A TSV file or a built dataset folder in, the dictionary of terms and concepts to search out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from coder_jax.evaluation.rows import content_hash, two_columns
+from coder_jax.evaluation.retired_cuis import RetiredCuis
+from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, two_columns
 from data_pipeline.errors import BadInput
-
-# Joins several concepts of one mention or term in one field.
-CONCEPT_SEPARATOR = "|"
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Terms and the concept of each; a string may occur once per concept that has it."""
+    """Terms and the concept of each; a string may occur once per concept that has it.
+
+    `retired` of the terms have a concept that stands in for a retired one.
+    """
 
     terms: list[str]
     concepts: list[str]
     source: str
+    retired: int = 0
 
     @cached_property
     def concept_set(self) -> frozenset[str]:
@@ -32,6 +34,11 @@ class Dictionary:
     def content_hash(self) -> str:
         """SHA-256 of the distinct (term, concept) rows, whatever their order."""
         return content_hash(set(zip(self.terms, self.concepts, strict=True)))
+
+    def with_successors(self, retired_cuis: RetiredCuis) -> "Dictionary":
+        """The same terms, with the concepts as they are called today: merged ones become one."""
+        now = [retired_cuis.now(joined) for joined in self.concepts]
+        return replace(self, concepts=now, retired=sum(map(retired_cuis.has, self.concepts)))
 
 
 def read_dictionary(path: str | Path, languages: Sequence[str] | None = None) -> Dictionary:

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark
-from coder_jax.evaluation.dictionary import CONCEPT_SEPARATOR, Dictionary
+from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.ranks import rank_scores
+from coder_jax.evaluation.rows import CONCEPT_SEPARATOR
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 # Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
@@ -34,13 +36,15 @@ class NormalizationResult:
     """Scores of one set of mentions, or the mean over the folds of a benchmark.
 
     Attributes:
-      mentions: how many mentions were scored; every share below is a share of all of them.
-      unreachable: mentions none of whose gold concepts is in the dictionary. They count as wrong.
+      mentions: how many mentions were scored.
+      unreachable: mentions none of whose gold concepts has a term in the dictionary. In `scores`
+        they count as wrong.
       tied: mentions whose gold concept is as near as some other concept.
       concepts: concepts in the dictionary (the largest fold's, for several folds).
       scores: "acc@k" and "mrr" are the mean over random orders of tied concepts;
         "..._optimistic" puts the gold concept before all that it is tied with, "..._pessimistic"
         behind them. All in [0, 1].
+      reachable_scores: the same over the other mentions only; empty if there are none.
       folds: the result of each fold, by its name; empty for a single set of mentions.
     """
 
@@ -49,6 +53,7 @@ class NormalizationResult:
     tied: int
     concepts: int
     scores: dict[str, float]
+    reachable_scores: dict[str, float]
     folds: Mapping[str, "NormalizationResult"] = field(default_factory=dict)
 
 
@@ -82,6 +87,7 @@ def score_normalization(
     Raises:
       ValueError: lengths, widths or ks do not fit.
       BadInput: a vector is not finite.
+      Stopped: a signal asked for it.
     """
     _check(mention_vectors, gold, dictionary_vectors, dictionary_concepts, ks)
     concept_ids, pair_rows, pair_concepts = _pairs_by_concept(dictionary_concepts)
@@ -93,6 +99,7 @@ def score_normalization(
     block = max(1, min(BLOCK_MENTIONS, BLOCK_SIMILARITIES // max(1, len(dictionary_concepts))))
     counts = []
     for first in range(0, len(gold), block):
+        stopping.poll()
         arrays = jax.device_put(
             (mentions_BD[first : first + block], gold_BG[first : first + block])
         )
@@ -102,12 +109,18 @@ def score_normalization(
         counts.append(jax.device_get(ranked))
     ahead, tied, gold_tied = (np.concatenate(part) for part in zip(*counts, strict=True))
     reachable = np.any(gold_BG >= 0, axis=1)
+    of_reachable = {}
+    if reachable.any():
+        of_reachable = rank_scores(
+            ahead[reachable], tied[reachable], gold_tied[reachable], reachable[reachable], ks
+        )
     return NormalizationResult(
         mentions=len(gold),
         unreachable=int((~reachable).sum()),
         tied=int((reachable & (tied > 0)).sum()),
         concepts=len(concept_ids),
         scores=rank_scores(ahead, tied, gold_tied, reachable, ks),
+        reachable_scores=of_reachable,
     )
 
 
@@ -153,14 +166,18 @@ def evaluate_normalization(
 def mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
     """The unweighted mean of the folds' scores, as the papers report it; counts are summed."""
     parts = list(results.values())
+
+    def mean(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        names = scores[0] if scores else ()
+        return {name: float(np.mean([part[name] for part in scores])) for name in names}
+
     return NormalizationResult(
         mentions=sum(part.mentions for part in parts),
         unreachable=sum(part.unreachable for part in parts),
         tied=sum(part.tied for part in parts),
         concepts=max(part.concepts for part in parts),
-        scores={
-            name: float(np.mean([part.scores[name] for part in parts])) for name in parts[0].scores
-        },
+        scores=mean([part.scores for part in parts]),
+        reachable_scores=mean([p.reachable_scores for p in parts if p.reachable_scores]),
         folds=dict(results),
     )
 

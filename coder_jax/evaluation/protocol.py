@@ -33,7 +33,7 @@ from data_pipeline.tokenize_terms import tokenizer_hash
 if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
 
-FORMAT = "coder_jax evaluation 1"
+FORMAT = "coder_jax evaluation 2"
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
@@ -62,7 +62,8 @@ class EvaluationRecord:
     content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
     scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
     counts: dict[str, int]  # mentions, unreachable, tied, retired; or pairs
-    dictionary: dict[str, Any] | None  # source, content_hash, terms, concepts
+    unreachable: dict[str, Any] | None  # share of the mentions, and the scores of all others
+    dictionary: dict[str, Any] | None  # source, content_hash, terms, concepts, retired
     scoring: dict[str, Any]
     folds: dict[str, dict[str, Any]]
     encoder: EncoderProtocol
@@ -105,6 +106,7 @@ def normalization_record(
 ) -> EvaluationRecord:
     """The record of `evaluate_normalization` on the benchmark's own dictionaries."""
     of_fold = {fold.name: fold for fold in benchmark.folds}
+    retired = benchmark.retired_cuis
     return EvaluationRecord(
         benchmark=benchmark.name,
         kind="normalization",
@@ -112,6 +114,7 @@ def normalization_record(
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
         counts={**_counts(result), "retired": benchmark.retired},
+        unreachable=_unreachable(result),
         dictionary=_describe_dictionary([fold.dictionary for fold in benchmark.folds]),
         scoring={
             "similarity": "cosine",
@@ -119,13 +122,16 @@ def normalization_record(
             "tie_tolerance": tie_tolerance,
             "ties": "acc@k and mrr are means over random orders of tied concepts",
             "several_gold": "the best of them counts",
-            "unreachable": "gold concepts outside the dictionary count as wrong",
+            "unreachable": "gold concepts without a term in the dictionary count as wrong",
+            "retired_cuis": retired
+            and {"source": retired.source, "content_hash": retired.content_hash},
             "folds": "unweighted mean over folds" if result.folds else "none",
         },
         folds={
             name: {
                 "scores": dict(part.scores),
                 "counts": _counts(part),
+                "unreachable": _unreachable(part),
                 "dictionary": _describe_dictionary([of_fold[name].dictionary]),
             }
             for name, part in result.folds.items()
@@ -145,6 +151,7 @@ def similarity_record(
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
         counts={"pairs": result.pairs},
+        unreachable=None,
         dictionary=None,
         scoring={"similarity": "cosine", "correlation": "Spearman, ties at their mean rank"},
         folds={},
@@ -168,24 +175,6 @@ def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None
         ) from error
 
 
-def read_records(path: str | Path) -> list[EvaluationRecord]:
-    """Reads what `write_records` wrote; BadInput for anything else."""
-    path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read as JSON ({error})") from error
-    found = content.get("format") if isinstance(content, dict) else type(content).__name__
-    if found != FORMAT:
-        raise BadInput(
-            f"{path}: found the format {found!r}; expected {FORMAT!r}, as `evaluate` writes"
-        )
-    return [
-        EvaluationRecord(**{**record, "encoder": EncoderProtocol(**record["encoder"])})
-        for record in content["records"]
-    ]
-
-
 def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that scores depend on, where installed."""
     versions = {"python": platform.python_version()}
@@ -204,6 +193,14 @@ def _counts(result: NormalizationResult) -> dict[str, int]:
     }
 
 
+def _unreachable(result: NormalizationResult) -> dict[str, Any]:
+    return {
+        "mentions": result.unreachable,
+        "share": result.unreachable / result.mentions,
+        "scores_of_reachable": dict(result.reachable_scores),
+    }
+
+
 def _describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
     """Of several folds: of the union of their dictionaries."""
     rows = {row for one in dictionaries for row in zip(one.terms, one.concepts, strict=True)}
@@ -214,4 +211,5 @@ def _describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
         "content_hash": content_hash(rows),
         "terms": len(rows),
         "concepts": len(frozenset().union(*(one.concept_set for one in dictionaries))),
+        "retired": sum(one.retired for one in {id(one): one for one in dictionaries}.values()),
     }

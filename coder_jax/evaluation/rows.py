@@ -6,6 +6,8 @@ from pathlib import Path
 
 from data_pipeline.errors import BadInput
 
+# Joins several concepts of one mention or term in one field.
+CONCEPT_SEPARATOR = "|"
 # First lines that name the columns, lower-cased: they are skipped.
 TERM_COLUMNS = {"mention", "term", "name", "string"}
 CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
