@@ -10,16 +10,15 @@
 #   --devices-per-host D  devices of each process (default 1): fake ones on the CPU; with
 #                         JAX_PLATFORMS=cuda in the environment, D of the machine's GPUs each
 #   --logs DIR            where host0.log, host1.log, ... go (default: a new folder in /tmp)
+#   --grace S             seconds that the others have to end by themselves when one fails (default 20)
 #   --restarts R          start all again, at most R times, if they ended in a way that a new start
 #                         mends: asked to stop from outside, or one was killed (default 0)
 #
 # The terminal shows process 0, with '[0] ' before each line. Ctrl-C and SIGTERM go to all of them.
-# When one fails the others are given 20 s to end by themselves, and are killed then. Exit status:
-# 0 if all ended well, the status of one that failed by itself, else 75 (try again).
+# Exit status: 0 if all ended well, the status of one that failed by itself, else 75 (try again).
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-seconds_to_end=20
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"; }
 say() { echo "local_pod: $*" >&2; }
@@ -36,11 +35,12 @@ count=$1
 whole "the number of processes" "$count"
 [ "$count" -gt 0 ] || fail "the number of processes is 0; expected 1 or more"
 shift
-devices=1 logs='' restarts=0
+devices=1 logs='' restarts=0 grace=20
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
     case $1 in
         --devices-per-host) whole "$1" "${2:-}"; devices=$2 ;;
         --restarts) whole "$1" "${2:-}"; restarts=$2 ;;
+        --grace) whole "$1" "${2:-}"; grace=$2 ;;
         --logs) logs=${2:-}; [ -n "$logs" ] || fail "--logs needs a folder" ;;
         *) fail "there is no option '$1'; the arguments of the run come after '--' (see --help)" ;;
     esac
@@ -69,17 +69,18 @@ free_port='import socket; s = socket.socket(); s.bind(("localhost", 0)); print(s
 set -m
 hosts=() reader='' asked=''
 
+# Send signal $1 to all processes; with '-' as $2 to the children of each, too.
 tell_all() {
     local host
     for host in "${hosts[@]:-}"; do
-        [ -z "$host" ] || kill "-$1" -- "-$host" 2>/dev/null || true
+        [ -z "$host" ] || kill "-$1" -- "$2$host" 2>/dev/null || true
     done
 }
 # Both are called by the traps below.
 # shellcheck disable=SC2329
-pass_on() { asked=$1; say "SIG$1: passed on to all processes"; tell_all "$1"; }
+pass_on() { asked=$1; say "SIG$1: passed on to all processes"; tell_all "$1" ''; }
 # shellcheck disable=SC2329
-clean_up() { tell_all KILL; rm -f "$logs/terminal"; }
+clean_up() { tell_all KILL -; rm -f "$logs/terminal"; }
 trap 'pass_on INT' INT
 trap 'pass_on TERM' TERM
 trap clean_up EXIT
@@ -135,8 +136,8 @@ wait_for_all() {
                 *) result=$status ;;
             esac
         done
-        if [ -n "$failed_at" ] && [ $((SECONDS - failed_at)) -gt $seconds_to_end ]; then
-            tell_all KILL
+        if [ -n "$failed_at" ] && [ $((SECONDS - failed_at)) -gt "$grace" ]; then
+            tell_all KILL -
         fi
     done
     wait "$reader" || true

@@ -19,6 +19,9 @@ SCRIPTS = [
     "launch/train.sh",
     "launch/test.sh",
     "launch/check.sh",
+    "launch/local_pod.sh",
+    "launch/tpu_pod.sh",
+    "launch/slurm.sbatch",
     ".ci/run",
 ]
 
@@ -58,7 +61,7 @@ def test_bash_can_parse_it(script, repo):
     assert os.access(repo / script, os.X_OK), f"{script} is not executable"
 
 
-@pytest.mark.parametrize("script", ["train.sh", "test.sh"])
+@pytest.mark.parametrize("script", ["train.sh", "test.sh", "local_pod.sh", "tpu_pod.sh"])
 def test_help_needs_no_environment(script, repo, tmp_path):
     result = bash(
         repo / "launch" / script, "--help", cwd=tmp_path, CODER_JAX_VENV=tmp_path / "venv"
@@ -186,6 +189,43 @@ def test_environment_is_made_once_repaired_and_updated(empty_project):
     assert repaired.stdout == first.stdout, repaired.stderr
     assert "making the environment" in repaired.stderr
     subprocess.run([python, "-m", "pip", "--version"], check=True, capture_output=True)
+
+
+def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(empty_project):
+    command = ["bash", empty_project / "launch/environment.sh", "requirements.txt"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CODER_JAX_")}
+    calls = [
+        subprocess.Popen(
+            command,
+            env=environment | {"CODER_JAX_ACCELERATOR": "cpu"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = sorted((call.communicate(timeout=120) for call in calls), key=lambda pair: len(pair[1]))
+    assert {call.returncode for call in calls} == {0}, said
+    assert said[0][0] == said[1][0] == f"{empty_project / '.venv/bin/python'}\n"
+    assert "waiting for another process" in said[0][1] and "making" not in said[0][1]
+    assert "making the environment" in said[1][1]
+    assert not (empty_project / ".venv.lock").exists()
+
+
+def test_the_lock_of_a_killed_call_is_taken_away(empty_project, empty_venv):
+    lock = empty_venv.with_name("venv.lock")
+    lock.mkdir()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (lock / "holder").write_text(f"{os.uname().nodename} {dead.pid}\n")
+    result = bash(
+        *(empty_project / "launch/environment.sh", "requirements.txt"),
+        cwd=empty_project,
+        CODER_JAX_VENV=empty_venv,
+        CODER_JAX_ACCELERATOR="cpu",
+    )
+    assert result.returncode == 0, result.stderr
+    assert "waiting" not in result.stderr and not lock.exists()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,120 @@
+"""tpu_pod.sh with a script in the place of gcloud that plays one slice; nothing is reached."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from launchers import MENDED_BY_A_NEW_START, finish, program, start
+
+# Plays one slice: its state is a file; a run ends with the next status of a list.
+GCLOUD = """#!/bin/bash
+echo "$@" >>asked
+case "$*" in
+    *"queued-resources describe"*)
+        cat state 2>/dev/null || { echo "ERROR: NOT_FOUND: no such thing" >&2; exit 1; } ;;
+    *"queued-resources create"*) echo ACTIVE >state ;;
+    *"queued-resources delete"*) rm state ;;
+    *coder_jax.pid*launch/train.sh*)
+        read -r status after <runs
+        sed -i.before 1d runs
+        [ -z "$after" ] || echo "$after" >state
+        exit "$status" ;;
+esac
+"""
+
+WORDS = ("--name", "eng", "--zone", "us-west4-a", "--type", "v5litepod-16")
+
+
+@pytest.fixture
+def pod(repo, tmp_path):
+    def run(*words: object, runs: str = "") -> tuple[int, str, str, list[str]]:
+        program(tmp_path / "bin/gcloud", GCLOUD)
+        program(tmp_path / "bin/sleep", "#!/bin/sh\n")
+        (tmp_path / "runs").write_text(runs)
+        process = start(
+            *(repo / "launch/tpu_pod.sh", *words),
+            cwd=tmp_path,
+            PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        )
+        status, out, err = finish(process)
+        asked = tmp_path / "asked"
+        return status, out, err, asked.read_text().splitlines() if asked.exists() else []
+
+    return run
+
+
+def test_dry_run_prints_the_commands_and_asks_nothing(pod):
+    words = (*WORDS, "--spot", "--project", "p", "--delete", "--env", "A=x y", "--dry-run")
+    status, out, err, asked = pod(*words, "--", "--data", "gs://b/my data")
+    assert (status, asked) == (0, []), err
+    lines = out.splitlines()
+    assert all(line.startswith("gcloud compute tpus ") for line in lines)
+    assert all("--zone us-west4-a --project p" in line for line in lines)
+    create, scp, *_, train, delete = lines
+    assert "queued-resources create eng --node-id eng" in create and create.endswith("--spot ")
+    assert "--accelerator-type v5litepod-16 --runtime-version v2-alpha-tpuv5-lite" in create
+    assert "eng:coder_jax.tgz" in scp and "--worker=all" in scp
+    command = subprocess.run(
+        ["bash", "-c", f'set -- {train}; echo "${{!#}}"'], capture_output=True, text=True
+    ).stdout.strip()
+    assert "export CODER_JAX_ACCELERATOR=tpu A=x\\ y;" in command
+    assert command.endswith("exec bash coder_jax/launch/train.sh --data gs://b/my\\ data")
+    assert "queued-resources delete eng" in delete
+
+
+def test_a_run_ends_and_the_slice_stays_unless_asked_otherwise(pod):
+    status, _, err, asked = pod(*WORDS, "--", "--x", runs="0\n")
+    assert status == 0, err
+    assert sum("create" in line for line in asked) == 1
+    assert sum("launch/train.sh" in line for line in asked) == 1
+    assert not any("delete" in line for line in asked)
+    assert "still there and costs" in err
+
+
+@pytest.mark.parametrize("status", [*MENDED_BY_A_NEW_START, 255])
+def test_a_run_that_a_new_start_mends_is_started_again(pod, status):
+    result, _, err, asked = pod(*WORDS, "--", "--x", runs=f"{status}\n{status}\n0\n")
+    assert result == 0, err
+    assert sum("launch/train.sh" in line for line in asked) == 3
+    assert sum("create" in line for line in asked) == 1
+
+
+def test_a_slice_that_was_taken_away_is_asked_for_again(pod):
+    status, _, err, asked = pod(*WORDS, "--", "--x", runs="1 SUSPENDED\n0\n")
+    assert status == 0, err
+    kinds = [re.search("create|delete|launch/train.sh", line) for line in asked]
+    assert [kind[0] for kind in kinds if kind] == [
+        *("create", "launch/train.sh", "delete", "create", "launch/train.sh")
+    ]
+
+
+def test_a_run_that_fails_by_itself_is_not(pod):
+    status, _, err, asked = pod(*WORDS, "--delete", "--", "--x", runs="2\n0\n")
+    assert status == 2 and "status 2" in err
+    assert sum("launch/train.sh" in line for line in asked) == 1
+    assert "delete" in asked[-1], "no slice goes on costing"
+
+
+def test_there_is_an_end_to_new_starts(pod):
+    status, *_, asked = pod(*WORDS, "--restarts", "1", "--", "--x", runs="75\n75\n75\n")
+    assert status == 75
+    assert sum("launch/train.sh" in line for line in asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--zone", "z", "--", "--x"), "--type is missing"),
+        (("--type", "v6e-8", "--", "--x"), "--zone is missing"),
+        (("--zone", "z", "--type", "v2-8", "--", "--x"), "--runtime is missing"),
+        (WORDS, "found no '-- ARGUMENTS'"),
+        (("--zone",), "--zone needs a value"),
+        (("--recipe", "small"), "come after '--'"),
+        ((*WORDS, "--env", "A", "--", "--x"), "expected NAME=VALUE"),
+        ((*WORDS, "--restarts", "x", "--", "--x"), "--restarts is 'x'"),
+    ],
+)
+def test_what_was_typed_wrong_is_named(pod, words, message):
+    status, out, err, asked = pod(*words)
+    assert (status, out, asked) == (2, "", []) and message in err
