@@ -139,7 +139,7 @@ def begin(work: Path, about: dict[str, Any]) -> None:
     if changed:
         raise BadInput(
             f"{work}: was begun with other input or settings ({'; '.join(changed)}); give the same "
-            "as then, or another --out, or delete the folder"
+            "as then, or another file to write, or delete the folder"
         )
 
 

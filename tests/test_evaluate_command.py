@@ -2,16 +2,19 @@
 
 import argparse
 import json
+import types
 
 import numpy as np
 import pytest
 
+from coder_jax import embed
 from coder_jax.commands import evaluate
 from coder_jax.encoder import TermEncoder
+from coder_jax.evaluation import dictionary
 from coder_jax.evaluation.benchmarks import read_benchmark
-from coder_jax.evaluation.dictionary import read_dictionary
+from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
 from coder_jax.evaluation.normalization import evaluate_normalization
-from coder_jax.evaluation.protocol import read_records
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 
@@ -31,6 +34,10 @@ def files(tmp_path):
     return tmp_path
 
 
+def records_in(path):
+    return [types.SimpleNamespace(**record) for record in json.loads(path.read_text())["records"]]
+
+
 def run(*arguments):
     parser = argparse.ArgumentParser()
     evaluate.add_arguments(parser)
@@ -43,17 +50,22 @@ def test_table_and_json(files, minilm_path, capsys):
         *("--model", minilm_path, "--json", out, "--pooling", "cls", "mean"),
         *("--benchmark", f"toy={files / 'heldout'}", f"pairs={files / 'pairs.tsv'}"),
     )
-    toy_cls, pairs_cls, toy_mean, _ = records = read_records(out)
-    assert [record.encoder.pooling for record in records] == ["cls", "cls", "mean", "mean"]
+    toy_cls, pairs_cls, toy_mean, _ = records = records_in(out)
+    assert [record.encoder["pooling"] for record in records] == ["cls", "cls", "mean", "mean"]
     assert toy_cls.counts == {"mentions": 4, "unreachable": 1, "tied": 0, "retired": 0}
     assert (toy_mean.dictionary["terms"], toy_mean.dictionary["concepts"]) == (8, 5)
     assert toy_mean.scores["acc@1"] == 0.75
     assert pairs_cls.counts == {"pairs": 3}
-    assert toy_cls.encoder.lowercases and len(toy_cls.encoder.weights_hash) == 64
+    assert toy_cls.encoder["lowercases"] and len(toy_cls.encoder["weights_hash"]) == 64
     assert "NaN" not in out.read_text()
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if line.startswith("toy") and "mean" in line)
-    assert line.split()[2:6] == ["4", "8", "5", "75.00"]
+    assert line.split()[2:6] == ["4", "8", "5", "75.00"] and " 1 (25.00 %) " in line
+    reachable = next(line for line in printed.splitlines() if "toy, reachable  mean" in line)
+    assert reachable.split()[3:7] == ["3", "8", "5", "100.00"]
+    assert toy_mean.unreachable["share"] == 0.25
+    assert toy_mean.unreachable["scores_of_reachable"]["acc@1"] == 1
+    assert sorted(path.name for path in files.iterdir()) == ["heldout", "out.json", "pairs.tsv"]
     assert f"scores and protocol: {out}" in printed
 
 
@@ -61,9 +73,9 @@ def test_case_variants_tie_with_an_uncased_tokenizer(files, minilm_path):
     mentions = files / "cased.tsv"
     mentions.write_text("PAIN\tC4\npain\tC5\n")
     encoder = TermEncoder.from_pretrained(minilm_path, pooling="mean")
-    dictionary = read_dictionary(files / "heldout" / "dictionary.tsv")
+    cased = read_dictionary(files / "heldout" / "dictionary.tsv")
     result = evaluate_normalization(
-        encoder.encode, read_benchmark("cased", mentions, dictionary=dictionary)
+        encoder.encode, read_benchmark("cased", mentions, dictionary=cased)
     )
     assert result.tied == 2
     assert result.scores["acc@1"] == pytest.approx(0.5)
@@ -82,10 +94,59 @@ def test_dictionary_for_one_and_for_all(files, minilm_path):
         *("--dictionary", f"b={other}", files / "all.tsv"),
         *("--retired-cuis", files / "old.tsv", "--k", "1", "2"),
     )
-    records = read_records(files / "out.json")
+    records = records_in(files / "out.json")
     assert [record.dictionary["terms"] for record in records] == [3, 2, 8], "a folder has its own"
     assert [record.counts["retired"] for record in records] == [0, 1, 0]
     assert records[1].scores["acc@2"] == 1
+
+
+def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
+    """Its terms have the new CUIs, the gold the old ones."""
+    (files / "data").mkdir()
+    (files / "data" / "retired_cuis.tsv").write_text("C0\tC1\n")
+    (files / "other.tsv").write_text("C0\tC2\n")
+    (files / "mentions.tsv").write_text("heart attack\tC0\n")
+    terms = Dictionary(["infarction", "cough"], ["C1", "C2"], str(files / "data"))
+    monkeypatch.setattr(dictionary, "read_dictionary", lambda path, languages: terms)
+
+    def gold(*more):
+        parser = argparse.ArgumentParser()
+        evaluate.add_arguments(parser)
+        words = ["--model", "m", "--json", "o", "--benchmark", f"a={files / 'mentions.tsv'}"]
+        words += ["--dictionary", str(files / "data"), *map(str, more)]
+        (benchmark,) = evaluate.read_benchmarks(parser.parse_args(words))
+        return benchmark.folds[0].gold
+
+    assert gold() == ["C1"]
+    assert gold("--retired-cuis", files / "other.tsv") == ["C2"]
+    with pytest.raises(BadInput, match="none of the gold concepts"):
+        gold("--retired-cuis", "none")
+
+
+def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch):
+    arguments = (
+        *("--model", minilm_path, "--json", files / "out.json", "--pooling", "cls", "mean"),
+        *("--benchmark", f"toy={files / 'heldout'}"),
+    )
+    encoded, embed_tokens = [], embed.embed_tokens
+
+    def stop_in_the_second(*args, **kwargs):
+        encoded.append(kwargs["pooling"])
+        if encoded == ["cls", "mean"]:
+            raise stopping.Stopped
+        return embed_tokens(*args, **kwargs)
+
+    monkeypatch.setattr(embed, "embed_tokens", stop_in_the_second)
+    with pytest.raises(stopping.Stopped):
+        run(*arguments)
+    assert not (files / "out.json").exists()
+    run(*arguments)
+    assert encoded == ["cls", "mean", "mean"], "those of cls were kept"
+    assert [record.encoder["pooling"] for record in records_in(files / "out.json")] == [
+        "cls",
+        "mean",
+    ]
+    assert sorted(path.name for path in files.iterdir()) == ["heldout", "out.json", "pairs.tsv"]
 
 
 @pytest.mark.parametrize(
