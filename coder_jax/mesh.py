@@ -13,7 +13,7 @@ groups, several of them, the axis `within`, share a block: its rows and its anch
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -37,12 +37,14 @@ EVERYWHERE = PartitionSpec()
 SMALLEST_TO_SHARD = 1 << 16
 
 
-def make_mesh(groups: int, devices: int | None = None) -> Mesh:
-    """The mesh for `groups` groups per pass, over the first `devices` devices (all if None).
+def make_mesh(groups: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """The mesh for `groups` groups per pass, over some devices (all of all hosts if None).
 
     Devices of one host are neighbours, so that a host makes neighbouring blocks.
     """
-    chosen = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))[:devices]
+    if devices is None:
+        devices = jax.devices()
+    chosen = sorted(devices, key=lambda device: (device.process_index, device.id))
     blocks = math.gcd(groups, len(chosen))
     grid = np.array(chosen).reshape(blocks, len(chosen) // blocks)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))

@@ -194,7 +194,7 @@ def _take_steps(
         mesh,
         shard_encoder=run.shard_encoder,
     )
-    say(str(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan))))
+    say(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan)))
     if bert is None:
         state = checkpoints.restore(like, this_run, run.restore_step)
     else:

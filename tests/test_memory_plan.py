@@ -53,7 +53,7 @@ def test_the_state_is_counted_as_it_lies_on_the_devices(shard_encoder, monkeypat
 
 
 def test_the_relation_table_is_an_eighth_on_each_of_eight_devices():
-    one = shapes_of(make_mesh(1, 1), relations=40)[1]
+    one = shapes_of(make_mesh(1, jax.devices()[:1]), relations=40)[1]
     eight = shapes_of(make_mesh(8), relations=40)[1]
     whole = 40 * 128 * 128 * 4
     assert bytes_per_device(one.params) - bytes_per_device(eight.params) == whole * 7 // 8
@@ -88,7 +88,7 @@ def compiled_bytes(like, structure, mesh, cut, rows):
 @pytest.mark.parametrize(("devices", "passes", "relations"), [(1, 1, 50), (1, 4, 50), (8, 1, 1000)])
 def test_the_plan_is_near_what_the_compiler_says(devices, passes, relations):
     """In float32 on the CPU, the program that can be compiled here: within a third."""
-    mesh = make_mesh(SPEC.groups // passes, devices)
+    mesh = make_mesh(SPEC.groups // passes, jax.devices()[:devices])
     cut = step_cut(mesh, passes)
     structure, like = shapes_of(mesh, relations=relations)
     rows = 64 // cut.passes // cut.blocks
@@ -109,6 +109,8 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_helps(relations, rows, mo
     cut = step_cut(mesh, 1)
     structure, like = shapes_of(mesh, relations=relations)
     plan = plan_memory(like, structure, SPEC, cut, RowPlan(usual=rows, ample=rows))
-    assert check_memory(dataclasses.replace(plan, limit=plan.total)).total == plan.total
+    assert "warning" not in check_memory(dataclasses.replace(plan, limit=plan.total))
+    tight = check_memory(dataclasses.replace(plan, limit=plan.total - 1))
+    assert "may not fit" in tight and advice in tight
     with pytest.raises(BadInput, match=f"does not fit. Most are {most}; use .*{advice}"):
-        check_memory(dataclasses.replace(plan, limit=plan.total - 1))
+        check_memory(dataclasses.replace(plan, limit=plan.least - 1))

@@ -52,7 +52,7 @@ def run(
     shard_encoder=False,
 ):
     """(metrics of each step, parameters after them) of a run on some devices in some passes."""
-    mesh = make_mesh(spec.groups // passes, devices)
+    mesh = make_mesh(spec.groups // passes, jax.devices()[:devices])
     cut = step_cut(mesh, passes)
     graph, encoder = initial(dtype)
     like = abstract_state(
@@ -102,7 +102,7 @@ def test_devices_and_passes_change_nothing(
 @pytest.mark.parametrize(("devices", "groups"), [(8, 8), (8, 2)])
 def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, groups):
     monkeypatch.setattr(coder_jax.mesh, "SMALLEST_TO_SHARD", 100)
-    mesh = make_mesh(groups, devices)
+    mesh = make_mesh(groups, jax.devices()[:devices])
     cut = step_cut(mesh, 1)
     spec = dataclasses.replace(SPEC, groups=groups)
     made = next(BatchMaker(dataset, spec, cut).batches(0))
@@ -117,7 +117,7 @@ def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, gr
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if leaf.ndim == 3 or leaf.size >= 100:
             assert leaf.addressable_shards[0].data.size * 8 == leaf.size, path
-    alone = abstract_state(encoder, 5, 32, OPTIMIZER, make_mesh(1, 1))
+    alone = abstract_state(encoder, 5, 32, OPTIMIZER, make_mesh(1, jax.devices()[:1]))
     for a, b in zip(
         jax.tree.leaves(state),
         jax.tree.leaves(new_state(alone, encoder, OPTIMIZER, noise=0.1, seed=0)),

@@ -94,7 +94,9 @@ class Stops:
 def one_device():
     """Eight fake devices would only make the compiler slow here; test_step.py has them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coder_jax.train, "make_mesh", lambda groups: make_mesh(groups, 1))
+        patch.setattr(
+            coder_jax.train, "make_mesh", lambda groups: make_mesh(groups, jax.devices()[:1])
+        )
         yield
 
 
