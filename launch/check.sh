@@ -6,7 +6,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt)
+python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
+    requirements-cloud.txt)
 status=0
 "$python" -m ruff format --check . || status=1
 "$python" -m ruff check . || status=1

@@ -2,6 +2,8 @@
 # Make the Python environment ready and print its python on stdout (everything else goes to stderr).
 #
 # In:  names of requirement files in the repository, e.g.  environment.sh requirements.txt
+#      After them perhaps '--' and the arguments of a run: if one is an address in a bucket (s3://,
+#      gs://), requirements-cloud.txt is installed as well.
 # Out: the path of a python in which they are installed at the versions of constraints.txt
 #
 # The environment remembers what was installed; while the requirement files stay the same, a second
@@ -162,6 +164,13 @@ if [ -n "${CODER_JAX_PYTHON:-}" ]; then
     exit
 fi
 accelerator=${CODER_JAX_ACCELERATOR:-$(find_accelerator)}
+names=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    names+=("$1")
+    shift
+done
+case " $*" in *[\ =]s3://* | *[\ =]gs://*) names+=(requirements-cloud.txt) ;; esac
+set -- ${names[@]+"${names[@]}"}
 for name in "$@"; do
     [ -f "$repo/$name" ] || fail "found no requirement file '$repo/$name'"
 done

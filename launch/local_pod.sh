@@ -50,7 +50,7 @@ done
 shift
 
 # Made once, before all the processes look for it.
-python=$(bash "$repo/launch/environment.sh" requirements.txt requirements-demo.txt)
+python=$(bash "$repo/launch/environment.sh" requirements.txt requirements-demo.txt -- "$@")
 export CODER_JAX_PYTHON=$python
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 if [ "$1" = python ]; then

@@ -15,5 +15,6 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
     exit
 fi
 
-python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt)
+python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
+    requirements-cloud.txt)
 exec "$python" -m pytest "$@"

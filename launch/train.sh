@@ -24,7 +24,7 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
     exit
 fi
 
-python=$(bash "$repo/launch/environment.sh" requirements.txt requirements-demo.txt)
+python=$(bash "$repo/launch/environment.sh" requirements.txt requirements-demo.txt -- "$@")
 export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}"
 
 # -P: a folder or file of the caller's that is named like a module must not be imported instead.

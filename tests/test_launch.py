@@ -152,8 +152,9 @@ def empty_project(repo, tmp_path) -> Path:
     project = tmp_path / "project"
     (project / "launch").mkdir(parents=True)
     shutil.copy(repo / "launch/environment.sh", project / "launch")
-    for name in ("requirements.txt", "requirements-test.txt", "constraints.txt"):
+    for name in ("requirements.txt", "requirements-cloud.txt", "requirements-test.txt"):
         (project / name).write_text("# nothing\n", encoding="utf-8")
+    (project / "constraints.txt").touch()
     return project
 
 
@@ -179,6 +180,10 @@ def test_environment_is_made_once_repaired_and_updated(empty_project):
 
     more = environment("requirements.txt", "requirements-test.txt")
     assert "requirements-test.txt" in more.stderr and "requirements.txt into" not in more.stderr
+
+    assert not environment("requirements.txt", "--", "--data", "s3", "--out", "x/s3:").stderr
+    bucket = environment("requirements.txt", "--", "--data=s3://bucket/data", "--out", "runs/a")
+    assert "installing requirements-cloud.txt" in bucket.stderr
 
     (empty_project / "constraints.txt").write_text("# changed\n", encoding="utf-8")
     assert "installing requirements.txt" in environment("requirements.txt").stderr
