@@ -23,6 +23,7 @@ import orbax.checkpoint as ocp
 from coder_jax.checkpoint_reader import examine, in_a_line, or_damaged
 from coder_jax.checksums import Damaged, check_sums, checksums
 from coder_jax.hosts import barrier, first_decides, is_first
+from coder_jax.orbax_noise import quieten
 from coder_jax.run_folder import check_identity
 from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
@@ -52,6 +53,7 @@ class Checkpoints:
             cleanup_tmp_directories=True,  # of saves that were killed
             todelete_subdir=DELETED,
         )
+        quieten()
         self.manager = ocp.CheckpointManager(self.folder, options=options)
 
     @property
@@ -204,11 +206,12 @@ def explain_failed_save(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
-        text, number = in_a_line(error), getattr(error, "errno", None)
-        if number in FULL or "No space left" in text or "quota exceeded" in text:
+        whole = f"{error} {error.__cause__}"
+        full = "No space left" in whole or "quota exceeded" in whole
+        if full or getattr(error, "errno", None) in FULL:
             problem = f"the disk of {folder} is full"
-        elif isinstance(error, OSError) or "local file" in text:
-            problem = f"{folder} cannot be written to ({text})"
+        elif isinstance(error, OSError) or "local file" in whole:
+            problem = f"{folder} cannot be written to ({in_a_line(error)})"
         else:
             raise
         raise BadInput(

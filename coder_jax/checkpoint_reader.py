@@ -100,4 +100,4 @@ def in_a_line(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split("[tensorstore_spec=")[0].split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."
+    return text if len(text) <= 400 else f"{text[:200]} ... {text[-200:]}"

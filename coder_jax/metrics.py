@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from coder_jax.hosts import is_first
+from coder_jax.tensorboard import Board
 from data_pipeline.errors import BadInput
 
 # A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
@@ -168,7 +168,7 @@ class MetricsLog:
         path = out / "metrics.jsonl"
         self.seconds_before = keep_lines_until(path, first_step)
         self.lines = path.open("a", encoding="utf-8")
-        self.board = SummaryWriter(str(out / "tensorboard"), purge_step=first_step + 1)
+        self.board = Board(out / "tensorboard", first_step)
         self.bar = tqdm(total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
@@ -176,11 +176,16 @@ class MetricsLog:
         if not self.first:
             return
         values = {**values, "seconds": self.seconds}
-        flat = dict(_flatten(values))
-        for name, value in flat.items():
-            self.board.add_scalar(name, value, step)
-        self.lines.write(json.dumps({"step": step, **values}, allow_nan=False) + "\n")
-        self.lines.flush()
+        try:
+            for name, value in _flatten(values):
+                self.board.add_scalar(name, value, step)
+            self.lines.write(json.dumps({"step": step, **values}, allow_nan=False) + "\n")
+            self.lines.flush()
+        except OSError as error:
+            raise BadInput(
+                f"{self.lines.name} cannot be written to ({error.strerror}). Make room or mend the "
+                "disk, and give the same command again: the run goes on from its checkpoints"
+            ) from error
         self._warn_of_waiting(values.get("data_wait"))
 
     def _warn_of_waiting(self, share: float | None) -> None:
@@ -217,10 +222,12 @@ class MetricsLog:
 
     def close(self) -> None:
         """Close the files and the bar."""
-        if self.first:
-            self.bar.close()
-            self.board.close()
-            self.lines.close()
+        if not self.first:
+            return
+        self.bar.close()
+        for file in (self.board, self.lines):
+            with contextlib.suppress(OSError):  # a full disk was said when a line was written
+                file.close()
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Any:

@@ -1,12 +1,15 @@
 """The window of the log: means, rates, and the stop at a loss that is not finite."""
 
 import json
+import subprocess
+import sys
 
 import jax.numpy as jnp
 import pytest
 
 from coder_jax import metrics as metrics_module
 from coder_jax.metrics import MetricsLog, Window, keep_lines_until, read_metrics
+from coder_jax.tensorboard import Board
 from data_pipeline.errors import BadInput
 
 
@@ -102,3 +105,27 @@ def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
     path.write_bytes(b'{"step": 2}\n\xff\xfe\n')
     with pytest.raises(BadInput, match="cannot be read"):
         read_metrics(path)
+
+
+def test_a_start_does_not_pay_for_torch(tmp_path, repo):
+    code = (
+        "import sys; from pathlib import Path; from coder_jax.metrics import MetricsLog\n"
+        "log = MetricsLog(Path(sys.argv[1]), 0, 2); log.write(1, {'loss': 1.0}); log.close()\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=repo, check=True)
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
+    """Read by TensorBoard itself: a run was killed after step 30 and went on from step 10."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for first, steps in ((0, (10, 20, 30)), (10, (20,))):
+        board = Board(tmp_path, first)
+        for step in steps:
+            board.add_scalar("loss", step + first / 100, step)
+        board.close()
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    points = [(event.step, pytest.approx(event.value)) for event in events.Scalars("loss")]
+    assert points == [(10, 10.0), (20, 20.1)]

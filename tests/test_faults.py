@@ -1,0 +1,353 @@
+"""Runs that are killed, stopped, starved of disk and data lose nothing and end bitwise the same.
+
+The long part, 200 kills at random moments, prints where they fell:
+
+    bash launch/test.sh -m slow tests/test_faults.py -s
+"""
+
+import collections
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import jax
+import numpy as np
+import pytest
+from training_process import (
+    TrainingProcess,
+    last_line,
+    lines_of,
+    make_batches,
+    newest,
+)
+
+from coder_jax.checkpoint_reader import read_item, saved_steps
+
+STEPS = 24
+# A checkpoint after every step: the newest two stay, and those of every tenth step.
+OFTEN = ("--save-minutes", "0", "--save-steps", "10")
+CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the machine, not of the run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    folder = tmp_path_factory.mktemp("faults")
+    make_batches(folder, STEPS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(folder):
+    """The folder of a run that nothing disturbed."""
+    process = TrainingProcess(folder, folder / "straight", STEPS, *OFTEN)
+    assert process.end() == 0, process.said()
+    return process.out
+
+
+@pytest.fixture
+def out(folder, request):
+    """A run folder that is not there yet."""
+    return folder / request.node.name
+
+
+def assert_nothing_lost(out, checkpoints=99):
+    """The newest checkpoints are whole, and until then every step is in the metrics once."""
+    for step in saved_steps(out)[-checkpoints:]:
+        for item in ("params", "opt_state"):
+            read_item(out / "checkpoints" / str(step), item)
+    steps = [line["step"] for line in lines_of(out)]
+    until = newest(out)
+    assert [step for step in steps if step <= until] == list(range(1, until + 1))
+
+
+def assert_same_end(out, straight, steps):
+    """State and metrics are bitwise those of the undisturbed run, and no litter is left."""
+    assert_nothing_lost(out)
+    for item in ("params", "opt_state"):
+        got, want = (read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
+        jax.tree.map(np.testing.assert_array_equal, got, want)
+    lines = [
+        [{name: line[name] for name in line.keys() - CHANCE} for line in lines_of(run)]
+        for run in (out, straight)
+    ]
+    assert lines[0] == lines[1]
+    names = {path.name for path in (out / "checkpoints").iterdir()}
+    assert names == {str(step) for step in saved_steps(out)}
+
+
+def finish(folder, out, steps=STEPS, *flags):
+    process = TrainingProcess(folder, out, steps, *(flags or OFTEN))
+    assert process.end(600) == 0, process.said()
+    return process
+
+
+def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straight, out):
+    """In the middle of three saves, while it compiles, and at a random moment of the steps."""
+    before = 0
+    for when in ("save", "compile", "save", "a moment later", "save"):
+        process = TrainingProcess(folder, out, STEPS, *OFTEN)
+        if when == "compile":
+            process.until(lambda process=process: "train:" in process.said())
+        else:
+            steps = before + random.Random(before).randint(1, 4)
+            process.until(lambda steps=steps: newest(out) >= steps)
+            if when == "save":
+                process.until(process.saving)
+            else:
+                time.sleep(random.Random(steps).random() * 0.1)
+        doing = process.kill()
+        assert doing == when or when == "a moment later"
+        assert_nothing_lost(out)
+        assert newest(out) >= before
+        before = newest(out)
+    assert 0 < before < STEPS, "the kills came too late to disturb anything"
+    finish(folder, out)
+    assert_same_end(out, straight, STEPS)
+
+
+def test_sigterm_saves_and_exits_with_75(folder, straight, out):
+    """During steps and in the middle of a save."""
+    for when in ("step", "save"):
+        process = TrainingProcess(folder, out, STEPS, *OFTEN)
+        target = newest(out) + 2
+        process.until(lambda target=target: newest(out) >= target)
+        if when == "save":
+            process.until(process.saving)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.end() == 75, process.said()
+        assert newest(out) == last_line(out), "the step under way was saved"
+        assert newest(out) < STEPS, "it came too late to stop anything"
+        assert_nothing_lost(out)
+    finish(folder, out)
+    assert_same_end(out, straight, STEPS)
+
+
+SAYS_WHEN_IT_EVALUATES = """
+from coder_jax.heldout import HeldOut
+real = HeldOut.scores
+def scores(self, bert):
+    print("EVALUATING", flush=True)
+    return real(self, bert)
+HeldOut.scores = scores
+"""
+
+
+def test_sigterm_during_an_evaluation_inside_training(folder, straight, out):
+    looks = (*OFTEN, "--eval-steps", "4")
+    process = TrainingProcess(folder, out, STEPS, *looks, before=SAYS_WHEN_IT_EVALUATES)
+    process.until(lambda: "EVALUATING" in process.said())
+    process.process.send_signal(signal.SIGTERM)
+    assert process.end() == 75, process.said()
+    assert newest(out) == 4
+    finish(folder, out)
+    for item in ("params", "opt_state"):
+        got, want = (read_item(run / "checkpoints" / str(STEPS), item) for run in (out, straight))
+        jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+SLOW_DATA = """
+import time
+import data_pipeline.batch_files as batch_files
+real = batch_files.np.load
+class Slow:
+    def __getattr__(self, name):
+        return getattr(real_numpy, name)
+    def load(self, *arguments, **options):
+        time.sleep(0.4)
+        return real(*arguments, **options)
+real_numpy, batch_files.np = batch_files.np, Slow()
+"""
+
+
+def test_slow_data_is_said_and_a_second_process_is_refused(folder, straight, out):
+    process = TrainingProcess(folder, out, STEPS, *OFTEN, before=SLOW_DATA)
+    process.until(lambda: newest(out) >= 1)
+    second = TrainingProcess(folder, out, STEPS, *OFTEN)
+    assert second.end() == 2
+    assert f"process {process.process.pid} on" in second.said()
+    assert "is training in" in second.said() and "Traceback" not in second.said()
+    assert process.end() == 0, process.said()
+    assert "the run waits for its data" in process.said()
+    assert sum(line["data_wait"] > 0.5 for line in lines_of(out)) > STEPS / 2
+    assert_same_end(out, straight, STEPS)
+
+
+def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, straight, out):
+    """A batch file on a disk that answers with an input/output error."""
+    broken = shutil.copytree(folder, out.with_name("broken"), symlinks=True)
+    whole = sorted((broken / "batches").glob("*.npz"))[STEPS // 2]
+    aside = whole.rename(whole.with_suffix(".aside"))
+    whole.symlink_to("/proc/self/mem")  # opens, but reading its first byte fails with EIO
+    process = TrainingProcess(broken, out, STEPS, *OFTEN)
+    assert process.end() == 2, process.said()
+    assert f"{whole} cannot be read" in process.said() and "Traceback" not in process.said()
+    assert_nothing_lost(out)
+    aside.replace(whole)
+    finish(broken, out)
+    assert_same_end(out, straight, STEPS)
+
+
+@contextlib.contextmanager
+def small_disk(folder, megabytes):
+    """A file system of its own at `folder`; skips where this process may not mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(folder, straight, out):
+    with small_disk(out, 64) as disk:
+        run = disk / "run"
+        process = TrainingProcess(folder, run, STEPS, *OFTEN)
+        process.until(lambda: newest(run) >= 3)
+        process.kill()
+        there = newest(run)
+        with (disk / "ballast").open("wb") as ballast:  # leaves less than a checkpoint needs
+            ballast.truncate(shutil.disk_usage(disk).free - 60_000)
+            os.posix_fallocate(ballast.fileno(), 0, os.fstat(ballast.fileno()).st_size)
+        for _ in range(2):  # giving the command again changes nothing
+            process = TrainingProcess(folder, run, STEPS, *OFTEN)
+            assert process.end() == 2, process.said()
+            assert "ake room" in process.said() and "Traceback" not in process.said()
+            assert newest(run) >= there
+            assert_nothing_lost(run)
+        (disk / "ballast").unlink()
+        finish(folder, run)
+        assert_same_end(run, straight, STEPS)
+
+
+REFUSING_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+"""
+
+
+def test_a_disk_that_refuses_to_write_is_named(folder, straight, out):
+    """Files of checkpoints may not grow beyond 40 kB: what a quota or a failing disk does."""
+    process = TrainingProcess(folder, out, STEPS, *OFTEN)
+    process.until(lambda: newest(out) >= 2)
+    process.kill()
+    process = TrainingProcess(folder, out, STEPS, *OFTEN, before=REFUSING_DISK)
+    assert process.end() == 2, process.said()
+    assert f"{out}/checkpoints cannot be written to" in process.said()
+    assert "Traceback" not in process.said()
+    assert_nothing_lost(out)
+    finish(folder, out)
+    assert_same_end(out, straight, STEPS)
+
+
+LONG_STEPS = 400
+KILLS = 200
+# Half of the kills fall before the first step, so so many in a row without a save are no accident.
+MOST_WITHOUT_PROGRESS = 30
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many_faults")
+    make_batches(folder, LONG_STEPS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def long_straight(long_folder):
+    """The undisturbed run of the long part, and the seconds of a process until its first save."""
+    out = long_folder / "straight"
+    flags = ("--save-minutes", "0", "--save-steps", "50")
+    finish(long_folder, out, LONG_STEPS, *flags)  # compiles
+    again = TrainingProcess(long_folder, long_folder / "again", LONG_STEPS, *flags)
+    while again.first_save is None:
+        assert not again.ended(again.age + 0.1), again.said()
+    again.kill()
+    return out, again.first_save
+
+
+class Disturber:
+    """Disturbs runs at random moments, until so many disturbances were made.
+
+    A moment is uniform between the start of a process and twice the time that it takes until its
+    first save, measured as it goes.
+
+    Args:
+        folder: of batches.
+        straight: the undisturbed run.
+        first_save: seconds until a process saves first.
+        seed: of the moments.
+    """
+
+    def __init__(self, folder, straight, first_save, seed):
+        self.folder, self.straight, self.first_save = folder, straight, first_save
+        self.random = random.Random(seed)
+        self.where = collections.Counter()
+        self.most_lost = self.without_progress = self.runs = 0
+
+    def disturb(self, times, how):
+        """Run after run, each to its end; `how(process)` disturbs one and says what it was at."""
+        flags = ("--save-minutes", "0", "--save-steps", "50")
+        while self.where.total() < times:
+            self.runs += 1
+            out = self.folder / f"run{self.runs}"
+            while True:
+                process = TrainingProcess(self.folder, out, LONG_STEPS, *flags)
+                moment = self.random.random() * 2 * self.first_save
+                if self.where.total() == times:
+                    moment = 3600.0
+                if process.ended(moment):
+                    assert process.process.returncode == 0, process.said()
+                    break
+                self.one_more(process, moment, how)
+            assert_same_end(out, self.straight, LONG_STEPS)
+            shutil.rmtree(out)
+
+    def one_more(self, process, moment, how):
+        doing = how(process)
+        self.where[doing] += 1
+        saved, logged = newest(process.out), last_line(process.out)
+        print(f"{self.where.total()} {doing} after {moment:.2f} s: step {saved} saved", flush=True)
+        assert saved >= process.restored
+        assert_nothing_lost(process.out, checkpoints=2)
+        if doing in ("step", "save"):
+            self.most_lost = max(self.most_lost, logged - saved)
+        if process.first_save is not None:
+            self.first_save += 0.2 * (process.first_save - self.first_save)
+        self.without_progress = 0 if saved > process.restored else self.without_progress + 1
+        assert self.without_progress < MOST_WITHOUT_PROGRESS, process.said()
+
+
+@pytest.mark.slow
+def test_200_kills_at_random_moments_lose_nothing(long_folder, long_straight):
+    disturber = Disturber(long_folder, *long_straight, seed=3)
+    disturber.disturb(KILLS, TrainingProcess.kill)
+    print(
+        f"{KILLS} kills over {disturber.runs} runs of {LONG_STEPS} steps: "
+        f"{dict(disturber.where)}; at most {disturber.most_lost} steps taken again"
+    )
+    assert set(disturber.where) == {"start-up", "compile", "step", "save"}
+    assert disturber.most_lost <= 2  # every step is saved; the save of the last may be under way
+
+
+@pytest.mark.slow
+def test_sigterm_at_random_moments_loses_nothing(long_folder, long_straight):
+    def stop(process):
+        doing = process.doing()
+        process.process.send_signal(signal.SIGTERM)
+        status = process.end()
+        # Before the command listens, the signal just ends it.
+        assert status == 75 or (status == -signal.SIGTERM and doing == "start-up"), process.said()
+        assert status != 75 or newest(process.out) == last_line(process.out)
+        return doing
+
+    disturber = Disturber(long_folder, *long_straight, seed=4)
+    disturber.disturb(30, stop)
+    print(f"30 times SIGTERM over {disturber.runs} runs: {dict(disturber.where)}")

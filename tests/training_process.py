@@ -1,0 +1,153 @@
+"""Training as processes of their own, which tests kill: a tiny model on batches from files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tiny_bert import write_model
+from tiny_ontology import write_ontology
+
+from coder_jax.checkpoint_reader import saved_steps
+from data_pipeline import batch_files, build
+
+BATCH = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
+
+
+def make_batches(folder: Path, steps: int) -> None:
+    """A tiny BERT in `folder`/bert, and the batches of `steps` steps in `folder`/batches."""
+    write_model(folder / "bert")
+    ontology = write_ontology(folder / "tiny.obo", classes=300)
+    command = ["--source", ontology, "--tokenizer", folder / "bert", "--hold-out", "5"]
+    assert build.main([*map(str, command), "--out", str(folder / "data")]) == 0
+    command = ["--data", folder / "data", "--out", folder / "batches", "--steps", steps]
+    words = [*map(str, command), "--draw", "concepts", "--distinct-terms", *BATCH]
+    assert batch_files.main(words) == 0
+
+
+class TrainingProcess:
+    """`python -m coder_jax train` on the batches in a folder.
+
+    Args:
+        folder: what `make_batches` filled; compiled programs are kept there too.
+        out: the run folder.
+        steps: of the run.
+        flags: further flags of the command.
+        before: Python that the process runs first, to break something in it.
+    """
+
+    def __init__(self, folder: Path, out: Path, steps: int, *flags: str, before: str = ""):
+        self.out, self.folder = out, out / "checkpoints"
+        self.left_by_others = self._saves_under_way()
+        self.restored = newest(out)
+        command = ["train", "--recipe", "small", "--data", folder / "batches", "--out", out]
+        run = ["--init", folder / "bert", "--steps", steps, "--warmup-steps", "2", *BATCH]
+        rest = ["--eval-steps", "0", "--log-steps", "1", *flags]
+        words = [str(word) for word in (*command, *run, *rest)]
+        code = f"from coder_jax.__main__ import main; sys.exit(main({words!r}))"
+        # A restart takes seconds rather than the time to compile. conftest.py turns the cache off
+        # for the tests' own process.
+        cache = {
+            "JAX_ENABLE_COMPILATION_CACHE": "true",
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        self.log = out.with_name(f"{out.name}-{len(list(out.parent.glob('*.log')))}.log")
+        with self.log.open("x", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys\n{before}\n{code}"],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | cache,
+                cwd=Path(__file__).parent.parent,
+            )
+        self.began = time.monotonic()
+        self.first_save: float | None = None  # its age then, if `ended` saw it
+
+    def said(self) -> str:
+        """What the process has printed."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def end(self, timeout: float = 120) -> int:
+        """Wait for its end; the exit status."""
+        try:
+            return self.process.wait(timeout)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def ended(self, seconds: float) -> bool:
+        """Whether it ends by itself before it is `seconds` old."""
+        while self.age < seconds:
+            if self.process.poll() is not None:
+                return True
+            if self.first_save is None and newest(self.out) > self.restored:
+                self.first_save = self.age
+            time.sleep(0.01)
+        return False
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self.began
+
+    def until(self, happens, timeout: float = 120) -> None:
+        """Wait until `happens()`."""
+        end = time.monotonic() + timeout
+        while not happens():
+            assert self.process.poll() is None, f"it ended by itself:\n{self.said()}"
+            assert time.monotonic() < end, f"nothing happened in {timeout} s:\n{self.said()}"
+            time.sleep(0.001)
+
+    def kill(self) -> str:
+        """kill -9; what it was doing, as far as files tell."""
+        doing = self.doing()
+        self.process.kill()
+        self.process.wait()
+        # A save that began between the look and the kill has left its folder.
+        return "save" if self.saving() else doing
+
+    def doing(self) -> str:
+        """start-up (before the log is opened), compile (before its first step), step or save."""
+        if self.saving():
+            return "save"
+        if "train:" not in self.said():
+            return "start-up"
+        return "step" if last_line(self.out) > self.restored else "compile"
+
+    def saving(self) -> bool:
+        """Whether it is writing a checkpoint: its folder has no final name yet."""
+        return bool(self._saves_under_way() - self.left_by_others)
+
+    def _saves_under_way(self) -> set[tuple[str, int]]:
+        found = set()
+        for path in self.folder.glob("*tmp*"):
+            try:
+                found.add((path.name, path.stat().st_ino))
+            except FileNotFoundError:  # it has just got its final name
+                continue
+        return found
+
+
+def lines_of(out: Path) -> list[dict]:
+    """The whole lines of the run's metrics.jsonl."""
+    path = out / "metrics.jsonl"
+    if not path.exists():
+        return []
+    whole = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in whole]
+
+
+def last_line(out: Path) -> int:
+    """The step of the last line of metrics.jsonl; 0 for none."""
+    return max((line["step"] for line in lines_of(out)), default=0)
+
+
+def newest(out: Path) -> int:
+    """The newest step that was saved; 0 for none."""
+    return max(saved_steps(out), default=0)
