@@ -63,6 +63,14 @@ fi
 [ -n "$logs" ] || logs=$(mktemp -d "${TMPDIR:-/tmp}/local_pod.XXXXXX")
 mkdir -p "$logs"
 free_port='import socket; s = socket.socket(); s.bind(("localhost", 0)); print(s.getsockname()[1])'
+# A progress bar ends its lines with a carriage return, and must be seen at once.
+mark_lines='
+import os, re
+new_line = True
+while text := os.read(0, 65536):
+    marked = re.sub(rb"(?<=[\r\n])(?=[^\r\n])", b"[0] ", text)
+    os.write(1, b"[0] " + marked if new_line and text[:1] not in b"\r\n" else marked)
+    new_line = text[-1:] in b"\r\n"'
 
 # Job control gives each process a group of its own, so that a Ctrl-C at the terminal reaches it
 # once, from here, and its own children end with it.
@@ -106,7 +114,7 @@ start_all() {
     port=$("$python" -c "$free_port")
     rm -f "$logs/terminal"
     mkfifo "$logs/terminal"
-    tee "$logs/host0.log" <"$logs/terminal" | awk '{ print "[0] " $0; fflush() }' &
+    tee "$logs/host0.log" <"$logs/terminal" | "$python" -c "$mark_lines" &
     reader=$!
     hosts=()
     for ((host = 0; host < count; host++)); do
