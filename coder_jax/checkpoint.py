@@ -4,13 +4,13 @@ OUT/checkpoints/N/  state after step N: params, opt_state, identity (as in run.j
 
 A checkpoint is written under another name and renamed when it is whole; one that makes place for
 another is renamed before it is deleted. So what bears a step's number is whole, whenever the
-process was killed. What was damaged later, by the disk, shows when it is read.
+process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
+has no renames, a file that is written last says that a checkpoint is whole (orbax_buckets.py).
 """
 
 import contextlib
 import dataclasses
 import errno
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,10 +23,12 @@ import orbax.checkpoint as ocp
 from coder_jax.checkpoint_reader import examine, in_a_line, or_damaged
 from coder_jax.checksums import Damaged, check_sums, checksums
 from coder_jax.hosts import barrier, first_decides, is_first
+from coder_jax.orbax_buckets import atomicity, checkpoint_folder
 from coder_jax.orbax_noise import quieten
 from coder_jax.run_folder import check_identity
 from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
+from data_pipeline.buckets import in_bucket
 from data_pipeline.errors import BadInput
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -37,7 +39,7 @@ class Checkpoints:
     """The checkpoints of the run that this process trains; saving goes on in the background.
 
     Args:
-        out: the run folder; it is locked until `close`.
+        out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
         keep_steps: checkpoints at multiples of this step stay; of the others the two newest.
 
     Raises:
@@ -45,13 +47,15 @@ class Checkpoints:
     """
 
     def __init__(self, out: Path, keep_steps: int):
-        self.lock = lock_run(out) if is_first() else None
-        self.folder = (out / "checkpoints").resolve()
+        self.remote = in_bucket(out)
+        self.lock = lock_run(out) if is_first() and not self.remote else None
+        self.folder = checkpoint_folder(out)
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             keep_period=keep_steps,
             cleanup_tmp_directories=True,  # of saves that were killed
-            todelete_subdir=DELETED,
+            todelete_subdir=None if self.remote else DELETED,
+            atomicity_options=atomicity(self.folder),
         )
         quieten()
         self.manager = ocp.CheckpointManager(self.folder, options=options)
@@ -174,14 +178,14 @@ class Checkpoints:
             while aside.exists():
                 number += 1
                 aside = self.folder / f"{step}.unreadable-{number}"
-            os.replace(self.folder / str(step), aside)
+            (self.folder / str(step)).rename(aside)
             print(f"renamed checkpoint {step} to {aside}")
         barrier("checkpoints renamed")
         self.manager.reload()
 
     def _empty_deleted(self) -> None:
         """Delete for good what the saves before have put away."""
-        if is_first():
+        if is_first() and not self.remote:
             shutil.rmtree(self.folder / DELETED, ignore_errors=True)
 
     def close(self) -> None:

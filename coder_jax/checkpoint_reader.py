@@ -12,6 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from coder_jax.checksums import Damaged, check_sums, checksums
+from coder_jax.orbax_buckets import atomicity, checkpoint_folder
 from data_pipeline.errors import BadInput
 
 Read = TypeVar("Read")
@@ -19,8 +20,9 @@ Read = TypeVar("Read")
 
 def saved_steps(out: Path) -> list[int]:
     """The steps with a checkpoint, oldest first, for readers beside a run that goes on."""
-    names = ocp.path.step.standard_name_format()
-    return sorted(found.step for found in names.find_all((out / "checkpoints").resolve()))
+    folder = checkpoint_folder(out)
+    names = ocp.path.step.standard_name_format(atomicity_options=atomicity(folder))
+    return sorted(found.step for found in names.find_all(folder))
 
 
 def read_params(out: Path, step: int) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if they cannot be read, or are not what was saved.
     """
-    folder = (out / "checkpoints" / str(step)).resolve()
+    folder = checkpoint_folder(out) / str(step)
     try:
         return read_item(folder, "params")
     except Damaged as damage:

@@ -13,6 +13,7 @@ from coder_jax.checkpoint_reader import read_params, saved_steps
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.export import export_encoder
 from coder_jax.metrics import read_metrics
+from coder_jax.run_files import small_files
 from coder_jax.run_folder import read_identity
 from coder_jax.state import merge_encoder, split_encoder
 from data_pipeline.errors import BadInput
@@ -37,7 +38,8 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
     """
-    there = read_identity(out)
+    files = small_files(out)
+    there = read_identity(files)
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
@@ -59,10 +61,10 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
             cleaning=dataset["cleaning"],
             max_length=there["tokenizer"]["max_length"],
         ),
-        tokenizer=out / "tokenizer",
+        tokenizer=files / "tokenizer",
         hf_config=encoder["config"],
         relations=None if relations is None else (relations, dataset["relations"]),
-        card=describe(there, out, step),
+        card=describe(there, files, step),
     )
 
 

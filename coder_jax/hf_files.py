@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
@@ -15,12 +16,12 @@ SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 
 
 def find_folder(path_or_hub_id: str | Path) -> Path:
-    """The local folder of a model; downloads it (once) where a hub id is given.
+    """The local folder of a model; fetches it (once) from a bucket, or where a hub id is given.
 
     Raises:
-      BadInput: neither a folder nor a hub id that can be fetched.
+      BadInput: neither a folder nor an address or hub id that can be fetched.
     """
-    path = Path(path_or_hub_id)
+    path = local_folder(path_or_hub_id, "config.json")
     if path.is_dir():
         if not (path / "config.json").is_file():
             inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"

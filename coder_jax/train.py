@@ -27,6 +27,7 @@ from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy, make_mesh, step_cut
 from coder_jax.metrics import MetricsLog, Window
 from coder_jax.optimizer import learning_rate, make_optimizer
+from coder_jax.run_files import RunFiles
 from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
 from coder_jax.state import abstract_state, merge_encoder, new_state, split_encoder
 from coder_jax.step import make_train_step
@@ -57,7 +58,7 @@ class BatchSource(Protocol):
 class RunResult:
     """What a finished run has to say."""
 
-    out: Path
+    out: str
     steps: int
     seconds: float  # of training with its evaluations, in all processes of the run
     heldout: dict[str, float]  # scores of the last evaluation; empty if there was none
@@ -142,7 +143,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     # ---- Config ----
     config = resolve_dtype(config)
     config.validate()
-    out, run = Path(config.run.out), config.run
+    run = config.run
     if config.loss.mu and not source.manifest["relations"]:
         raise BadInput(
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
@@ -153,32 +154,38 @@ def train(config: Config, source: BatchSource) -> RunResult:
         heldout = HeldOut(source.folder, source.manifest, config.model.pooling, run.eval_terms)
 
     # ---- Run folder ----
-    bert = None
-    if (out / "run.json").exists():
-        encoder = read_identity(out)["encoder"]
-    else:
-        bert, encoder = initial_encoder(config, source.manifest)
-    this_run = identity(config, source.manifest, encoder)
-    if is_first():
-        claim_run_folder(out, this_run, source.folder / "tokenizer")
-    barrier("the run folder is there")
-    check_identity(read_identity(out), this_run, str(out))
-    with contextlib.closing(Checkpoints(out, run.save_steps)) as checkpoints:
-        if bert is None and checkpoints.latest is None:  # it stopped before its first checkpoint
-            bert, _ = initial_encoder(config, source.manifest)
-        return _take_steps(config, source, checkpoints, this_run, bert, heldout)
+    with RunFiles(run.out) as files:
+        bert = None
+        if (files.here / "run.json").exists():
+            there = read_identity(files.here)
+            encoder = there["encoder"]
+            check_identity(there, identity(config, source.manifest, encoder), files.name)
+        else:
+            bert, encoder = initial_encoder(config, source.manifest)
+        this_run = identity(config, source.manifest, encoder)
+        if is_first():
+            claim_run_folder(files.here, this_run, source.folder / "tokenizer")
+            files.publish()
+        barrier("the run folder is there")
+        files.fetch()
+        check_identity(read_identity(files.here), this_run, files.name)
+        with contextlib.closing(Checkpoints(Path(run.out), run.save_steps)) as checkpoints:
+            if bert is None and checkpoints.latest is None:  # it stopped before its first
+                bert, _ = initial_encoder(config, source.manifest)
+            return _take_steps(config, source, files, checkpoints, this_run, bert, heldout)
 
 
 def _take_steps(
     config: Config,
     source: BatchSource,
+    files: RunFiles,
     checkpoints: Checkpoints,
     this_run: dict[str, Any],
     bert: Bert | None,
     heldout: HeldOut | None,
 ) -> RunResult:
     """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
-    out, run, steps = Path(config.run.out), config.run, config.optimizer.steps
+    run, steps = config.run, config.optimizer.steps
 
     # ---- Mesh, memory, state ----
     mesh = make_mesh(config.batch.groups // source.cut.passes)
@@ -213,8 +220,10 @@ def _take_steps(
         seed=config.batch.seed,
         dropout=True,
     )
-    log = MetricsLog(out, first_step, steps)
-    window = Window(config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {out}")
+    log = MetricsLog(files.here, first_step, steps)
+    window = Window(
+        config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
+    )
     clock = SaveClock(run.save_minutes)
     feed = Feed(mesh, source.cut, source.plan, clock)
     scores: dict[str, float] = {}
@@ -242,10 +251,11 @@ def _take_steps(
             stop = feed.stop
             if step % run.save_steps == 0 or feed.save or last or stop:
                 window.check()
+                files.publish()  # before: what a checkpoint goes on from is there with it
                 checkpoints.save(state, step, this_run)
                 clock.restart()
             if stop and not last:
                 raise Stopped
     finally:
         log.close()
-    return RunResult(out, steps, log.seconds, scores)
+    return RunResult(files.name, steps, log.seconds, scores)

@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from data_pipeline.buckets import address, in_bucket
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.clean import CLEANING
 from data_pipeline.command import run_command
@@ -49,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "OBO ontology (.obo, .obo.gz)",
     )
     required.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="dataset folder to make"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="dataset folder to make, here or in a bucket (s3://..., gs://...)",
     )
     required.add_argument(
         "--tokenizer",
@@ -180,16 +185,19 @@ def main(argv: list[str] | None = None) -> int:
     add_arguments(parser)
     options = options_from(parser.parse_args(argv))
     # Imported late: TensorFlow takes seconds, which --help should not cost.
-    from data_pipeline.build_dataset import build_dataset
+    from data_pipeline.build_dataset import build_dataset, build_in_bucket
     from data_pipeline.build_report import closing_report
     from data_pipeline.store import read_manifest
 
     def work() -> int:
-        out = build_dataset(options)
-        print(closing_report(read_manifest(out), out))
+        if in_bucket(options.out):
+            print(closing_report(build_in_bucket(options), address(options.out)))
+        else:
+            out = build_dataset(options)
+            print(closing_report(read_manifest(out), out))
         return 0
 
-    return run_command(work, when_asked="stopping after this shard; the same command goes on")
+    return run_command(work, when_asked="stopping soon; the same command goes on")
 
 
 if __name__ == "__main__":

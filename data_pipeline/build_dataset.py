@@ -21,6 +21,14 @@ import polars as pl
 import tokenizers
 from tokenizers import Tokenizer
 
+from data_pipeline.buckets import (
+    address,
+    cache_folder,
+    explained,
+    open_bucket,
+    publish_folder,
+    short_hash,
+)
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 from data_pipeline.heldout import hold_out, read_mentions, write_heldout
@@ -72,6 +80,27 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
                 raise
     _say(f"built {options.out} in {time.monotonic() - started:.1f} s")
     return options.out
+
+
+def build_in_bucket(options: BuildOptions) -> dict:
+    """Builds as `build_dataset` on this machine, publishes the dataset, and returns its manifest.
+
+    If the publishing fails, the same command does only that again.
+    """
+    url = address(options.out)
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = files.exists(f"{root}/{MANIFEST}")
+    if there and not options.overwrite:
+        raise BadInput(
+            f"--out {url} already holds a dataset; add --overwrite to replace it, or give another"
+        )
+    out = cache_folder() / "builds" / f"{options.out.name}-{short_hash(url.encode())}"
+    build_dataset(dataclasses.replace(options, out=out, overwrite=True), reuse=True)
+    manifest = read_manifest(out)
+    publish_folder(out, url, MANIFEST, overwrite=options.overwrite)
+    shutil.rmtree(out)
+    return manifest
 
 
 def _build_in(

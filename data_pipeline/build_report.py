@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def closing_report(manifest: dict, out: Path) -> str:
+def closing_report(manifest: dict, out: str | Path) -> str:
     """What was read, dropped (by reason) and kept, and how the terms became tokens."""
     counts, report = manifest["counts"], manifest["report"]
     per_concept = counts["terms"] / counts["concepts"]

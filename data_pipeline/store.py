@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tf, tfds
 
@@ -98,11 +99,11 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
     """Reads a whole dataset into memory, shards in parallel, always in the same order.
 
     Args:
-      path: a folder that `python -m data_pipeline.build` made.
+      path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
       strings: also the identifiers and the terms as strings (a UMLS needs a gigabyte more).
     Raises BadInput if the folder is missing, half-built, not a dataset, or damaged.
     """
-    folder = Path(path)
+    folder = local_folder(path, MANIFEST)
     manifest = read_manifest(folder)
     shards = manifest["shards"]
     arrays = _empty_arrays(manifest["counts"])

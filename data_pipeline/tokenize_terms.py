@@ -14,16 +14,19 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
+
+TOKENIZERS = ("tokenizer.json", "vocab.txt")
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
     # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
     from transformers import AutoTokenizer
 
-    name = str(path_or_hub_id)
+    name = str(local_folder(path_or_hub_id, *TOKENIZERS))
     is_folder = Path(name).exists()
-    if is_folder and not any((Path(name) / f).is_file() for f in ("tokenizer.json", "vocab.txt")):
+    if is_folder and not any((Path(name) / f).is_file() for f in TOKENIZERS):
         raise BadInput(
             f"{name} is not a tokenizer folder: it has neither tokenizer.json nor vocab.txt. "
             "Give the folder of a Hugging Face model, or a hub id such as "

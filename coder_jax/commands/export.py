@@ -14,19 +14,24 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoint", required=True, type=Path, metavar="RUN", help="folder of a training run"
+        "--checkpoint",
+        required=True,
+        type=Path,
+        metavar="RUN",
+        help="folder of a training run, here or in a bucket",
     )
     parser.add_argument(
         "--out",
         required=True,
         type=Path,
         metavar="DIR",
-        help="folder to write; an earlier export there is replaced",
+        help="folder to write, here or in a bucket; an earlier export there is replaced",
     )
     parser.add_argument("--step", type=int, help="export this checkpoint (default: the newest)")
     parser.add_argument(
@@ -52,14 +57,35 @@ def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export import push_to_hub
     from coder_jax.finished_run import export_run, load_run
+    from data_pipeline.buckets import address, in_bucket
 
     run = load_run(args.checkpoint, args.step)
     if args.license:
         run.card["license"] = args.license
-    differences = export_run(run, args.out, pytorch_bin=args.pytorch_bin)
-    checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
-    print(f"{args.out}: step {run.step} exported; largest difference of vectors: {checked}")
-    if args.push_to_hub:
-        url = push_to_hub(args.out, args.push_to_hub, private=args.private)
-        print(f"uploaded: {url}")
+    with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
+        remote = in_bucket(args.out)
+        out = Path(temporary) / "export" if remote else args.out
+        differences = export_run(run, out, pytorch_bin=args.pytorch_bin)
+        if remote:
+            publish_export(out, args.out)
+        checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
+        where = address(args.out) if remote else out
+        print(f"{where}: step {run.step} exported; largest difference of vectors: {checked}")
+        if args.push_to_hub:
+            url = push_to_hub(out, args.push_to_hub, private=args.private)
+            print(f"uploaded: {url}")
     return 0
+
+
+def publish_export(folder: Path, out: Path) -> None:
+    """Copy an export into a bucket; an earlier export there is replaced.
+
+    Raises:
+        BadInput: if something else is there, or the bucket cannot be written to.
+    """
+    from coder_jax.encoder_settings import SETTINGS_FILE
+    from data_pipeline.buckets import address, explained, file_sizes, open_bucket, publish_folder
+
+    with explained(address(out), "read"):
+        earlier = SETTINGS_FILE in file_sizes(*open_bucket(address(out)))
+    publish_folder(folder, out, "config.json", overwrite=earlier)

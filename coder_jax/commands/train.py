@@ -3,16 +3,17 @@
     python -m coder_jax train --recipe coder_eng --data datasets/umls --out runs/coder_eng
 
 A recipe sets every value; flags change single ones. The same command on the same --out goes on
-where the run stopped; another configuration or dataset is refused.
+where the run stopped; another configuration or dataset is refused. --data, --init and --out may be
+folders in a bucket, s3://... or gs://... (requirements-cloud.txt).
 """
 
 import argparse
-from pathlib import Path
 
 import tyro
 
 from coder_jax.config import RECIPES, Config
 from data_pipeline.batch_spec import StepCut
+from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 
 
@@ -36,15 +37,17 @@ def parse(arguments: list[str]) -> Config:
 
 WHEN_ASKED_TO_STOP = "saving after this step, then stopping; the same command goes on"
 ON_ALL_HOSTS = True
+MARKS = ("manifest.json", "batches.json")  # of a built dataset, of batches in files
 
 
 def open_source(config: Config):
     """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
     from coder_jax.mesh import make_mesh, step_cut
 
-    folder, run = Path(config.run.data), config.run
+    run = config.run
     if not run.data or not run.out:
         raise BadInput("give --data (a built dataset) and --out (the folder of the run)")
+    folder = local_folder(run.data, *MARKS)
     if not folder.is_dir():
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
