@@ -14,7 +14,7 @@ from data_pipeline.draw import Draw
 from data_pipeline.errors import BadInput
 from data_pipeline.packing import plan_rows
 from data_pipeline.quiet_tensorflow import tf
-from data_pipeline.store import TripletDataset
+from data_pipeline.store import TripletDataset, as_tensor
 
 # Steps far beyond any run: the number of rows is planned on their batches.
 FIRST_PLANNING_STEP = 2**40
@@ -92,8 +92,8 @@ class BatchMaker:
                 f"{spec.row_length}; use a row_length of at least {self.max_length}"
             )
         self.folder, self.manifest = dataset.folder, dataset.manifest
-        self.token_start = tf.constant(dataset.token_start)
-        self.tokens = tf.constant(dataset.tokens)
+        self.token_start = as_tensor(dataset.token_start)
+        self.tokens = as_tensor(dataset.tokens)
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows)
 
     def _lengths(self, terms: tf.Tensor) -> tf.Tensor:
@@ -135,7 +135,7 @@ class BatchMaker:
         }
 
     def _pack(self, terms: tf.Tensor, step: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The rows of all blocks, one after the other, [blocks * R, L] each; terms is [blocks, N]."""
+        """The rows of all blocks of terms [blocks, N], block by block, [blocks * R, L] each."""
         rows, row_length = self.plan.ample, self.spec.row_length
         message = [f"more than the planned {rows} rows are needed by the batch of step", step]
         lengths = self._lengths(terms)
@@ -151,9 +151,8 @@ class BatchMaker:
         )
         source = tf.gather(start, sequence) + tf.cast(position, tf.int64)
         first = (block * rows + row) * row_length + offset
-        columns = tf.stack(
-            [tf.gather(self.tokens, source), position, tf.gather(term, sequence) + 1], axis=1
-        )
+        token = tf.cast(tf.gather(self.tokens, source), tf.int32)
+        columns = tf.stack([token, position, tf.gather(term, sequence) + 1], axis=1)
         size = len(self.groups) * self.groups.shape[1] * rows * row_length
         flat = tf.scatter_nd((tf.gather(first, sequence) + position)[:, None], columns, [size, 3])
         packed = tf.unstack(tf.reshape(flat, [-1, row_length, 3]), axis=2)
@@ -171,7 +170,7 @@ class BatchMaker:
         lengths = self._lengths(terms)
         within = tf.ragged.range(lengths).flat_values
         first = tf.repeat(tf.gather(self.token_start, terms), lengths)
-        tokens = tf.gather(self.tokens, first + tf.cast(within, tf.int64))
+        tokens = tf.cast(tf.gather(self.tokens, first + tf.cast(within, tf.int64)), tf.int32)
         return {"tokens": tokens, "lengths": tf.reshape(lengths, drawn["concepts"].shape), **drawn}
 
     def batches(
@@ -189,6 +188,10 @@ class BatchMaker:
             first_step, np.iinfo(np.int64).max if last_step is None else last_step
         )
         stream = steps.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        options = tf.data.Options()
+        # Rewriting the graph would copy the dataset's tables, gigabytes, for a moment.
+        options.experimental_optimization.apply_default_optimizations = False
+        stream = stream.with_options(options)
         try:
             yield from stream.prefetch(8).as_numpy_iterator()
         except tf.errors.InvalidArgumentError as error:

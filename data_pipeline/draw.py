@@ -10,7 +10,7 @@ from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
 from data_pipeline.order import below, distinct_draws, key, permute
 from data_pipeline.quiet_tensorflow import tf
-from data_pipeline.store import TripletDataset
+from data_pipeline.store import TripletDataset, as_tensor
 
 
 class Draw:
@@ -30,9 +30,9 @@ class Draw:
         # Eager tensors that a tf.data function captures are passed by reference, not copied into
         # its graph.
         self.heads, self.relations, self.tails = map(
-            tf.constant, (dataset.heads, dataset.relations, dataset.tails)
+            as_tensor, (dataset.heads, dataset.relations, dataset.tails)
         )
-        self.term_start = tf.constant(dataset.term_start)
+        self.term_start = as_tensor(dataset.term_start)
         self.related_start = self.related = None
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
@@ -60,11 +60,11 @@ class Draw:
         useful = np.flatnonzero(has_synonym[dataset.heads] & has_synonym[dataset.tails])
         if useful.size == 0:
             return  # nothing but synonyms can be drawn
-        useful = useful[np.argsort(dataset.heads[useful], kind="stable")]
-        first, last = (
-            np.searchsorted(dataset.heads[useful], items, side=side) for side in ("left", "right")
-        )
-        self.related = tf.constant(useful.astype(np.int64))
+        useful = useful.astype(np.int32 if dataset.heads.size < 2**31 else np.int64)
+        heads = dataset.heads[useful]
+        # They are sorted by head, as the triplets of a dataset are.
+        first, last = (np.searchsorted(heads, items, side=side) for side in ("left", "right"))
+        self.related = tf.constant(useful)
         self.related_start = tf.constant(first.astype(np.int64))
         self.related_count = tf.constant((last - first).astype(np.int64))
 

@@ -49,16 +49,16 @@ def term_drop_reason(filters: Filters) -> pl.Expr:
 
 
 def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
-    """Why a row of `Source.relations` is dropped (string), or null; unknown concepts come later.
+    """Why a row of `Source.relations` is dropped (string), or null where it is kept.
 
-    `labels` are the labels that `chosen_labels` keeps.
+    `labels` are the labels that `chosen_labels` keeps. Which concepts are unknown, and which the
+    same, is known only when retired identifiers have been replaced.
     """
     label = relation_label()
     return pl.coalesce(
         *_shared_reasons(filters),
         _reason_unless(label != "|", "empty REL and RELA"),
         _reason_unless(label.is_in(list(labels)), "relation not asked for"),
-        _reason_unless(~pl.col("is_self"), "relation of a concept to itself"),
     )
 
 

@@ -23,6 +23,7 @@ from data_pipeline.quiet_tensorflow import tf, tfds
 
 FORMAT = "coder_jax triplets 1"
 DATASET_NAME, SPLIT = "triplets", "train"
+_ALIGNMENT = 64  # bytes; TensorFlow aborts on a tensor that does not begin at a multiple of it
 BLOCK = 1024  # concepts per record; the content hash depends on it
 MANIFEST = "manifest.json"
 WORK_MARK = ".building-"  # in the name of a folder that is being built
@@ -65,13 +66,15 @@ def shard_name(index: int, count: int) -> str:
 class TripletDataset:
     """A dataset in memory. Concepts, terms and triplets are numbered from 0, in stored order.
 
+    `as_tensor` makes tensors of its arrays that share their memory.
+
     Attributes:
       folder: where it was read from.
       manifest: what manifest.json says.
       term_start: int64 [C + 1]; the terms of concept c are term_start[c] .. term_start[c + 1] - 1,
         the preferred term first.
       token_start: int64 [N + 1]; tokens of term n, [CLS] and [SEP] included.
-      tokens: int32 [sum of term lengths].
+      tokens: int32, or uint16 where that holds the tokenizer's vocabulary, [sum of term lengths].
       heads, relations, tails: int32 [T]; sorted by head, relation, tail. heads and tails are
         concepts, relations index manifest["relations"].
       term_language: uint8 [N], index into manifest["languages"].
@@ -106,46 +109,68 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
     folder = local_folder(path, MANIFEST)
     manifest = read_manifest(folder)
     shards = manifest["shards"]
-    arrays = _empty_arrays(manifest["counts"])
-    texts: list[dict[str, list[str]]] = [{name: [] for name in STRINGS} for _ in shards]
     ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in _SIZES.items()}
+    for name, size in _SIZES.items():
+        if manifest["counts"][size] != ends[name][-1]:
+            raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
+    dtypes = ARRAYS | {"heads": np.int32}
+    if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
+        dtypes["tokens"] = np.uint16  # half the memory of the largest array
+    arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in _SIZES}
 
-    def read(index: int) -> None:
-        at = {name: int(end[index]) for name, end in ends.items()}
-        file = folder / shards[index]["file"]
-        for record in _records(file):
-            if record[FIRST_CONCEPT] != at["n_terms"]:
-                raise _damaged(file, "its blocks are out of order")
-            for name in ARRAYS:
-                stop = at[name] + len(record[name])
-                arrays[name][at[name] : stop] = record[name]
-                at[name] = stop
-            if strings:
-                for name in STRINGS:
-                    texts[index][name] += record[name].decode().split("\n")
-        if any(at[name] != end[index + 1] for name, end in ends.items()):
-            raise _damaged(file, "its content is not what the manifest says")
+    def read(index: int) -> dict[str, list[str]]:
+        bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
+        return _read_shard(folder / shards[index]["file"], arrays, bounds, strings)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        list(pool.map(read, range(len(shards))))
-    n_triplets = arrays.pop("n_triplets")
-    concepts = np.arange(len(n_triplets), dtype=np.int32)
+        texts = list(pool.map(read, range(len(shards))))
     joined = {name: [line for text in texts for line in text[name]] for name in STRINGS}
     return TripletDataset(
         folder=folder,
         manifest=manifest,
-        term_start=_starts(arrays.pop("n_terms")),
-        token_start=_starts(arrays.pop("n_tokens")),
+        term_start=_starts(arrays["n_terms"]),
+        token_start=_starts(arrays["n_tokens"]),
         tokens=arrays["tokens"],
-        heads=np.repeat(concepts, n_triplets),
+        heads=arrays["heads"],
         relations=arrays["relations"],
         tails=arrays["tails"],
         term_language=arrays["term_languages"],
-        type_start=_starts(arrays.pop("n_types")),
+        type_start=_starts(arrays["n_types"]),
         types=arrays["types"],
         cuis=joined["cuis"] if strings else None,
         terms=joined["terms"] if strings else None,
     )
+
+
+def _read_shard(
+    file: Path,
+    arrays: dict[str, np.ndarray],
+    bounds: dict[str, tuple[int, int]],
+    strings: bool,
+) -> dict[str, list[str]]:
+    """Fills the shard's part, `bounds`, of each array; returns its identifiers and terms."""
+    at = {name: first for name, (first, _) in bounds.items()}
+    texts: dict[str, list[str]] = {name: [] for name in STRINGS}
+    for record in _records(file):
+        first, count = at["n_terms"], len(record["n_triplets"])
+        if record[FIRST_CONCEPT] != first:
+            raise _damaged(file, "its blocks are out of order")
+        concepts = np.arange(first, first + count, dtype=np.int32)
+        record["heads"] = np.repeat(concepts, record["n_triplets"])
+        for name, array in arrays.items():
+            stop = at[name] + len(record[name])
+            if stop > bounds[name][1]:
+                raise _damaged(file, "it holds more than the manifest says")
+            if record[name].max(initial=0) > np.iinfo(array.dtype).max:
+                raise _damaged(file, f"its {name} are not in the tokenizer's vocabulary")
+            array[at[name] : stop] = record[name]
+            at[name] = stop
+        if strings:
+            for name in STRINGS:
+                texts[name] += record[name].decode().split("\n")
+    if any(at[name] != stop for name, (_, stop) in bounds.items()):
+        raise _damaged(file, "it holds less than the manifest says")
+    return texts
 
 
 def read_manifest(folder: Path) -> dict:
@@ -199,15 +224,31 @@ _SIZES = {
     "n_triplets": "concepts",
     "relations": "triplets",
     "tails": "triplets",
+    "heads": "triplets",
 }
 
 
-def _empty_arrays(counts: dict[str, int]) -> dict[str, np.ndarray]:
-    return {name: np.empty(counts[_SIZES[name]], dtype) for name, dtype in ARRAYS.items()}
+def aligned(size: int, dtype: type) -> np.ndarray:
+    """An array [size], its content undefined, whose memory TensorFlow can use as it is."""
+    bytes_ = np.empty(size * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
+    first = -bytes_.ctypes.data % _ALIGNMENT
+    return bytes_[first : first + size * np.dtype(dtype).itemsize].view(dtype)
+
+
+def as_tensor(array: np.ndarray) -> tf.Tensor:
+    """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
+
+    An array of `open_dataset` can; from now on it must not be written to.
+    """
+    can_share = array.size and array.flags.c_contiguous and not array.ctypes.data % _ALIGNMENT
+    if not can_share:
+        return tf.constant(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
-    start = np.zeros(len(lengths) + 1, np.int64)
+    start = aligned(len(lengths) + 1, np.int64)
+    start[0] = 0
     np.cumsum(lengths, out=start[1:])
     return start
 
@@ -220,6 +261,11 @@ def _records(file: Path) -> Iterator[dict]:
             yield description.deserialize_example_np(serialized)
     except tf.errors.DataLossError as error:
         raise _damaged(file, "a record's checksum is wrong") from error
+    except tf.errors.OpError as error:
+        raise BadInput(
+            f"{file} cannot be read: {error.message}. See whether the disk is well and give the "
+            "same command again; if it fails again, copy the dataset anew."
+        ) from error
 
 
 def _damaged(file: Path, what: str) -> BadInput:

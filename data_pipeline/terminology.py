@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from data_pipeline import stopping
 from data_pipeline.clean import clean
 from data_pipeline.errors import BadInput
 from data_pipeline.filters import (
@@ -23,6 +24,8 @@ from data_pipeline.filters import (
     term_drop_reason,
 )
 from data_pipeline.source import Source
+
+SELF = -1  # in place of a triplet's key: its head is its tail
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def read_terminology(
     """
     report: Counter[str] = Counter()
     languages, reason = _count_terms(source, filters, report)
+    stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
     frame = _clean_terms(source, reason, languages, cleaning, report)
     if excluded is not None:
         frame = _leave_out(frame, excluded, source.retired, cleaning, report)
@@ -94,22 +98,11 @@ def read_terminology(
     lookup = _lookup(cuis, source.retired)
     terms = _distinct_terms(frame, lookup, report)
     del frame
-    heads, relations, tails, labels = _read_triplets(source, filters, lookup, len(cuis), report)
-    type_start, types, semantic_types = _read_types(source, lookup, len(cuis))
-    return Terminology(
-        source,
-        cuis,
-        terms,
-        languages,
-        heads,
-        relations,
-        tails,
-        labels,
-        type_start,
-        types,
-        semantic_types,
-        dict(report),
-    )
+    stopping.poll()
+    triplets = _read_triplets(source, filters, lookup, len(cuis), report)
+    stopping.poll()
+    types = _read_types(source, lookup, len(cuis))
+    return Terminology(source, cuis, terms, languages, *triplets, *types, dict(report))
 
 
 def _count_terms(
@@ -216,9 +209,8 @@ def _read_triplets(
     if source.relations is None:
         none = np.zeros(0, np.int32)
         return none, none, none, []
-    rows = source.relations.with_columns(is_self=pl.col("head") == pl.col("tail"))
     counts = (
-        rows.group_by("rel", "rela", "source", "suppress", "is_self")
+        source.relations.group_by("rel", "rela", "source", "suppress")
         .len()
         .collect(engine="streaming")
     )
@@ -228,23 +220,28 @@ def _read_triplets(
     report["relations read"] = int(counts["len"].sum())
     _count_reasons(counts, "relations", report)
     # One int64 per triplet sorts and compares far quicker, in less memory, than three columns;
-    # it is null where the head or the tail is unknown.
-    key = (pl.col("head_id").cast(pl.Int64) * len(labels) + pl.col("relation")) * concepts + pl.col(
-        "tail_id"
+    # it is null where the head or the tail is unknown, and SELF where they are the same.
+    head, tail = pl.col("head_id").cast(pl.Int64), pl.col("tail_id")
+    key = (
+        pl.when(head == tail)
+        .then(SELF)
+        .otherwise((head * len(labels) + pl.col("relation")) * concepts + tail)
     )
     numbers = pl.LazyFrame({"label": labels}, schema={"label": pl.String})
     keys = (
-        rows.filter(reason.is_null())
+        source.relations.filter(reason.is_null())
         .select("head", "tail", label=relation_label())
         .join(numbers.with_row_index("relation"), on="label")
         .join(lookup.select(head_id="concept", head="cui"), on="head", how="left")
         .join(lookup.select(tail_id="concept", tail="cui"), on="tail", how="left")
-        .select(key)
+        .select(key=key)
         .collect(engine="streaming")
         .to_series()
     )
-    known = keys.drop_nulls()
-    report["relations dropped: unknown concept"] = len(keys) - len(known)
+    known = keys.filter(keys != SELF)  # a null is not kept either
+    report["relations dropped: unknown concept"] = keys.null_count()
+    itself = len(keys) - keys.null_count() - len(known)
+    report["relations dropped: relation of a concept to itself"] = itself
     del keys
     return _distinct_triplets(known.to_numpy(writable=True), labels, concepts, report)
 

@@ -1,6 +1,7 @@
 """What is written is what is read; folders that are no finished dataset are refused."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tfds
-from data_pipeline.store import open_dataset
+from data_pipeline.store import aligned, as_tensor, open_dataset
 from data_pipeline.tokenize_terms import load_tokenizer, tokenize
 
 
@@ -61,11 +62,21 @@ def test_tokens_are_the_tokenizers_own(folder):
 def test_dtypes(folder):
     data = open_dataset(folder)
     for name, dtype in {
-        "term_start": np.int64, "token_start": np.int64, "tokens": np.int32, "heads": np.int32,
+        "term_start": np.int64, "token_start": np.int64, "tokens": np.uint16, "heads": np.int32,
         "relations": np.int32, "tails": np.int32, "term_language": np.uint8,
         "type_start": np.int64, "types": np.int32,
     }.items():  # fmt: skip
         assert getattr(data, name).dtype == dtype, name
+
+
+def test_a_large_vocabulary_takes_wider_tokens(folder, tmp_path):
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["tokenizer"]["vocab_size"] = 65_536
+    path.write_text(json.dumps(manifest))
+    data = open_dataset(path.parent)
+    assert data.tokens.dtype == np.int32
+    assert np.array_equal(data.tokens, open_dataset(folder).tokens)
 
 
 def test_tfds_opens_the_folder(folder):
@@ -130,13 +141,56 @@ def test_damaged_shards(folder, tmp_path):
     assert "damaged (the file is missing); copy the dataset again" in refused(shard.parent)
 
 
-def test_shards_that_do_not_fit_the_manifest(folder, tmp_path):
+@pytest.mark.parametrize(("change", "message"), [(1, "holds less than"), (-1, "holds more than")])
+def test_shards_that_do_not_fit_the_manifest(folder, tmp_path, change, message):
     path = copy(folder, tmp_path) / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["counts"]["terms"] += 1
-    manifest["shards"][0]["terms"] += 1
+    manifest["shards"][0]["terms"] += change
     path.write_text(json.dumps(manifest))
-    assert "its content is not what the manifest says" in refused(path.parent)
+    assert "manifest.json is damaged (the terms of its shards do not add up)" in refused(
+        path.parent
+    )
+    manifest["counts"]["terms"] += change
+    path.write_text(json.dumps(manifest))
+    assert f"damaged (it {message} the manifest says)" in refused(path.parent)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="no file that cannot be read")
+def test_a_disk_that_fails(folder, tmp_path):
+    """The first bytes of a process's memory are not there: reading them is an I/O error."""
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    shard = path.parent / manifest["shards"][0]["file"]
+    manifest["shards"][0]["bytes"] = 0
+    path.write_text(json.dumps(manifest))
+    shard.unlink()
+    shard.symlink_to("/proc/self/mem")
+    message = refused(path.parent)
+    assert f"{shard} cannot be read: " in message and "Input/output error" in message
+
+
+def shares_memory(tensor, array) -> bool:
+    array[0] += 1
+    return tensor[0].numpy() == array[0]
+
+
+def test_tensors_share_the_memory(folder):
+    data = open_dataset(folder)
+    for name in ("term_start", "token_start", "tokens", "heads", "relations", "tails"):
+        array = getattr(data, name)
+        tensor = as_tensor(array)
+        assert np.array_equal(tensor, array) and shares_memory(tensor, array), name
+
+
+@pytest.mark.parametrize("first", [1, 16])
+def test_tensors_of_other_arrays_are_copies(first):
+    array = aligned(40, np.int32)[first:]  # 16 * 4 bytes is a multiple of 64
+    array[:] = np.arange(len(array))
+    assert np.array_equal(as_tensor(array[::2]), array[::2])
+    assert as_tensor(array[:0]).shape == (0,)
+    tensor = as_tensor(array)
+    assert np.array_equal(tensor, array)
+    assert shares_memory(tensor, array) == (first == 16)
 
 
 def test_opening_is_silent_and_takes_no_gpu(folder):

@@ -66,6 +66,20 @@ def test_triplets(source):
     }
 
 
+def test_a_concept_and_what_was_merged_into_it_are_the_same(tmp_path):
+    rows = tiny_files()["MRREL.RRF"]
+    # C0000009 was merged into C0000002.
+    merged = "".join(
+        f"{head}||AUI|RO|{tail}||AUI|part_of|R9||MSH|MSH|||N||\n"
+        for head, tail in [("C0000009", "C0000002"), ("C0000002", "C0000009")]
+    )
+    folder = write_release(tmp_path, MRREL=rows + merged, MRFILES=None)
+    found = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "paper")
+    assert not np.any(found.heads == found.tails)
+    assert found.report["relations dropped: relation of a concept to itself"] == 1 + 2
+    assert "RO|part_of" not in found.relation_labels
+
+
 def test_semantic_types(source):
     found = read_terminology(source, Filters(), "paper")
     assert found.semantic_types == ["T033 Finding", "T047 Disease or Syndrome",
