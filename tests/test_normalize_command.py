@@ -5,6 +5,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -150,12 +151,15 @@ def test_lines_and_pauses(tmp_path):
 
 def test_a_pause_is_answered_and_sigterm_ends_it(model, dictionary, repo):
     process = start(model, dictionary, repo)
+    too_long = threading.Timer(120, process.kill)
+    too_long.start()
     process.stdin.write("pain\nheart attack\n")
     process.stdin.flush()  # and stays open
     rows = [process.stdout.readline().split("\t")[:2] for _ in range(3)]
     assert rows == [["mention", "concept"], ["pain", "C3"], ["heart attack", "C1"]]
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) == 75
+    too_long.cancel()
     _, errors = process.communicate()
     assert "SIGTERM: stopping after the rows that are printed" in errors
 
