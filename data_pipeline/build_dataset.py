@@ -21,6 +21,7 @@ import polars as pl
 import tokenizers
 from tokenizers import Tokenizer
 
+from data_pipeline import stopping
 from data_pipeline.buckets import (
     address,
     cache_folder,
@@ -34,7 +35,7 @@ from data_pipeline.errors import BadInput
 from data_pipeline.heldout import hold_out, read_mentions, write_heldout
 from data_pipeline.obo import read_obo
 from data_pipeline.quiet_tensorflow import tf, tfds
-from data_pipeline.release_files import remove_scratch
+from data_pipeline.release_files import reading, remove_scratch
 from data_pipeline.rrf import read_rrf
 from data_pipeline.source import Source
 from data_pipeline.store import FORMAT, MANIFEST, WORK_MARK, read_manifest
@@ -108,9 +109,11 @@ def _build_in(
 ) -> None:
     scratch = work / "unpacked"
     try:
-        terminology, mentions = _read(options, scratch)
+        with reading(options.source):
+            terminology, mentions = _read(options, scratch)
     finally:
         remove_scratch(scratch)
+    stopping.poll()
     held_out = None
     if mentions is not None:
         held_out = write_heldout(

@@ -8,6 +8,7 @@ unpacked into a scratch folder that the caller removes.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import re
 import shutil
@@ -15,13 +16,14 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from tqdm import tqdm
 
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
@@ -171,13 +173,34 @@ def _unpack_part(part: Part, plain: IO[bytes]) -> None:
         with bar, part.open() as stored:
             packed = part.name.lower().endswith(".gz")
             stream = gzip.GzipFile(fileobj=stored) if packed else stored
-            while chunk := stream.read(_COPY_BYTES):
+            while chunk := _read(stream, f"{part.folder}/{part.name}"):
                 plain.write(chunk)
                 bar.update(stored.tell() - bar.n)
+                stopping.poll()
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise BadInput(
             f"{part.folder}/{part.name} is damaged or cut off ({error}); compare its size with the "
             "download page and fetch it again"
+        ) from error
+
+
+def _read(stream: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
+    with reading(name):
+        return stream.read(_COPY_BYTES)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turns the errors of a failing disk or network folder, while `path` is read, into BadInput."""
+    try:
+        yield
+    except OSError as error:
+        is_written = error.errno in (errno.ENOSPC, errno.EDQUOT)  # not what is read: a full disk
+        if is_written or isinstance(error, gzip.BadGzipFile):
+            raise
+        raise BadInput(
+            f"{path} cannot be read: {error}. Look whether the disk is well, and give the same "
+            "command again; if it fails again, fetch the file anew or copy it to another disk."
         ) from error
 
 

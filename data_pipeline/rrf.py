@@ -8,14 +8,16 @@ reader fills short lines with blanks without a word.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from tqdm import tqdm
 
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
-from data_pipeline.release_files import Release, unpack_release
+from data_pipeline.release_files import Release, reading, unpack_release
 from data_pipeline.source import Source, no_retired
 
 COLUMNS = {
@@ -76,31 +78,42 @@ def check_lines(path: Path, name: str) -> int:
     """Reads an RRF file through once and returns its number of rows.
 
     Raises BadInput, with file and line, for a line that has not exactly one pipe per column, that
-    does not end in a pipe, or that holds bytes that are not UTF-8.
+    does not end in a pipe, or that holds bytes that are not UTF-8; and if the file cannot be read
+    to its end.
     """
     columns = len(COLUMNS[name].split())
     rows, rest = 0, b""
-    bar = tqdm(
-        total=os.path.getsize(path),
-        desc=f"check {path.name}",
-        unit="B",
-        unit_scale=True,
-        leave=False,
-    )
-    with bar, open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            bar.update(len(chunk))
-            end = chunk.rfind(b"\n") + 1
-            if end:
-                rows += _check_chunk(rest + chunk[:end], path, rows, columns)
-                rest = chunk[end:]
-            else:
-                rest += chunk
+    for chunk in _chunks(path):
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            rows += _check_chunk(rest + chunk[:end], path, rows, columns)
+            rest = chunk[end:]
+        else:
+            rest += chunk
     if rest:  # no line break at the end of the file: whole, or cut off?
         rows += _check_chunk(rest + b"\n", path, rows, columns, cut_off=True)
     if not rows:
         raise BadInput(f"{path} is empty; expected rows of {columns} columns")
     return rows
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, piece by piece, behind a progress bar."""
+    size = os.path.getsize(path)
+    with (
+        reading(path),
+        open(path, "rb") as file,
+        tqdm(total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False) as bar,
+    ):
+        while chunk := file.read(_CHUNK_BYTES):
+            stopping.poll()
+            bar.update(len(chunk))
+            yield chunk
+        if file.tell() != size:
+            raise BadInput(
+                f"{path}: {file.tell():,} bytes could be read, expected {size:,}: the file changed "
+                "or was cut off meanwhile. Give the same command again when it is whole."
+            )
 
 
 def _check_chunk(
@@ -153,11 +166,18 @@ def _check_row_counts(found: Release, rows: dict[str, int]) -> None:
     table = scan(found.files["MRFILES"], "MRFILES").select("FIL", "RWS").collect()
     listed = {Path(file).name.removesuffix(".RRF"): count for file, count in table.iter_rows()}
     for name, count in rows.items():
-        if name in listed and name != "MRFILES" and int(listed[name]) != count:
+        if name == "MRFILES" or name not in listed:
+            continue
+        if not listed[name].isdecimal():
             raise BadInput(
-                f"{name}.RRF has {count:,} rows, but MRFILES.RRF lists {int(listed[name]):,}: the "
-                "file is cut off, or comes from another release. Fetch or unpack it again; where "
-                "the files were cut down on purpose, remove MRFILES.RRF."
+                f"{found.files['MRFILES']} lists {listed[name]!r} rows for {name}.RRF; expected a "
+                "number. Fetch or unpack it again, or remove it: row counts are then not checked."
+            )
+        if int(listed[name]) != count:
+            raise BadInput(
+                f"{found.files[name]} has {count:,} rows, but MRFILES.RRF lists "
+                f"{int(listed[name]):,}: the file is cut off, or comes from another release. Fetch "
+                "or unpack it again; where the files were cut down on purpose, remove MRFILES.RRF."
             )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tf, tfds
 from data_pipeline.store import (
@@ -38,6 +39,7 @@ from data_pipeline.tokenize_terms import cut, tokenize_uncut
 
 TERMS_PER_SHARD = 100_000
 MAX_SHARDS = 64
+REPLACED_MARK = ".replaced-"  # in the name of an older dataset that gives way
 
 
 def default_shards(terms: int) -> int:
@@ -139,15 +141,29 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
         for index in range(shards):
             file = work / shard_name(index, shards)
             blocks = range(bounds[index], bounds[index + 1])
-            described = file.with_name(file.name + ".json")
-            if described.is_file():
-                description = json.loads(described.read_text(encoding="utf-8"))
+            description = _finished(file)
+            if description:
                 bar.update(writer.terms_in(blocks))
             else:
+                stopping.poll()
                 description = _write_shard(writer, file, blocks, bar)
-                write_json(described, description)
+                write_json(_description_of(file), description)
             descriptions.append(description)
     return descriptions
+
+
+def _description_of(file: Path) -> Path:
+    return file.with_name(file.name + ".json")
+
+
+def _finished(file: Path) -> dict | None:
+    """The description of a shard that an earlier run finished, or None if it has to be written."""
+    if not _description_of(file).is_file():
+        return None
+    description = json.loads(_description_of(file).read_text(encoding="utf-8"))
+    # After a power cut a file can be shorter than what was written.
+    is_whole = file.is_file() and file.stat().st_size == description["bytes"]
+    return description if is_whole else None
 
 
 def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> dict:
@@ -190,7 +206,8 @@ def content_hash(terminology: Terminology, shards: list[dict]) -> str:
 def finish(work: Path, out: Path, manifest: dict) -> None:
     """Completes `work` with TFDS metadata and the manifest, then renames it to `out`.
 
-    An older dataset at `out` is replaced; whether it may be is the caller's question.
+    An older dataset at `out` is replaced; whether it may be is the caller's question. Killed before
+    the renaming, the next run finds all shards finished; killed in it, the next run does it again.
     """
     shards = manifest["shards"]
     split = tfds.core.SplitInfo(
@@ -210,15 +227,13 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
         disable_shuffling=True,  # readers get the blocks in order
     )
     write_json(work / MANIFEST, manifest)
-    for described in work.glob("*.tfrecord-*.json"):
-        described.unlink()
     if out.exists():
-        replaced = out.with_name(f".{out.name}.replaced-{os.getpid()}")
-        os.rename(out, replaced)
-        os.replace(work, out)
+        os.rename(out, out.with_name(f".{out.name}{REPLACED_MARK}{os.getpid()}"))
+    os.replace(work, out)
+    for described in out.glob("*.tfrecord-*.json"):
+        described.unlink()
+    for replaced in out.parent.glob(f".{out.name}{REPLACED_MARK}*"):
         shutil.rmtree(replaced)
-    else:
-        os.replace(work, out)
 
 
 def write_json(path: Path, content: dict) -> None:

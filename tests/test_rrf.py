@@ -193,6 +193,12 @@ def test_row_counts_of_mrfiles(tmp_path):
     assert "MRREL.RRF has 10 rows, but MRFILES.RRF lists 11" in message
 
 
+def test_row_counts_that_are_no_numbers(tmp_path):
+    listed = tiny_files()["MRFILES.RRF"].replace("|11|", "|eleven|")
+    message = broken(tmp_path, MRFILES=listed)
+    assert "MRFILES.RRF lists 'eleven' rows for MRREL.RRF; expected a number" in message
+
+
 def test_missing_part(tmp_path):
     for name, data in all_parts(size=200).items():
         if name != "MRREL.RRF.ab.gz":
