@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, figures as JSON and a table in README.md."""

