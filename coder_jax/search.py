@@ -39,16 +39,14 @@ def search(
 
     Args:
       queries: float [q, D].
-      keys: float [n, D], also float16 or memory-mapped: at most two blocks per device are in memory
-        at a time. A block has the same shape on any number of devices.
+      keys: float [n, D], also float16 or mapped from a file: a device has two blocks at most.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
       block_keys: keys that a device compares at a time, likewise.
       devices: where to search; all devices of this host if None.
 
     Returns:
-      (similarity float32 [q, k], index int64 [q, k]); of equal similarities the lower index
-      comes first.
+      (similarity float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
 
     Raises:
       ValueError: widths differ, k is not in 1..n, or there are more than 2**30 keys.
@@ -62,10 +60,9 @@ def search(
     blocks = -(-len(keys) // key_rows)
     chosen = list(devices or jax.local_devices())[:blocks]
     mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
-    query_starts = range(0, len(queries), query_rows)
     query_blocks = [
         jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, SAME))
-        for start in query_starts
+        for start in range(0, len(queries), query_rows)
     ]
     shape = (len(chosen), query_rows, k)
     nothing = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32)
@@ -76,17 +73,17 @@ def search(
         stopping.poll()
         starts = key_rows * (turn + rounds * np.arange(len(chosen)))
         keys_ND = spread_blocks(keys, starts, key_rows, mesh)
-        bounds = jax.device_put(
-            np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32),
-            NamedSharding(mesh, SPREAD),
+        bounds = np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32)
+        bounds = jax.device_put(bounds, NamedSharding(mesh, SPREAD))
+        before, best = (
+            best,
+            [
+                merge_blocks(queries_QD, keys_ND, bounds, *found, k=k, mesh=mesh)
+                for queries_QD, found in zip(query_blocks, best, strict=True)
+            ],
         )
-        before = best
-        best = [
-            merge_blocks(queries_QD, keys_ND, bounds, *found, k=k, mesh=mesh)
-            for queries_QD, found in zip(query_blocks, best, strict=True)
-        ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
-    merged = [best_of_devices(values, index, k) for values, index in jax.device_get(best)]
+    merged = [best_of_devices(*pair) for pair in jax.device_get(best)]
     similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
     return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
 
@@ -124,8 +121,9 @@ def spread_blocks(keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh) -
     return jax.make_array_from_single_device_arrays(shape, NamedSharding(mesh, SPREAD), blocks)
 
 
-def best_of_devices(best: np.ndarray, index: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def best_of_devices(best: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The best k of those that each device found ([devices, Q, k]), equal ones by index."""
+    k = best.shape[-1]
     best, index = np.concatenate(list(best), axis=1), np.concatenate(list(index), axis=1)
     order = np.argsort(-best, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(best, order, axis=1), np.take_along_axis(index, order, axis=1)

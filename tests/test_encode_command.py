@@ -99,7 +99,6 @@ def test_input_that_cannot_be_used(model, tmp_path):
 
 def test_stdin_is_refused_on_several_hosts(model, tmp_path, monkeypatch):
     monkeypatch.setattr(hosts, "host_count", lambda: 2)
-    monkeypatch.setattr(hosts, "run_on_hosts", lambda work: work())
     with pytest.raises(BadInput, match="stdin as the terms of several hosts; give a file that"):
         run("--model", model, "--out", tmp_path / "out.npy", "-")
 
@@ -226,7 +225,6 @@ def test_two_hosts_finish_together(model, tmp_path, monkeypatch):
         "is_first": lambda: index.value == 0,
         "barrier": lambda name: meeting.wait(),
         "first_decides": first_decides,
-        "run_on_hosts": lambda work: work(),
     }.items():
         monkeypatch.setattr(hosts, name, fake)
         if hasattr(vector_file, name):

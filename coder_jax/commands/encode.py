@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
     from coder_jax.term_lines import Terms
 
+ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
 TERMS_PER_CHUNK = 1 << 16
 COPY_BYTES = 1 << 24
@@ -125,7 +126,11 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
 
 
 def run(args: argparse.Namespace) -> int:
-    from coder_jax.hosts import run_on_hosts
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.evaluation.protocol import hash_weights
+    from coder_jax.hf_files import find_folder
+    from coder_jax.hosts import is_first
+    from coder_jax.vector_file import about_vectors, write_vectors
 
     if args.out.suffix != ".npy":
         raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
@@ -137,17 +142,6 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"found {args.terms} and --dictionary; expected one of them")
     if args.dictionary_languages and not args.dictionary:
         raise BadInput("--dictionary-languages: found no --dictionary; give both or neither")
-    return run_on_hosts(lambda: encode(args))
-
-
-def encode(args: argparse.Namespace) -> int:
-    """Encodes on this host, after all arguments have been checked."""
-    # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.evaluation.protocol import hash_weights
-    from coder_jax.hf_files import find_folder
-    from coder_jax.hosts import is_first
-    from coder_jax.vector_file import about_vectors, write_vectors
-
     with open_terms(args) as terms:
         folder = find_folder(args.model)
         encoder = load_encoder(args, args.pooling)

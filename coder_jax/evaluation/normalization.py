@@ -100,28 +100,35 @@ def score_normalization(
     counts = []
     for first in range(0, len(gold), block):
         stopping.poll()
-        arrays = jax.device_put(
-            (mentions_BD[first : first + block], gold_BG[first : first + block])
-        )
+        part = slice(first, first + block)
+        arrays = jax.device_put((mentions_BD[part], gold_BG[part]))
         ranked = _count_ahead(
             *arrays, dictionary_ND, pair_rows, pair_concepts, tolerance, len(concept_ids)
         )
         counts.append(jax.device_get(ranked))
     ahead, tied, gold_tied = (np.concatenate(part) for part in zip(*counts, strict=True))
     reachable = np.any(gold_BG >= 0, axis=1)
-    of_reachable = {}
-    if reachable.any():
-        of_reachable = rank_scores(
-            ahead[reachable], tied[reachable], gold_tied[reachable], reachable[reachable], ks
-        )
     return NormalizationResult(
         mentions=len(gold),
         unreachable=int((~reachable).sum()),
         tied=int((reachable & (tied > 0)).sum()),
         concepts=len(concept_ids),
         scores=rank_scores(ahead, tied, gold_tied, reachable, ks),
-        reachable_scores=of_reachable,
+        reachable_scores=_scores_of(reachable, ahead, tied, gold_tied, ks),
     )
+
+
+def _scores_of(
+    reachable: np.ndarray,
+    ahead: np.ndarray,
+    tied: np.ndarray,
+    gold_tied: np.ndarray,
+    ks: Sequence[int],
+) -> dict[str, float]:
+    if not reachable.any():
+        return {}
+    ahead, tied, gold_tied = ahead[reachable], tied[reachable], gold_tied[reachable]
+    return rank_scores(ahead, tied, gold_tied, np.ones(len(ahead), bool), ks)
 
 
 def evaluate_normalization(
