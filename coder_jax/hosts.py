@@ -131,8 +131,8 @@ def check_port(place: Place) -> None:
     except OSError as error:
         raise BadInput(
             f"process 0 cannot listen at {place.coordinator} ({os.strerror(error.errno or 0)}); is "
-            "another run there? Choose another port with JAX_COORDINATOR_PORT, or JAX_COORDINATOR_ADDRESS if "
-            "that is set"
+            "another run there? Choose another port with JAX_COORDINATOR_PORT, or "
+            "JAX_COORDINATOR_ADDRESS if that is set"
         ) from error
 
 
