@@ -10,23 +10,23 @@ import time
 from pathlib import Path
 
 from tiny_bert import write_model
-from tiny_ontology import write_ontology
+from tiny_run import write_tiny_batches
 
 from coder_jax.checkpoint_reader import saved_steps
-from data_pipeline import batch_files, build
+from data_pipeline.batch_spec import BatchSpec
 
-BATCH = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
+BATCH = ["--groups", "2", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 
 
 def make_batches(folder: Path, steps: int) -> None:
     """A tiny BERT in `folder`/bert, and the batches of `steps` steps in `folder`/batches."""
     write_model(folder / "bert")
-    ontology = write_ontology(folder / "tiny.obo", classes=300)
-    command = ["--source", ontology, "--tokenizer", folder / "bert", "--hold-out", "5"]
-    assert build.main([*map(str, command), "--out", str(folder / "data")]) == 0
-    command = ["--data", folder / "data", "--out", folder / "batches", "--steps", steps]
-    words = [*map(str, command), "--draw", "concepts", "--distinct-terms", *BATCH]
-    assert batch_files.main(words) == 0
+    spec = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
+    write_tiny_batches(folder / "batches", folder / "bert", steps=steps, spec=spec)
+
+
+# How long a host may be silent before the others give it up.
+LOST_HOST_SECONDS = 20
 
 
 class TrainingProcess:
@@ -38,13 +38,22 @@ class TrainingProcess:
         steps: of the run.
         flags: further flags of the command.
         before: Python that the process runs first, to break something in it.
+        host: (coordinator, processes, index) where it is one of several.
     """
 
-    def __init__(self, folder: Path, out: Path, steps: int, *flags: str, before: str = ""):
+    def __init__(
+        self,
+        folder: Path,
+        out: Path,
+        steps: int,
+        *flags: str,
+        before: str = "",
+        host: tuple[str, int, int] | None = None,
+    ):
         self.out, self.folder = out, out / "checkpoints"
         self.left_by_others = self._saves_under_way()
         self.restored = newest(out)
-        command = ["train", "--recipe", "small", "--data", folder / "batches", "--out", out]
+        command = ["train", "--data", folder / "batches", "--out", out]
         run = ["--init", folder / "bert", "--steps", steps, "--warmup-steps", "2", *BATCH]
         rest = ["--eval-steps", "0", "--log-steps", "1", *flags]
         words = [str(word) for word in (*command, *run, *rest)]
@@ -57,13 +66,21 @@ class TrainingProcess:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
+        coordinator, processes, index = host or ("", "", "")
+        place = {
+            "JAX_COORDINATOR_ADDRESS": coordinator,
+            "JAX_NUM_PROCESSES": str(processes),
+            "JAX_PROCESS_ID": str(index),
+            "JAX_NUM_CPU_DEVICES": "1",
+            "CODER_JAX_LOST_HOST_TIMEOUT": str(LOST_HOST_SECONDS),
+        }
         self.log = out.with_name(f"{out.name}-{len(list(out.parent.glob('*.log')))}.log")
         with self.log.open("x", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", f"import sys\n{before}\n{code}"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | cache,
+                env=os.environ | cache | place,
                 cwd=Path(__file__).parent.parent,
             )
         self.began = time.monotonic()

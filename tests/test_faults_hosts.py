@@ -1,0 +1,86 @@
+"""Runs of two processes, one of which is killed or stopped: both end soon, and nothing is lost."""
+
+import signal
+import socket
+import time
+
+import jax
+import numpy as np
+import pytest
+from training_process import LOST_HOST_SECONDS, TrainingProcess, last_line, make_batches, newest
+
+from coder_jax.checkpoint_reader import read_item, saved_steps
+
+STEPS = 12
+OFTEN = ("--save-minutes", "0", "--save-steps", "10")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    folder = tmp_path_factory.mktemp("hosts_faults")
+    make_batches(folder, STEPS)
+    return folder
+
+
+def start(folder, out):
+    """The two processes of a run."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        address = f"localhost:{listener.getsockname()[1]}"
+    return [
+        TrainingProcess(folder, out, STEPS, *OFTEN, host=(address, 2, index)) for index in (0, 1)
+    ]
+
+
+def finish(folder, out):
+    processes = start(folder, out)
+    for process in processes:
+        assert process.end() == 0, process.said()
+
+
+@pytest.fixture(scope="module")
+def straight(folder):
+    """The folder of a run of two processes that nothing disturbed."""
+    finish(folder, folder / "straight")
+    return folder / "straight"
+
+
+def assert_same_end(out, straight):
+    for step in saved_steps(out):
+        for item in ("params", "opt_state"):
+            got = read_item(out / "checkpoints" / str(step), item)
+    want = read_item(straight / "checkpoints" / str(STEPS), "opt_state")
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+@pytest.mark.parametrize("killed", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_a_host_that_is_killed_ends_the_others_soon(folder, straight, killed):
+    """Also in the middle of a save, which all hosts write together."""
+    out = folder / f"killed{killed}"
+    processes = start(folder, out)
+    processes[killed].until(lambda: newest(out) >= 3)
+    processes[killed].until(processes[killed].saving)
+    processes[killed].kill()
+    began = time.monotonic()
+    other = processes[1 - killed]
+    status = other.end(3 * LOST_HOST_SECONDS)
+    assert time.monotonic() - began < 2 * LOST_HOST_SECONDS
+    # jax aborts where it notices first (SIGABRT); the launchers start again on both.
+    assert status in (75, -signal.SIGABRT), other.said()
+    assert "another host of this run is gone" in other.said() or "another task died" in other.said()
+    assert 3 <= newest(out) < STEPS
+    finish(folder, out)
+    assert_same_end(out, straight)
+
+
+@pytest.mark.parametrize("stopped", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_sigterm_to_one_host_saves_and_stops_both(folder, straight, stopped):
+    out = folder / f"stopped{stopped}"
+    processes = start(folder, out)
+    processes[stopped].until(lambda: newest(out) >= 3)
+    processes[stopped].process.send_signal(signal.SIGTERM)
+    assert [process.end() for process in processes] == [75, 75], processes[0].said()
+    assert 3 <= newest(out) == last_line(out) < STEPS
+    finish(folder, out)
+    assert_same_end(out, straight)
