@@ -72,16 +72,12 @@ def search(
     for turn in range(rounds):
         stopping.poll()
         starts = key_rows * (turn + rounds * np.arange(len(chosen)))
-        keys_ND = spread_blocks(keys, starts, key_rows, mesh)
-        bounds = np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32)
-        bounds = jax.device_put(bounds, NamedSharding(mesh, SPREAD))
-        before, best = (
-            best,
-            [
-                merge_blocks(queries_QD, keys_ND, bounds, *found, k=k, mesh=mesh)
-                for queries_QD, found in zip(query_blocks, best, strict=True)
-            ],
-        )
+        blocks_of_keys = spread_blocks(keys, starts, key_rows, mesh)
+        before = best
+        best = [
+            merge_blocks(queries_QD, *blocks_of_keys, *found, k=k, mesh=mesh)
+            for queries_QD, found in zip(query_blocks, best, strict=True)
+        ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
     merged = [best_of_devices(*pair) for pair in jax.device_get(best)]
     similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
@@ -111,14 +107,20 @@ def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
     return np.pad(part, ((0, rows - len(part)), (0, 0))) if len(part) < rows else part
 
 
-def spread_blocks(keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh) -> jax.Array:
-    """One block of keys on each device, float32 [devices * rows, D]."""
+def spread_blocks(
+    keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh
+) -> tuple[jax.Array, jax.Array]:
+    """`keys` and `bounds` of `merge_blocks`: one block of keys on each device."""
     blocks = [
         jax.device_put(rows_from(keys, int(start), rows), device)
         for start, device in zip(starts, mesh.devices, strict=True)
     ]
-    shape = (len(starts) * rows, keys.shape[1])
-    return jax.make_array_from_single_device_arrays(shape, NamedSharding(mesh, SPREAD), blocks)
+    shape, spread = (len(starts) * rows, keys.shape[1]), NamedSharding(mesh, SPREAD)
+    bounds = np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32)
+    return (
+        jax.make_array_from_single_device_arrays(shape, spread, blocks),
+        jax.device_put(bounds, spread),
+    )
 
 
 def best_of_devices(best: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
