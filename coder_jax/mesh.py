@@ -127,7 +127,7 @@ def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict
     """
 
     def put(name: str, mine: np.ndarray) -> jax.Array:
-        def part(index: tuple[slice, ...]) -> np.ndarray:
+        def part(index: Any) -> np.ndarray:
             first, last, _ = index[1].indices(cut.blocks)
             return mine[index[0], first - cut.first : last - cut.first, *index[2:]]
 

@@ -50,13 +50,16 @@ def make_loss(
         params: Params, batch: Mapping[str, jax.Array], number: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         blocks, groups, terms = batch["concepts"].shape
-        rows = batch["tokens"], batch["positions"], batch["segments"]
+        rows = [batch[name] for name in ("tokens", "positions", "segments")]
         first_term_B = (number * blocks + jnp.arange(blocks)) * groups * terms
         ids = dropout_ids(seed, step, first_term_B, rows[2], rows[1]) if dropout else None
         bert = merge_encoder(graph, params["encoder"])
 
-        def encode(rows: tuple[jax.Array, ...], ids_RL: jax.Array | None) -> jax.Array:
-            return bert.term_vectors(*rows, groups * terms, pooling, ids_RL)
+        def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
+            tokens_RL, positions_RL, segments_RL = rows
+            return bert.term_vectors(
+                tokens_RL, positions_RL, segments_RL, groups * terms, pooling, ids_RL
+            )
 
         vector_BGND = put(jax.vmap(encode)(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
         query_BGkD = None

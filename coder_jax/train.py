@@ -17,12 +17,12 @@ from huggingface_hub import ModelCard
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
 from coder_jax.checkpoint import Checkpoints
-from coder_jax.config import Config
+from coder_jax.config import Config, to_json
 from coder_jax.feed import Feed, SaveClock
 from coder_jax.heldout import HeldOut, in_words
 from coder_jax.hf_files import find_folder
 from coder_jax.hf_weights import check_vocabulary, load_bert
-from coder_jax.hosts import barrier, is_first
+from coder_jax.hosts import barrier, is_first, must_agree
 from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy, make_mesh, step_cut
 from coder_jax.metrics import MetricsLog, Window
@@ -144,6 +144,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
     config = resolve_dtype(config)
     config.validate()
     run = config.run
+    for name, value in to_json(config).items():
+        for setting, chosen in value.items() if isinstance(value, dict) else [(name, value)]:
+            must_agree(setting, chosen)
+    must_agree("the content hash of --data", source.manifest["content_hash"])
     if config.loss.mu and not source.manifest["relations"]:
         raise BadInput(
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
@@ -168,6 +172,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
             files.publish()
         barrier("the run folder is there")
         files.fetch()
+        if not (files.here / "run.json").exists():
+            raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
         check_identity(read_identity(files.here), this_run, files.name)
         with contextlib.closing(Checkpoints(Path(run.out), run.save_steps)) as checkpoints:
             if bert is None and checkpoints.latest is None:  # it stopped before its first

@@ -131,5 +131,5 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
 
 def rows_in_use(segments: np.ndarray) -> int:
     """The number of rows [..., R, L] up to the last one that holds a term in any block."""
-    used = (segments[..., 0] > 0).any(axis=tuple(range(segments.ndim - 2)))
-    return int(used.nonzero()[0].max(initial=-1)) + 1
+    used = np.flatnonzero((segments[..., 0] > 0).any(axis=tuple(range(segments.ndim - 2))))
+    return int(used[-1]) + 1 if used.size else 0

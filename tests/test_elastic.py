@@ -35,38 +35,31 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def start(inputs: Path, out: Path, processes: int, *flags: str) -> list[subprocess.Popen]:
-    """The processes of a run, one CPU device each."""
-    command = [sys.executable, "-m", "coder_jax", "train"]
+FLAGS = """--groups 4 --triplets 4 --repeats 2 --row-length 64 --warmup-steps 2 --learning-rate 1e-3
+--eps 1e-3 --log-steps 1 --save-steps 100""".split()
+# eps: where the true gradient is 0 (the bias of keys) Adam would make steps of rounding noise.
+
+
+def start(inputs: Path, out: Path, processes: int, of_last: tuple = ()) -> list[subprocess.Popen]:
+    """The processes of a run, one CPU device each; the last one has other flags, too."""
+    command = [sys.executable, "-m", "coder_jax", "train", *FLAGS, "--steps", str(STEPS)]
     command += ["--data", str(inputs / "batches"), "--init", str(inputs / "model")]
-    command += ["--out", str(out), "--groups", "4", "--triplets", "4", "--repeats", "2"]
-    command += ["--row-length", "64", "--steps", str(STEPS), "--warmup-steps", "2"]
-    command += [
-        "--learning-rate",
-        "1e-3",
-        "--eps",
-        "1e-3",
-        "--log-steps",
-        "1",
-        "--save-steps",
-        "100",
-        *flags,
-    ]
-    # eps: where the true gradient is 0 (the bias of keys) Adam would make steps of rounding noise.
-    address = f"localhost:{free_port()}"
+    command += ["--out", str(out)]
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}
+    if processes > 1:
+        environment["JAX_COORDINATOR_ADDRESS"] = f"localhost:{free_port()}"
+        environment["JAX_NUM_PROCESSES"] = str(processes)
     started = []
     for index in range(processes):
-        place = {
-            "JAX_COORDINATOR_ADDRESS": address,
-            "JAX_NUM_PROCESSES": str(processes),
-            "JAX_PROCESS_ID": str(index),
-        }
-        environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}
-        if processes > 1:
-            environment |= place
+        flags = of_last if index == processes - 1 else ()
         with (out.parent / f"{out.name}-{index}.log").open("ab") as log:
             started.append(
-                subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    [*command, *flags],
+                    env=environment | ({"JAX_PROCESS_ID": str(index)} if processes > 1 else {}),
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
             )
     return started
 
@@ -146,3 +139,10 @@ def wait_for_step(out: Path, step: int, processes: list[subprocess.Popen]) -> No
 def losses_so_far(out: Path) -> list[int]:
     lines = (out / "metrics.jsonl").read_text().split("\n")[:-1]
     return [json.loads(line)["step"] for line in lines]
+
+
+def test_hosts_that_were_started_differently_say_so(inputs, tmp_path):
+    out = tmp_path / "run"
+    assert statuses(start(inputs, out, 2, of_last=("--save-steps", "7"))) == [2, 2]
+    assert "save_steps is 7 on host 1, but 100 on host 0" in (tmp_path / "run-1.log").read_text()
+    assert not out.exists()
