@@ -132,7 +132,7 @@ def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]
         tokens += int((next(batches)["segments"] > 0).sum())
         count += 1
     taken = time.monotonic() - begun
-    batches.close()
+    del batches
     blocks = batch["tokens"].size // (maker.plan.ample * spec.row_length)
     usual = blocks * maker.plan.usual * spec.row_length
     return {
