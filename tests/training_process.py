@@ -90,7 +90,7 @@ class TrainingProcess:
         """What the process has printed."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def end(self, timeout: float = 120) -> int:
+    def end(self, timeout: float = 600) -> int:
         """Wait for its end; the exit status."""
         try:
             return self.process.wait(timeout)
@@ -113,7 +113,7 @@ class TrainingProcess:
         """Seconds since it was started."""
         return time.monotonic() - self.began
 
-    def until(self, happens, timeout: float = 120) -> None:
+    def until(self, happens, timeout: float = 300) -> None:
         """Wait until `happens()`."""
         end = time.monotonic() + timeout
         while not happens():
