@@ -28,7 +28,7 @@ from coder_jax.orbax_noise import quieten
 from coder_jax.run_folder import check_identity
 from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
-from data_pipeline.buckets import in_bucket
+from data_pipeline.buckets import client_errors, in_bucket
 from data_pipeline.errors import BadInput
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -214,11 +214,17 @@ def explain_failed_save(folder: Path) -> Iterator[None]:
         full = "No space left" in whole or "quota exceeded" in whole
         if full or getattr(error, "errno", None) in FULL:
             problem = f"the disk of {folder} is full"
-        elif isinstance(error, OSError) or "local file" in whole:
+        elif isinstance(error, OSError) or "local file" in whole or refused(folder, error, whole):
             problem = f"{folder} cannot be written to ({in_a_line(error)})"
         else:
             raise
+        mend = "See to the bucket" if in_bucket(folder) else "Make room or mend the disk"
         raise BadInput(
             f"{problem}, so the last checkpoint was not saved; those that are there are whole. "
-            "Make room or mend the disk, and give the same command again: the run goes on from them"
+            f"{mend}, and give the same command again: the run goes on from them"
         ) from error
+
+
+def refused(folder: Path, error: Exception, text: str) -> bool:
+    """Whether an error with this text comes from the bucket in which `folder` is."""
+    return in_bucket(folder) and (isinstance(error, client_errors()) or str(folder) in text)

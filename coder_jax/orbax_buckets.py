@@ -98,7 +98,7 @@ def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
     if not path.startswith("s3://"):
         return known(path)
     parts = urlsplit(path)
-    spec = {"driver": "s3", "bucket": parts.netloc, "path": parts.path.lstrip("/")}
+    spec: Spec = {"driver": "s3", "bucket": parts.netloc, "path": parts.path.lstrip("/")}
     for option, names in (
         ("endpoint", ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")),
         ("aws_region", ("AWS_REGION", "AWS_DEFAULT_REGION")),

@@ -8,6 +8,7 @@ tools read them.
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -179,6 +180,8 @@ def open_bucket(url: str) -> tuple[Any, str]:
     """
     import fsspec
 
+    # It writes each error with its traceback, and raises it as well.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     try:
         # Listings are never kept: other processes and libraries write into the same bucket.
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
@@ -207,7 +210,7 @@ def explained(url: str, verb: str) -> Iterator[None]:
         ) from error
 
 
-def client_errors() -> list[type[Exception]]:
+def client_errors() -> tuple[type[Exception], ...]:
     """What the libraries for buckets raise beside OSError; only those that are loaded can."""
     names = (
         ("botocore.exceptions", "BotoCoreError"),
@@ -215,7 +218,9 @@ def client_errors() -> list[type[Exception]]:
         ("google.auth.exceptions", "GoogleAuthError"),
         ("gcsfs.retry", "HttpError"),
     )
-    return [getattr(sys.modules[module], name) for module, name in names if module in sys.modules]
+    return tuple(
+        getattr(sys.modules[module], name) for module, name in names if module in sys.modules
+    )
 
 
 @contextlib.contextmanager

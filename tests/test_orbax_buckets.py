@@ -126,7 +126,8 @@ def test_other_addresses_are_as_before(unchanged):
 
 
 def test_end_point_and_region_come_from_the_environment(monkeypatch):
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+    places = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
+    for name in (*places, "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(name, raising=False)
     plain = {"driver": "s3", "bucket": "b", "path": "x/y"}
     assert s3_or(str, "s3://b/x/y") == plain
