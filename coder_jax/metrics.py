@@ -188,6 +188,12 @@ class MetricsLog:
             ) from error
         self._warn_of_waiting(values.get("data_wait"))
 
+    def has_scores(self, step: int) -> bool:
+        """Whether the evaluation of a step is there already."""
+        return self.first and any(
+            line["step"] == step and "eval" in line for line in read_metrics(self.lines.name)
+        )
+
     def _warn_of_waiting(self, share: float | None) -> None:
         """Say that the data is slow, from the second line in a row on: pipelines start slowly."""
         if share is None:

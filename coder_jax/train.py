@@ -22,7 +22,7 @@ from coder_jax.feed import Feed, SaveClock
 from coder_jax.heldout import HeldOut, in_words
 from coder_jax.hf_files import find_folder
 from coder_jax.hf_weights import check_vocabulary, load_bert
-from coder_jax.hosts import barrier, is_first, must_agree
+from coder_jax.hosts import barrier, first_decides, is_first, must_agree
 from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy, make_mesh, step_cut
 from coder_jax.metrics import MetricsLog, Window
@@ -234,8 +234,23 @@ def _take_steps(
     feed = Feed(mesh, source.cut, source.plan, clock)
     scores: dict[str, float] = {}
 
+    def look(step: int) -> dict[str, float]:
+        """Scores on the held-out terms; none if the run is asked to stop meanwhile."""
+        if heldout is None or (step % run.eval_steps and step < steps):
+            return scores
+        window.check()  # do not score what a loss that is not finite has touched
+        with window.paused(), contextlib.suppress(Stopped):
+            encoder_params = local_copy(mesh, state.params["encoder"])
+            found = heldout.scores(merge_encoder(graph, encoder_params))
+            log.write(step, {"eval": {"heldout": found}})
+            log.say(f"step {step}: held-out {in_words(found)}")
+            return found
+        return {}
+
     # ---- Loop ----
     try:
+        if first_step and not first_decides(log.has_scores(first_step)):
+            scores = look(first_step)  # the run was stopped while it looked
         batches = feed(source.batches(first_step, steps))
         for step in range(first_step + 1, steps + 1):
             with window.waiting():
@@ -247,20 +262,14 @@ def _take_steps(
                 values = window.close()
                 log.write(step, values)
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
-            if heldout and (step % run.eval_steps == 0 or last):
-                window.check()  # neither score nor keep what a loss that is not finite has touched
-                with window.paused(), contextlib.suppress(Stopped):  # saved and stopped below
-                    encoder_params = local_copy(mesh, state.params["encoder"])
-                    scores = heldout.scores(merge_encoder(graph, encoder_params))
-                    log.write(step, {"eval": {"heldout": scores}})
-                    log.say(f"step {step}: held-out {in_words(scores)}")
+            scores = look(step)
             stop = feed.stop
             if step % run.save_steps == 0 or feed.save or last or stop:
                 window.check()
                 files.publish()  # before: what a checkpoint goes on from is there with it
                 checkpoints.save(state, step, this_run)
                 clock.restart()
-            if stop and not last:
+            if stop and not (last and (scores or heldout is None)):
                 raise Stopped
     finally:
         log.close()

@@ -21,7 +21,7 @@ from coder_jax.encoder import TermEncoder
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.finished_run import export_run, load_run
-from coder_jax.heldout import with_dictionary_of
+from coder_jax.heldout import HeldOut, with_dictionary_of
 from coder_jax.mesh import make_mesh
 from coder_jax.metrics import keep_lines_until
 from coder_jax.train import train
@@ -29,7 +29,7 @@ from data_pipeline.batch_files import BatchFiles, write_batches
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
 from data_pipeline.errors import BadInput
-from data_pipeline.stopping import Stopped, stop_when_asked
+from data_pipeline.stopping import Stopped, poll, stop_when_asked
 from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
 
 SPEC = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
@@ -149,6 +149,32 @@ def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3, 4]
     train(config(model, out), source)
     assert_same_parameters(read_params(out, 6), read_params(straight, 6))
+
+
+def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
+    model, source, straight, tmp_path, monkeypatch
+):
+    """At the third step of six, and at the last one."""
+    real, looks = HeldOut.scores, []
+
+    def asked_meanwhile(heldout, bert):
+        looks.append(bert)
+        if len(looks) in (1, 3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        poll()
+        return real(heldout, bert)
+
+    monkeypatch.setattr(HeldOut, "scores", asked_meanwhile)
+    out = tmp_path / "run"
+    for _ in range(2):
+        with stop_when_asked("stopping"), pytest.raises(Stopped):
+            train(config(model, out, eval_steps=3), source)
+    assert train(config(model, out, eval_steps=3), source).heldout
+    evaluations = [line for line in lines_of(out / "metrics.jsonl") if "eval" in line]
+    wanted = [line for line in lines_of(straight / "metrics.jsonl") if "eval" in line]
+    assert [(line["step"], line["eval"]) for line in evaluations] == [
+        (line["step"], line["eval"]) for line in wanted
+    ]
 
 
 def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, straight, tmp_path):
