@@ -71,12 +71,8 @@ def plan_memory(
     mesh = like.step.sharding.mesh
     gathered = 0
     if any(leaf.sharding.spec for leaf in jax.tree.leaves(like.params["encoder"])):
-        gathered = (
-            sum(  # a layer is whole on every device while it is at work
-                leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like.params["encoder"])
-            )
-            // structure.config.num_layers
-        )
+        # The word table, or a layer, is whole on every device while it is at work.
+        gathered = max(leaf.size * 4 for leaf in jax.tree.leaves(like.params["encoder"]))
     parts = {
         "parameters": params,
         "moments": moments,
@@ -124,7 +120,7 @@ def queries_bytes(structure: Bert, spec: BatchSpec, cut: StepCut, devices: int) 
 
 
 def device_memory() -> int:
-    """Bytes that one device may use; on a CPU its share of the machine's memory."""
+    """Bytes that one device may use; on a CPU its share of what the whole machine has."""
     device = jax.local_devices()[0]
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:

@@ -144,5 +144,9 @@ def put_whole(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 def local_copy(mesh: Mesh, tree: Any) -> Any:
     """Arrays of all devices as whole arrays on one device of this host; all hosts must call it."""
-    gathered = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
+    gathered = jax.jit(_same, out_shardings=replicated(mesh))(tree)
     return jax.tree.map(lambda array: array.addressable_data(0), gathered)
+
+
+def _same(tree: Any) -> Any:  # one function, so that it is compiled once
+    return tree

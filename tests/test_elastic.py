@@ -40,9 +40,11 @@ FLAGS = """--groups 4 --triplets 4 --repeats 2 --row-length 64 --warmup-steps 2 
 # eps: where the true gradient is 0 (the bias of keys) Adam would make steps of rounding noise.
 
 
-def start(inputs: Path, out: Path, processes: int, of_last: tuple = ()) -> list[subprocess.Popen]:
-    """The processes of a run, one CPU device each; the last one has other flags, too."""
-    command = [sys.executable, "-m", "coder_jax", "train", *FLAGS, "--steps", str(STEPS)]
+def start(
+    inputs: Path, out: Path, processes: int, flags: tuple = (), of_last: tuple = ()
+) -> list[subprocess.Popen]:
+    """The processes of a run, one CPU device each; the last one has more flags than the others."""
+    command = [sys.executable, "-m", "coder_jax", "train", *FLAGS, "--steps", str(STEPS), *flags]
     command += ["--data", str(inputs / "batches"), "--init", str(inputs / "model")]
     command += ["--out", str(out)]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}
@@ -51,11 +53,11 @@ def start(inputs: Path, out: Path, processes: int, of_last: tuple = ()) -> list[
         environment["JAX_NUM_PROCESSES"] = str(processes)
     started = []
     for index in range(processes):
-        flags = of_last if index == processes - 1 else ()
+        more = of_last if index == processes - 1 else ()
         with (out.parent / f"{out.name}-{index}.log").open("ab") as log:
             started.append(
                 subprocess.Popen(
-                    [*command, *flags],
+                    [*command, *more],
                     env=environment | ({"JAX_PROCESS_ID": str(index)} if processes > 1 else {}),
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -101,14 +103,22 @@ def straight(inputs, tmp_path_factory):
     return out
 
 
-def test_two_processes_give_the_run_of_one(inputs, straight, tmp_path):
-    out = tmp_path / "two"
-    assert statuses(start(inputs, out, 2)) == [0, 0]
+@pytest.mark.parametrize(
+    ("processes", "flags"),
+    [
+        (2, ()),
+        # One group per pass, which both share; some blocks need more rows than others.
+        (2, ("--passes", "4", "--shard-encoder")),
+        pytest.param(4, ("--passes", "2"), marks=pytest.mark.slow),
+    ],
+)
+def test_several_processes_give_the_run_of_one(inputs, straight, tmp_path, processes, flags):
+    out = tmp_path / "run"
+    assert statuses(start(inputs, out, processes, flags)) == [0] * processes
     assert_same_run(out, straight)
-    logs = [(tmp_path / f"two-{index}.log").read_text() for index in range(2)]
-    assert f"{STEPS} steps; checkpoints" in logs[0] and "step" not in logs[1], (
-        "the first alone speaks"
-    )
+    logs = [(tmp_path / f"run-{index}.log").read_text() for index in range(2)]
+    assert f"{STEPS} steps; checkpoints" in logs[0] and "memory on each of" in logs[0]
+    assert "step" not in logs[1] and "memory" not in logs[1], "the first alone speaks"
 
 
 def test_stopped_on_four_it_goes_on_on_two_and_ends_on_one(inputs, straight, tmp_path):
