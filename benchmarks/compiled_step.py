@@ -1,0 +1,185 @@
+"""The train step, compiled for devices that need not be there, and what it costs each of them."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import NamedSharding
+
+from coder_jax.bert import abstract_bert
+from coder_jax.bert_config import BertConfig
+from coder_jax.config import Config
+from coder_jax.memory_plan import plan_memory
+from coder_jax.mesh import BATCH, make_mesh, step_cut
+from coder_jax.optimizer import make_optimizer
+from coder_jax.state import abstract_state, split_encoder
+from coder_jax.step import make_train_step
+from coder_jax.step_cost import StepCost, read_cost
+from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.errors import BadInput
+
+# The compiler knows TPUs in slices; of the smallest, one chip can be taken.
+SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+# The usual rows of a block, by blocks in a step and groups in a block: what `packing.plan_rows`
+# chooses for CODER_ENG's groups (256 terms, 11.0 tokens each, rows of 128) drawn from the invented
+# UMLS of `data_pipeline.synthetic` at scale 1 with the tokenizer of all-MiniLM-L6-v2. A group
+# needs 22.6 rows in the mean, with a standard deviation of 2.2; 8 groups need 177.8 and 6.5.
+USUAL_ROWS = {(1, 8): 186, (2, 4): 97, (4, 2): 50, (8, 1): 27, (64, 1): 29, (256, 1): 29}
+RELATIONS = 1_216  # in the same dataset
+
+
+def find_devices(chip: str, count: int) -> list[jax.Device]:
+    """TPUs of a slice that is only described, or the fake devices of this machine's CPU.
+
+    Raises:
+        BadInput: if there is no slice of this size, or too few fake devices.
+    """
+    if chip == "cpu":
+        if len(jax.devices("cpu")) < count:
+            raise BadInput(f"{count} devices asked for, {len(jax.devices('cpu'))} fake ones made")
+        return jax.devices("cpu")[:count]
+    if count not in SLICES:
+        raise BadInput(f"{count} devices: {chip} comes in slices of {', '.join(map(str, SLICES))}")
+    try:
+        slice_ = topologies.get_topology_desc(
+            platform="tpu", topology_name=f"{chip}:{SLICES[count]}"
+        )
+    except (RuntimeError, NotImplementedError) as error:
+        raise BadInput(
+            f"no compiler for {chip} ({str(error).splitlines()[0][:200]}); give --libtpu the "
+            "folder of `pip install --target DIR libtpu`, in the version that jax[tpu] asks for"
+        ) from error
+    return list(slice_.devices)[:count]
+
+
+def plan_of(config: Config, cut: StepCut, data: Path | None, rows: int) -> RowPlan:
+    """The rows of a block: those given, those of a dataset, or those of the invented UMLS.
+
+    Raises:
+        BadInput: if neither is given and the batch is none for which rows were measured.
+    """
+    spec = config.batch
+    if rows:
+        return RowPlan(usual=rows, ample=rows)
+    if data:
+        from data_pipeline.batches import BatchMaker
+        from data_pipeline.store import open_dataset
+
+        return BatchMaker(open_dataset(data), spec, cut).plan
+    key = (cut.passes * cut.blocks, spec.groups // (cut.passes * cut.blocks))
+    measured = dataclasses.replace(BatchSpec(), groups=spec.groups)
+    if spec != measured or key not in USUAL_ROWS:
+        raise BadInput(
+            f"rows were not measured for {key[0]} blocks of {key[1]} groups of this recipe; give "
+            "--data DIR (a built dataset), or --rows N"
+        )
+    usual = -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
+    return RowPlan(usual=usual, ample=usual)
+
+
+def measure(
+    config: Config,
+    encoder: BertConfig,
+    devices: Sequence[jax.Device],
+    *,
+    dtype: str,
+    relations: int = RELATIONS,
+    data: Path | None = None,
+    rows: int = 0,
+    program: Path | None = None,
+) -> dict[str, Any]:
+    """Compiles one step and reads what it costs each device.
+
+    Args:
+        config: the run; its batch, loss, pooling, passes and placement are used.
+        encoder: sizes of the encoder.
+        devices: what to compile for.
+        dtype: arithmetic of the encoder.
+        relations: R, the relation matrices.
+        data, rows: see `plan_of`.
+        program: where the compiled program is written as text, if anywhere.
+    """
+    passes = config.run.passes
+    mesh = make_mesh(config.batch.groups // passes, devices)
+    cut = step_cut(mesh, passes)
+    groups = cut.groups_per_block(config.batch)
+    plan = plan_of(config, cut, data, rows)
+    structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
+    graph, shapes = split_encoder(structure)
+    optimizer = make_optimizer(config.optimizer)
+    like = abstract_state(
+        shapes,
+        relations if config.loss.mu else 0,
+        encoder.hidden_size,
+        optimizer,
+        mesh,
+        shard_encoder=config.run.shard_encoder,
+    )
+    train_step = make_train_step(
+        graph,
+        config.loss,
+        optimizer,
+        mesh,
+        like,
+        pooling=config.model.pooling,
+        seed=0,
+        dropout=True,
+    )
+    usual = RowPlan(usual=plan.usual, ample=plan.usual)
+    batch = {
+        name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(mesh, BATCH[name]))
+        for name, shape in batch_shapes(config.batch, cut, groups, plan.usual).items()
+    }
+    found: dict[str, Any] = {
+        "devices": len(devices),
+        "groups": config.batch.groups,
+        "passes": passes,
+        "shard_encoder": config.run.shard_encoder,
+        "mesh": dict(mesh.shape),
+        "rows": plan.usual,
+        "dtype": dtype,
+        "relations": relations,
+        "planned": plan_memory(like, structure, config.batch, cut, usual).total,
+    }
+    started = time.monotonic()
+    try:
+        compiled = train_step.lower(like, batch).compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return found | {"refused": str(error).splitlines()[0][:500]}
+    if program:
+        program.write_text(compiled.as_text(), encoding="utf-8")
+    return found | figures(read_cost(compiled), passes) | {"compile_s": time.monotonic() - started}
+
+
+def batch_shapes(
+    spec: BatchSpec, cut: StepCut, groups: int, rows: int
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of a batch."""
+    packed = (cut.passes, cut.blocks, rows, spec.row_length)
+    return {
+        **dict.fromkeys(("tokens", "positions", "segments"), packed),
+        "concepts": (cut.passes, cut.blocks, groups, 2 * spec.pairs),
+        "relations": (cut.passes, cut.blocks, groups, spec.triplets),
+    }
+
+
+def figures(cost: StepCost, passes: int) -> dict[str, Any]:
+    """A cost as plain values; work and memory traffic only where a loop over passes hides none."""
+    largest = sorted(cost.collectives, key=lambda one: -one.sent)[:8]
+    return {
+        "flops": cost.flops if passes == 1 else None,
+        "bytes_accessed": cost.bytes_accessed if passes == 1 else None,
+        "arguments": cost.arguments,
+        "temporaries": cost.temporaries,
+        "peak": cost.peak,
+        "sent": cost.sent,
+        "sent_by_kind": cost.sent_by_kind(),
+        "largest_exchanges": [dataclasses.asdict(one) | {"sent": one.sent} for one in largest],
+    }

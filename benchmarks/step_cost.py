@@ -1,0 +1,230 @@
+"""What a training step costs each device: work, memory and communication of the compiled program.
+
+Compiles the train step of a recipe for N devices ahead of time and reads the program; nothing is
+run, and the devices need not be there. TPUs: the compiler comes from PyPI, in a folder of its own
+(jax would try to start it if it were installed):
+
+    pip install --target /big/libtpu --no-deps "libtpu==0.0.42.*"     # as `jax[tpu]` asks for
+    python -m benchmarks.step_cost --chip v5e --libtpu /big/libtpu --devices 8 64 256
+    python -m benchmarks.step_cost --chip v5e --libtpu /big/libtpu --devices 64 --groups per-device
+    python -m benchmarks.step_cost --chip cpu --devices 8 --encoder MODEL --rows 8
+
+On fake CPU devices floating-point operations and the kinds of communication mean something, sizes
+and memory do not: they are those of float32 and of another compiler. A compilation for TPUs takes
+minutes and up to 3 GB of memory.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine, one_line
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """Peak rates of one chip, per second."""
+
+    flops: float  # bfloat16
+    memory: float  # bytes read or written
+    sent: float  # bytes to other chips, by two of its four links
+    bytes: int  # of memory
+    source: str
+
+
+# The vendor's pages give the rate of all four links in both directions: 400 and 800 GB/s. A chip
+# at the corner of a slice smaller than 16x16 has two links, so that a ring through all chips uses
+# two of each chip, in both directions: a quarter of the rate goes out.
+CHIPS = {
+    "v5e": Chip(197e12, 819e9, 100e9, 16 * 10**9, "docs.cloud.google.com/tpu/docs/v5e"),
+    "v6e": Chip(918e12, 1600e9, 200e9, 32 * 10**9, "docs.cloud.google.com/tpu/docs/v6e"),
+}
+# BERT-base with PubMedBERT's vocabulary: what CODER_ENG starts from.
+BASE = {
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_layers": 12,
+    "num_heads": 12,
+    "intermediate_size": 3072,
+    "max_positions": 512,
+}
+SETTINGS = ("chip", "recipe", "encoder", "devices", "groups", "passes", "shard_encoder", "rows")
+
+
+def use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
+    """Sets the variables that jax reads when it is imported, which must not have happened yet.
+
+    Raises:
+        BadInput: if a TPU compiler is needed and not there.
+    """
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    if chip == "cpu":
+        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(devices))
+        return
+    library = libtpu and libtpu / "libtpu" / "libtpu.so"
+    if not library or not library.exists():
+        raise BadInput(
+            f"no {library or 'folder --libtpu'}; it is made by `pip install --target DIR --no-deps "
+            "libtpu`, in the version that jax[tpu] asks for"
+        )
+    sys.path.append(str(libtpu))
+    os.environ["TPU_LIBRARY_PATH"] = str(library)
+    os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+    # The compiler asks for them, and makes nothing of them.
+    os.environ["TPU_ACCELERATOR_TYPE"] = "v5litepod-8"
+    os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
+
+
+def times(row: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds that each part would take alone at the chip's peak rate; empty without one."""
+    chip = CHIPS.get(row["chip"])
+    if chip is None or row.get("flops") is None:
+        return {}
+    return {
+        "compute": row["flops"] / chip.flops * 1e3,
+        "memory": row["bytes_accessed"] / chip.memory * 1e3,
+        "links": row["sent"] / chip.sent * 1e3,
+    }
+
+
+def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]:
+    """One row of the table."""
+    from benchmarks.compiled_step import find_devices
+    from benchmarks.compiled_step import measure as measure_step
+    from coder_jax.bert_config import BertConfig
+    from coder_jax.config import RECIPES
+
+    config = RECIPES[args.recipe]()
+    config = dataclasses.replace(
+        config,
+        batch=dataclasses.replace(config.batch, groups=groups),
+        run=dataclasses.replace(config.run, passes=args.passes, shard_encoder=args.shard_encoder),
+    )
+    encoder = BertConfig(**BASE)
+    if args.encoder:
+        text = (args.encoder / "config.json").read_text(encoding="utf-8")
+        encoder = BertConfig.from_hf(json.loads(text), str(args.encoder))
+    row = {"chip": args.chip, "recipe": args.recipe, "encoder": encoder.to_hf()}
+    program = None
+    if args.programs:
+        args.programs.mkdir(parents=True, exist_ok=True)
+        spread = "-sharded" if args.shard_encoder else ""
+        program = args.programs / f"{args.chip}-{count}-{groups}-{args.passes}{spread}.txt"
+    row |= measure_step(
+        config,
+        encoder,
+        find_devices(args.chip, count),
+        dtype="float32" if args.chip == "cpu" else "bfloat16",
+        data=args.data,
+        rows=args.rows,
+        program=program,
+    )
+    found = times(row)
+    bound = max(found, key=lambda name: found[name]) if found else None
+    return row | {"ms_at_peak": found, "bound": bound}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a Markdown table; all figures are those of one device."""
+    lines = [
+        "| devices | groups | rows | GFLOP | GB accessed | arguments, GB | temporaries, GB "
+        "| peak, GB | planned, GB | sent, MB | compute, ms | memory, ms | links, ms | bound by |",
+        "|---|" + 13 * "---:|",
+    ]
+    for row in rows:
+        name = f"{row['chip']} x{row['devices']}"
+        name += f", {row['passes']} passes" if row["passes"] > 1 else ""
+        name += ", encoder sharded" if row["shard_encoder"] else ""
+        cells = [name, str(row["groups"]), str(row["rows"])]
+        if "refused" in row:
+            cells += ["-"] * 4 + ["too much", giga(row["planned"])] + ["-"] * 5
+        else:
+            cells += [giga(row["flops"], 0), giga(row["bytes_accessed"], 1)]
+            cells += [giga(row[part]) for part in ("arguments", "temporaries", "peak", "planned")]
+            cells.append(f"{row['sent'] / 1e6:.0f}")
+            found = row["ms_at_peak"]
+            cells += [f"{found[part]:.1f}" if found else "-" for part in ("compute", "memory")]
+            cells += [f"{found['links']:.1f}" if found else "-", row["bound"] or "-"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def giga(number: float | None, digits: int = 2) -> str:
+    """A number in billions; "-" if the compiler gave none."""
+    return "-" if number is None else f"{number / 1e9:.{digits}f}"
+
+
+def kinds(rows: list[dict[str, Any]]) -> str:
+    """What is sent, by kind."""
+    lines = ["| devices | groups | sent by each, MB |", "|---|---:|---|"]
+    for row in rows:
+        sent = row.get("sent_by_kind") or {}
+        parts = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in sent.items()) or "-"
+        spread = ", encoder sharded" if row["shard_encoder"] else ""
+        lines.append(f"| {row['chip']} x{row['devices']}{spread} | {row['groups']} | {parts} |")
+    return "\n".join(lines)
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Adds a row to a file of rows, in place of one with the same settings."""
+    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
+    chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    result = {"chips": chips, "rows": [*there, row]}
+    draft.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.step_cost",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--recipe", default="coder_eng", help="default: coder_eng")
+    parser.add_argument("--chip", choices=("cpu", *CHIPS), required=True)
+    parser.add_argument("--libtpu", type=Path, help="folder with the TPU compiler")
+    parser.add_argument("--devices", type=int, nargs="+", default=[8], help="default: 8")
+    parser.add_argument(
+        "--groups", default="8", help="per step: a number, or per-device (default: 8)"
+    )
+    parser.add_argument("--passes", type=int, default=1, help="default: 1; with more, no FLOPs")
+    parser.add_argument("--shard-encoder", action="store_true")
+    parser.add_argument("--encoder", type=Path, help="folder of a BERT (default: BERT-base)")
+    parser.add_argument("--data", type=Path, help="dataset that decides the rows of a block")
+    parser.add_argument("--rows", type=int, default=0, help="rows of a block")
+    parser.add_argument("--programs", type=Path, help="folder for the compiled programs as text")
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        use_compiler(args.chip, args.libtpu, max(args.devices))
+        rows = []
+        for count in args.devices:
+            groups = count if args.groups == "per-device" else int(args.groups)
+            rows.append(measure(args, count, groups) | {"machine": machine()})
+            print(table(rows[-1:]), flush=True)
+            if args.json:
+                keep(args.json, rows[-1])
+        print(f"\n{table(rows)}\n\n{kinds(rows)}\n\n{one_line(rows[-1]['machine'])}")
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
