@@ -145,7 +145,6 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
             if description:
                 bar.update(writer.terms_in(blocks))
             else:
-                stopping.poll()
                 description = _write_shard(writer, file, blocks, bar)
                 write_json(_description_of(file), description)
             descriptions.append(description)
@@ -173,6 +172,7 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> d
     unfinished = file.with_name(file.name + ".unfinished")
     with tf.io.TFRecordWriter(str(unfinished)) as records:
         for block in blocks:
+            stopping.poll()  # seconds of a shard are lost; waiting for its end could be too long
             record, counts = writer.record(block)
             records.write(description_of_records.serialize_example(record))
             digests.append(digest(record))
@@ -230,10 +230,21 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
     if out.exists():
         os.rename(out, out.with_name(f".{out.name}{REPLACED_MARK}{os.getpid()}"))
     os.replace(work, out)
-    for described in out.glob("*.tfrecord-*.json"):
-        described.unlink()
-    for replaced in out.parent.glob(f".{out.name}{REPLACED_MARK}*"):
-        shutil.rmtree(replaced)
+    tidy(out)
+
+
+def tidy(out: Path) -> None:
+    """Removes what is no longer needed once the dataset has its name."""
+    for path in left_by_finish(out):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def left_by_finish(out: Path) -> list[Path]:
+    """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
+    return [*out.glob("*.tfrecord-*.json"), *out.parent.glob(f".{out.name}{REPLACED_MARK}*")]
 
 
 def write_json(path: Path, content: dict) -> None:
