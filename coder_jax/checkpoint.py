@@ -28,7 +28,7 @@ from coder_jax.orbax_noise import quieten
 from coder_jax.run_folder import check_identity
 from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
-from data_pipeline.buckets import client_errors, in_bucket
+from data_pipeline.buckets import client_errors, in_bucket, move_folder
 from data_pipeline.errors import BadInput
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -178,7 +178,7 @@ class Checkpoints:
             while aside.exists():
                 number += 1
                 aside = self.folder / f"{step}.unreadable-{number}"
-            (self.folder / str(step)).rename(aside)
+            (move_folder if self.remote else Path.rename)(self.folder / str(step), aside)
             print(f"renamed checkpoint {step} to {aside}")
         barrier("checkpoints renamed")
         self.manager.reload()

@@ -146,6 +146,20 @@ def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool
         files.put_file(str(folder / mark), f"{root}/{mark}")
 
 
+def move_folder(path: str | Path, to: str | Path) -> None:
+    """Rename a folder of a bucket: all files are copied, within the bucket, then those here go.
+
+    Raises:
+        BadInput: if the bucket refuses.
+    """
+    with explained(address(path), "write"):
+        files, root = open_bucket(address(path))
+        _, target = open_bucket(address(to))
+        names = list(file_sizes(files, root))
+        transfer(lambda name: files.cp_file(f"{root}/{name}", f"{target}/{name}"), names)
+        transfer(lambda name: files.rm_file(f"{root}/{name}"), names)
+
+
 def file_sizes(files: Any, root: str) -> dict[str, int]:
     """Name below `root` -> bytes, of all files there."""
     return {name: size for name, (size, _) in file_tags(files, root).items()}

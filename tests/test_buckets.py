@@ -21,6 +21,7 @@ from data_pipeline.buckets import (
     file_sizes,
     in_bucket,
     local_folder,
+    move_folder,
     open_bucket,
     publish_folder,
 )
@@ -183,6 +184,13 @@ def test_a_publishing_that_was_killed_is_not_whole_and_can_be_repeated(folder, u
         fetch_folder(url, MARK)
     publish_folder(folder, url, MARK)
     assert contents(fetch_folder(url, MARK)) == contents(folder)
+
+
+def test_a_folder_is_moved_with_all_below_it(folder, url):
+    publish_folder(folder, url, MARK)
+    move_folder(url, f"{url}-aside")
+    assert names_at(url) == set()
+    assert contents(fetch_folder(f"{url}-aside", MARK)) == contents(folder)
 
 
 def test_what_is_there_is_not_overwritten(folder, url):
