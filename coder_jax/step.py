@@ -20,6 +20,8 @@ from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
 
+TrainStep = Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, dict[str, jax.Array]]]
+
 
 def dropout_ids(
     seed: int,
@@ -106,7 +108,7 @@ def make_train_step(
     pooling: str,
     seed: int,
     dropout: bool,
-) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, dict[str, jax.Array]]]:
+) -> TrainStep:
     """The jitted step; it takes the state's memory over (donation), so keep no reference to it.
 
     Args:

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from huggingface_hub import ModelCard
+from jax.sharding import Mesh
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
@@ -29,8 +31,14 @@ from coder_jax.metrics import MetricsLog, Window
 from coder_jax.optimizer import learning_rate, make_optimizer
 from coder_jax.run_files import RunFiles
 from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
-from coder_jax.state import abstract_state, merge_encoder, new_state, split_encoder
-from coder_jax.step import make_train_step
+from coder_jax.state import (
+    TrainState,
+    abstract_state,
+    merge_encoder,
+    new_state,
+    split_encoder,
+)
+from coder_jax.step import TrainStep, make_train_step
 from data_pipeline.batch_spec import RowPlan, StepCut
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped
@@ -192,40 +200,8 @@ def _take_steps(
 ) -> RunResult:
     """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
     run, steps = config.run, config.optimizer.steps
-
-    # ---- Mesh, memory, state ----
-    mesh = make_mesh(config.batch.groups // source.cut.passes)
-    assert source.cut == step_cut(mesh, source.cut.passes), "batches are cut for another mesh"
-    structure = encoder_structure(config, this_run["encoder"])
-    graph, shapes = split_encoder(structure)
-    optimizer = make_optimizer(config.optimizer)
-    like = abstract_state(
-        shapes,
-        len(source.manifest["relations"]) if config.loss.mu else 0,
-        structure.config.hidden_size,
-        optimizer,
-        mesh,
-        shard_encoder=run.shard_encoder,
-    )
-    say(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan)))
-    if bert is None:
-        state = checkpoints.restore(like, this_run, run.restore_step)
-    else:
-        noise, seed = config.model.relation_noise, config.batch.seed
-        state = new_state(like, split_encoder(bert)[1], optimizer, noise=noise, seed=seed)
+    mesh, graph, state, train_step = _prepare(config, source, checkpoints, this_run, bert)
     first_step = int(state.step)
-
-    # ---- Step, logs ----
-    train_step = make_train_step(
-        graph,
-        config.loss,
-        optimizer,
-        mesh,
-        like,
-        pooling=config.model.pooling,
-        seed=config.batch.seed,
-        dropout=True,
-    )
     log = MetricsLog(files.here, first_step, steps)
     window = Window(
         config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
@@ -274,3 +250,46 @@ def _take_steps(
     finally:
         log.close()
     return RunResult(files.name, steps, log.seconds, scores)
+
+
+def _prepare(
+    config: Config,
+    source: BatchSource,
+    checkpoints: Checkpoints,
+    this_run: dict[str, Any],
+    bert: Bert | None,
+) -> tuple[Mesh, nnx.GraphDef, TrainState, TrainStep]:
+    """Devices, structure of the encoder, state and step: what `_take_steps` begins with."""
+    # ---- Mesh, memory ----
+    mesh = make_mesh(config.batch.groups // source.cut.passes)
+    assert source.cut == step_cut(mesh, source.cut.passes), "batches are cut for another mesh"
+    structure = encoder_structure(config, this_run["encoder"])
+    graph, shapes = split_encoder(structure)
+    optimizer = make_optimizer(config.optimizer)
+    like = abstract_state(
+        shapes,
+        len(source.manifest["relations"]) if config.loss.mu else 0,
+        structure.config.hidden_size,
+        optimizer,
+        mesh,
+        shard_encoder=config.run.shard_encoder,
+    )
+    say(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan)))
+
+    # ---- State, step ----
+    if bert is None:
+        state = checkpoints.restore(like, this_run, config.run.restore_step)
+    else:
+        noise, seed = config.model.relation_noise, config.batch.seed
+        state = new_state(like, split_encoder(bert)[1], optimizer, noise=noise, seed=seed)
+    train_step = make_train_step(
+        graph,
+        config.loss,
+        optimizer,
+        mesh,
+        like,
+        pooling=config.model.pooling,
+        seed=config.batch.seed,
+        dropout=True,
+    )
+    return mesh, graph, state, train_step
