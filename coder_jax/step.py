@@ -20,7 +20,8 @@ from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
 
-TrainStep = Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, dict[str, jax.Array]]]
+# (state, batch) -> (state, metrics), compiled when it is first called.
+TrainStep = jax.stages.Wrapped
 
 
 def dropout_ids(
