@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import errno
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from data_pipeline.errors import BadInput
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 DELETED = "deleted"  # folder of the checkpoints that made place for others
+# Folders of NFS are looked at again after a minute at the latest, unless it was told otherwise.
+SEEN_WITHIN_SECONDS = 90
+RELOAD_SECONDS = 2
 
 
 class Checkpoints:
@@ -58,11 +62,31 @@ class Checkpoints:
             atomicity_options=atomicity(self.folder),
         )
         quieten()
-        self.manager = ocp.CheckpointManager(self.folder, options=options)
+        try:
+            self.manager = ocp.CheckpointManager(self.folder, options=options)
+            self._see_what_the_first_sees()
+        except BaseException:
+            if self.lock:
+                self.lock.close()
+            raise
+
+    def _see_what_the_first_sees(self) -> None:
+        """Wait until this host sees the first host's steps: a network file system may be late."""
+        steps = first_decides(self.steps)
+        end = time.monotonic() + SEEN_WITHIN_SECONDS
+        while self.steps != steps:
+            if time.monotonic() > end:
+                raise BadInput(
+                    f"in {self.folder} the first host sees the checkpoints {in_words(steps)}, but "
+                    f"this host sees {in_words(self.steps)}; --out must be the same folder for all "
+                    "hosts. If it is, give the same command again in a minute"
+                )
+            time.sleep(RELOAD_SECONDS)
+            self.manager.reload()
 
     @property
     def latest(self) -> int | None:
-        """The newest step that was saved whole."""
+        """The newest step that was saved whole; the same on all hosts."""
         return self.manager.latest_step()
 
     @property
@@ -119,7 +143,7 @@ class Checkpoints:
         if instead not in older:
             raise BadInput(
                 f"{self.folder} has no checkpoint of step {instead} before {newest} to go on from; "
-                f"it has {', '.join(map(str, older)) or 'none'}"
+                f"it has {in_words(older)}"
             )
         problem = first_decides(examine(self.folder / str(instead)) if is_first() else None)
         if problem is not None:
@@ -182,6 +206,7 @@ class Checkpoints:
             print(f"renamed checkpoint {step} to {aside}")
         barrier("checkpoints renamed")
         self.manager.reload()
+        self._see_what_the_first_sees()
 
     def _empty_deleted(self) -> None:
         """Delete for good what the saves before have put away."""
@@ -197,6 +222,11 @@ class Checkpoints:
         finally:
             if self.lock:
                 self.lock.close()
+
+
+def in_words(steps: Sequence[int]) -> str:
+    """Steps, for messages."""
+    return ", ".join(map(str, steps)) or "none"
 
 
 def state_checksums(state: TrainState) -> dict[str, int]:

@@ -20,6 +20,7 @@ from coder_jax.run_lock import LOCK, lock_run
 from data_pipeline.errors import BadInput
 
 FORMAT = 2
+OF_A_CLAIM = {LOCK, ".partial", "tokenizer"}  # what one that was cut off leaves
 
 
 def identity(
@@ -52,7 +53,8 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> No
             differences), is in use by another process, or holds something else.
     """
     path = out / "run.json"
-    if not path.exists() and out.exists() and any(out.iterdir()) and not (out / LOCK).exists():
+    names = {entry.name for entry in out.iterdir()} if out.exists() else set()
+    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM:
         raise BadInput(
             f"{out} is not empty and is not the folder of a run (it has no run.json); "
             "choose another --out, or empty it"

@@ -4,9 +4,12 @@ import contextlib
 import errno
 import os
 import socket
+import time
 from pathlib import Path
 from typing import IO
 
+from coder_jax.hosts import host_count
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 try:
@@ -19,6 +22,10 @@ LOCK = "lock"
 # What file systems answer that have no locks, such as some network and FUSE mounts.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
+# A network file system lets go of the lock of a machine that died once its lease is over.
+LEASE_SECONDS = 120
+RETRY_SECONDS = 2
+
 
 def lock_run(out: Path) -> IO[str] | None:
     """Take OUT/lock until the file that comes back is closed or the process ends, even by kill -9.
@@ -26,23 +33,16 @@ def lock_run(out: Path) -> IO[str] | None:
     None where the file system has no locks; this is said.
 
     Raises:
-        BadInput: if another process holds it.
+        BadInput: if another process holds it: one of another machine still after LEASE_SECONDS.
+        Stopped: if a signal asked for it meanwhile.
     """
     file = (out / LOCK).open("a+", encoding="utf-8")
     try:
-        if fcntl is None:
-            raise OSError(errno.ENOSYS, "no file locks on this system")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.ExitStack() as close_unless_locked:
+            close_unless_locked.callback(file.close)
+            wait_for_lock(file, out)
+            close_unless_locked.pop_all()
     except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            file.close()
-            raise BadInput(
-                f"{owner} is training in {out}; wait until it ends or stop it, or choose another "
-                "--out. Two processes would overwrite each other's checkpoints"
-            ) from error
-        file.close()
         if error.errno not in NO_LOCKS:
             raise
         print(f"{out} cannot be locked ({error.strerror}): start no second run on it")
@@ -52,3 +52,32 @@ def lock_run(out: Path) -> IO[str] | None:
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     return file
+
+
+def wait_for_lock(file: IO[str], out: Path) -> None:
+    """Lock the file, at once or, if a process of another machine seems to hold it, in a while."""
+    if fcntl is None:
+        raise OSError(errno.ENOSYS, "no file locks on this system")
+    end = None
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            _, elsewhere, machine = owner.rpartition(" on ")
+            here = not elsewhere or machine == socket.gethostname()
+            if here or (end is not None and time.monotonic() > end):
+                raise BadInput(
+                    f"{owner} is training in {out}; wait until it ends or stop it, or choose "
+                    "another --out. Two processes would overwrite each other's checkpoints"
+                ) from error
+        if end is None:
+            end = time.monotonic() + LEASE_SECONDS
+            print(f"{out} is locked by {owner}; waiting {LEASE_SECONDS} s, in case it is gone")
+        if host_count() == 1:  # else the others, who wait for this host, would wait for ever
+            stopping.poll()
+        time.sleep(RETRY_SECONDS)

@@ -7,12 +7,17 @@ by chunk: however many terms there are, one chunk is in memory.
 from __future__ import annotations
 
 import hashlib
+import os
+import select
 from collections.abc import Sequence
 from itertools import islice
 from typing import BinaryIO
 
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
+
+POLL_SECONDS = 0.5
+SOME_BYTES = 1 << 16
 
 
 class TermLines:
@@ -102,3 +107,14 @@ def decode_line(line: bytes, name: str, number: int) -> str:
             "the file to UTF-8 first"
         ) from error
     return text.rstrip("\r\n")
+
+
+def read_some(descriptor: int) -> bytes:
+    """What has come through a pipe or from a terminal, once something has; empty at its end.
+
+    Raises:
+      Stopped: a signal asked for it.
+    """
+    while not select.select([descriptor], [], [], POLL_SECONDS)[0]:
+        stopping.poll()
+    return os.read(descriptor, SOME_BYTES)

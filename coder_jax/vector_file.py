@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from coder_jax.encoder import TermEncoder
 from coder_jax.evaluation.protocol import encoder_protocol
-from coder_jax.hosts import barrier, first_decides, host_count, host_index, is_first
+from coder_jax.hosts import barrier, first_decides, host_count, host_index, is_first, must_agree
 from coder_jax.term_lines import Terms
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
@@ -66,9 +66,12 @@ def write_vectors(encoder: TermEncoder, terms: Terms, out: Path, about: dict[str
 
     Raises:
       BadInput: `out` was begun with other terms or settings, another process is at it, the disk
-        has no room for it, or the hosts do not see the same folder.
+        has no room for it, or the hosts differ in what they encode or do not see the same folder.
       Stopped: a signal asked a host for it; finished chunks are kept.
     """
+    for part in ("terms", "vectors", "encoder"):
+        for name, value in about[part].items():
+            must_agree(f"what is encoded ({part} {name})", value)
     work = work_folder(out)
     if first_decides(is_whole(out, about)):
         if is_first():

@@ -48,6 +48,8 @@ from data_pipeline.write_dataset import (
     explain_full_disk,
     finish,
     has_finished_shards,
+    left_by_finish,
+    tidy,
     write_shards,
 )
 
@@ -58,7 +60,7 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
     """Builds the dataset that `options` describe and returns its folder, `options.out`.
 
     With `reuse`, a complete dataset at `options.out` that was built from the same inputs with the
-    same options is returned as it is.
+    same options is returned as it is; without `overwrite` always.
     Raises BadInput for anything wrong with the input or the disk, and for a folder in the way.
     """
     options.validate()
@@ -231,7 +233,10 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
             "dataset to replace with --overwrite. Give another --out, or move it away."
         )
     manifest = read_manifest(out)
-    if reuse and manifest["fingerprint"] == fingerprint:
+    left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
+    if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
+        tidy(out.absolute())
+        _say(f"{out} already is the dataset of this command")
         return True
     if not options.overwrite:
         counts = manifest["counts"]

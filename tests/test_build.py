@@ -227,6 +227,26 @@ def test_reuse_returns_only_the_same_dataset(options):
         build_dataset(replace(options, seed=1), reuse=True)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_build_that_was_killed_when_it_was_done_is_only_tidied(options, monkeypatch, overwrite):
+    def killed(out):
+        raise Killed
+
+    build_dataset(replace(options, seed=1))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(write_dataset, "tidy", killed)
+        build_dataset(replace(options, overwrite=True))
+    assert len(left_behind(options.out.parent)) == 2 and any(options.out.glob("*tfrecord-*.json"))
+    built = (options.out / "manifest.json").stat().st_ino
+    for _ in range(1 if overwrite else 2):
+        assert build_dataset(replace(options, overwrite=overwrite)) == options.out
+        assert (options.out / "manifest.json").stat().st_ino == built
+        assert left_behind(options.out.parent) == ["out"]
+        assert not any(options.out.glob("*tfrecord-*.json"))
+    build_dataset(replace(options, overwrite=True))  # of a damaged one, say
+    assert (options.out / "manifest.json").stat().st_ino != built
+
+
 def test_a_foreign_folder_is_never_replaced(options):
     options.out.mkdir()
     (options.out / "thesis.txt").write_text("years of work")

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from coder_jax import TermEncoder, hosts, vector_file
 from coder_jax.commands import encode
 from coder_jax.evaluation.protocol import hash_weights
 from data_pipeline.errors import BadInput
+from data_pipeline.stopping import Stopped, stop_when_asked
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,21 @@ def test_stdin_and_float16(model, tmp_path, monkeypatch):
     expected = TermEncoder.from_pretrained(model).encode(["pain", "limb"])
     np.testing.assert_array_equal(saved, expected.astype(np.float16))
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.npy.json"}
+
+
+def test_a_stop_does_not_wait_for_the_end_of_stdin(model, tmp_path, monkeypatch):
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stdin, open(writing, "wb", buffering=0) as terms:
+        monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=stdin))
+        terms.write(b"pain\n")
+        give_up = threading.Timer(60, terms.close)
+        give_up.start()
+        with stop_when_asked("stopping"), pytest.raises(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+            run("--model", model, "--out", tmp_path / "vectors.npy")
+        give_up.cancel()
+        assert not terms.closed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_terms_of_a_dictionary(model, tmp_path, capsys):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_bert import TINY, write_tokenizer
 
-from coder_jax import vector_file
+from coder_jax import hosts, vector_file
 from coder_jax.encoder import TermEncoder
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.hf_weights import random_bert
@@ -199,6 +199,15 @@ def test_other_settings_neither_go_on_nor_count_as_there(encoder, tmp_path, monk
     ):
         write_vectors(encoder, TERMS, out, about_of(encoder))
     assert np.load(out).dtype == np.float16, "the older file stays until the new one is whole"
+
+
+def test_hosts_that_encode_something_else_are_refused(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(hosts, "first_decides", lambda own: "cls" if own == "mean" else own)
+    with pytest.raises(
+        BadInput, match=r"encoded \(encoder pooling\) is 'mean' on host 0, but 'cls' on host 0; st"
+    ):
+        write_vectors(encoder, TERMS, tmp_path / "v.npy", about_of(encoder))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_room(encoder, tmp_path, monkeypatch):

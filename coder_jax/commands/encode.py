@@ -20,14 +20,16 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from coder_jax.bert_config import POOLINGS
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
 TERMS_PER_CHUNK = 1 << 16
-COPY_BYTES = 1 << 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,8 +170,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
             raise BadInput("found stdin as the terms of several hosts; give a file that all see")
         # A file without a name: nothing of it stays, however this process ends.
         with tempfile.TemporaryFile(dir=args.out.absolute().parent) as spooled:
-            while content := sys.stdin.buffer.read(COPY_BYTES):
-                spooled.write(content)
+            copy_stdin(spooled)
             yield TermLines(spooled, "stdin", size)
     else:
         try:
@@ -181,3 +181,18 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
             ) from error
         with file:
             yield TermLines(file, args.terms, size)
+
+
+def copy_stdin(file: BinaryIO) -> None:
+    """Writes stdin to a file, to its end; Stopped if a signal asks for it before."""
+    from coder_jax.term_lines import read_some
+
+    stream = sys.stdin.buffer
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a stream in memory
+        file.write(stream.read())
+        return
+    while content := read_some(descriptor):
+        stopping.poll()
+        file.write(content)

@@ -17,7 +17,8 @@ replaced (--retired-cuis), are unreachable: they count as wrong, and a second ro
 the others.
 
 While terms are encoded, their vectors grow in files beside OUT; an evaluation that was stopped goes
-on with them when the same command is given again.
+on with them when the same command is given again. It runs on one host: of several, start it on one
+alone, with JAX_NUM_PROCESSES=1.
 
 Examples:
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
@@ -30,6 +31,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,9 +93,16 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.protocol import encoder_protocol, hash_weights, write_records
     from coder_jax.evaluation.table import print_records
     from coder_jax.hf_files import find_folder
+    from coder_jax.host_place import find_place
     from coder_jax.term_lines import TermList
     from coder_jax.vector_file import about_file, about_vectors, write_vectors
 
+    place = find_place(os.environ)
+    if place is not None:
+        raise BadInput(
+            f"found {place.count} processes, of which this is number {place.index}; evaluate runs "
+            "on one host: start it once, with JAX_NUM_PROCESSES=1"
+        )
     if min(args.k) < 1:
         raise BadInput(f"--k: found {min(args.k)}; expected 1 or more")
     if not args.json.parent.is_dir():

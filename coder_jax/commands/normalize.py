@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
-from coder_jax.term_lines import decode_line
+from coder_jax.term_lines import decode_line, read_some
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from coder_jax.evaluation.dictionary import Dictionary
 
 WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
+WHEN_STOPPED = "stopped; the same command starts over"
 MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
-POLL_SECONDS = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,9 +171,7 @@ def read_lines(stream: BinaryIO) -> Iterator[bytes | None]:
     while True:
         if not select.select([descriptor], [], [], 0)[0]:
             yield None
-        while not select.select([descriptor], [], [], POLL_SECONDS)[0]:
-            stopping.poll()
-        content = os.read(descriptor, 1 << 16)
+        content = read_some(descriptor)
         if not content:
             break
         *lines, rest = (rest + content).split(b"\n")
