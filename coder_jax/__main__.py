@@ -56,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     everywhere = getattr(command, "ON_ALL_HOSTS", False) and not {"-h", "--help"} & set(rest)
     when_asked = getattr(command, "WHEN_ASKED_TO_STOP", None)
-    return run_command(on_all_hosts if everywhere else work, when_asked=when_asked)
+    when_stopped = getattr(command, "WHEN_STOPPED", "stopped; the same command goes on")
+    return run_command(
+        on_all_hosts if everywhere else work, when_asked=when_asked, when_stopped=when_stopped
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from coder_jax.checksums import Damaged, check_sums, checksums
-from coder_jax.host_watch import HOST_LOST, texts
+from coder_jax.host_watch import lost_host
 from coder_jax.hosts import host_count
 from coder_jax.orbax_buckets import atomicity, checkpoint_folder
 from data_pipeline.errors import BadInput
@@ -91,7 +91,7 @@ def or_damaged(read: Callable[[], Read]) -> Read:
         try:
             return read()
         except Exception as error:
-            if host_count() > 1 and any(HOST_LOST.search(text) for text in texts(error)):
+            if host_count() > 1 and lost_host(error):
                 raise  # that host's end, not the checkpoint's
             problem = in_a_line(error)
         gc.collect()  # the dropped reads

@@ -8,12 +8,12 @@ its heartbeats stay out; jax then aborts the others (SIGABRT, status 134).
 import atexit
 import os
 import re
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
+
+from jax.errors import JaxRuntimeError
 
 from data_pipeline import stopping
 from data_pipeline.command import DISK_ERRORS
@@ -32,14 +32,16 @@ LINGER_SECONDS = 3.0
 
 # How the runtime's own errors name a process that is no longer there.
 HOST_LOST = re.compile(
-    r"Gloo .* failed|Connection (closed|reset) by peer|remote process exited"
-    r"|heartbeat timeout|Socket closed|Barrier (failed|timed out)|coordination service",
+    r"Gloo .* failed|remote process exited"
+    r"|heartbeat timeout|Barrier (failed|timed out)|coordination service",
     re.IGNORECASE,
 )
+# What a hub or a bucket may say too; it counts in errors of jax's own class only.
+CONNECTION_LOST = re.compile(r"Connection (closed|reset) by peer|Socket closed", re.IGNORECASE)
 
 
 class HostLost(Stopped):
-    """Another host of the run is gone; the run goes on from its last checkpoint."""
+    """Another host of the run is gone or did not come; the same command goes on."""
 
 
 class Watch(threading.Thread):
@@ -58,14 +60,12 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.wait(POLL_SECONDS):
-            if stopping.asked():
-                interrupted = stopping.exit_status() == INTERRUPTED
-                self.say(ASKED, str(int(signal.SIGINT if interrupted else signal.SIGTERM)))
+            self.say_asked()
             words = self.words()
             if FAILED in words:
                 self.follow(words[FAILED])
-            elif ASKED in words and not stopping.asked():
-                os.kill(os.getpid(), int(words[ASKED]))
+            elif ASKED in words:
+                stopping.ask(int(words[ASKED]))
 
     def words(self) -> dict[str, str]:
         """What has been said so far; nothing if process 0 is gone (jax ends this process then)."""
@@ -80,6 +80,16 @@ class Watch(threading.Thread):
             self.client.key_value_set(key, value)
         except RuntimeError:
             return  # it has been said, or process 0 is gone
+
+    def say_asked(self) -> None:
+        """Pass the signal that came to this host on, if one came."""
+        if number := stopping.signal_asked():
+            self.say(ASKED, str(int(number)))
+
+    def status_when_asked(self) -> int | None:
+        """The exit status after the signal that was said first, if one was."""
+        number = self.words().get(ASKED)
+        return None if number is None else stopping.exit_status(int(number))
 
     def say_failed(self, status: int, reason: str) -> None:
         """Tell all hosts to leave with `status`, and leave at exit without waiting for them."""
@@ -108,7 +118,7 @@ def fail(watch: Watch, error: BaseException) -> None:
     Raises:
         HostLost: instead of `error`, where that only says that another host is gone.
     """
-    lost = next((text for text in texts(error) if HOST_LOST.search(text)), None)
+    lost = lost_host(error)
     if lost is None or isinstance(error, BadInput):
         watch.say_failed(status_of(error), f"{type(error).__name__}: {error}")
         return
@@ -125,12 +135,14 @@ def fail(watch: Watch, error: BaseException) -> None:
     raise HostLost from error
 
 
-def texts(error: BaseException | None) -> Iterator[str]:
-    """The messages of an error and of those that led to it."""
+def lost_host(error: BaseException | None) -> str | None:
+    """What jax says of a lost host, in an error or in those that led to it; None if nothing."""
     while error is not None:
-        if isinstance(error, Exception):
-            yield str(error)
+        text, jaxs_own = str(error), isinstance(error, JaxRuntimeError)
+        if HOST_LOST.search(text) or (jaxs_own and CONNECTION_LOST.search(text)):
+            return text
         error = error.__cause__ or error.__context__
+    return None
 
 
 def status_of(error: BaseException) -> int:

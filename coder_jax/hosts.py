@@ -6,14 +6,17 @@ together. On a laptop and on any other single host nothing is started and nothin
 
 import json
 import os
+import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed
+from jax.errors import JaxRuntimeError
 
 from coder_jax import host_watch
 from coder_jax.host_place import (
@@ -24,13 +27,19 @@ from coder_jax.host_place import (
     lost_seconds,
     start_seconds,
 )
+from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped
 
 T = TypeVar("T")
 
 # Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
-A_DAY_MS = 24 * 3600 * 1000
+A_DAY = 24 * 3600
+# Hosts that stop do so at the same place in the program, unless one alone was asked there.
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.2
+# How a start fails that a new one may mend: the coordinator went away, or does not answer.
+NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
 # Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
 KEPT_DECISIONS = 1000
 
@@ -41,7 +50,9 @@ def start_hosts() -> None:
     """Join the other processes of the run, if there are any; call before any other use of jax.
 
     Raises:
-        BadInput: if the environment contradicts itself, or the others do not come in time.
+        BadInput: if the environment contradicts itself, or the port is taken.
+        HostLost: if the others do not come in time.
+        Stopped: if this host is asked to stop meanwhile.
     """
     if distributed.global_state.client is not None:
         return
@@ -72,16 +83,33 @@ def start_hosts() -> None:
 
     joining = threading.Thread(target=join, daemon=True)
     joining.start()
-    joining.join(start)
+    wait_for_start(joining, start)
     if joining.is_alive() or errors:
-        host_watch.leave_at_exit(2)  # the interpreter's own exit would wait for the thread
-        raise BadInput(why_not_started(place, start, errors))
+        reason = why_not_started(place, start, errors)
+        if errors and not NOT_THERE.search(str(errors[0])):
+            host_watch.leave_at_exit(2)  # the interpreter's own exit would wait for the thread
+            raise BadInput(reason)
+        host_watch.leave_at_exit(stopping.TRY_AGAIN)
+        print(f"error: {reason}", file=sys.stderr)
+        raise host_watch.HostLost
     print(
         f"host {place.index} of {place.count}, coordinator {place.coordinator}; "
         f"if a host is lost, the others stop within {lost} s ({LOST_TIMEOUT})",
         file=sys.stderr,
         flush=True,
     )
+
+
+def wait_for_start(joining: threading.Thread, seconds: int) -> None:
+    """Wait for the other hosts, and for a signal."""
+    deadline = time.monotonic() + seconds
+    while joining.is_alive() and time.monotonic() < deadline:
+        joining.join(POLL_SECONDS)
+        try:
+            stopping.poll()
+        except Stopped as stopped:
+            host_watch.leave_at_exit(stopped.status)
+            raise
 
 
 def run_on_hosts(work: Callable[[], int]) -> int:
@@ -102,8 +130,8 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     try:
         try:
             status = work()
-        except Stopped:
-            barrier("end")
+        except Stopped as stopped:
+            stop_together(watch, stopped)
             raise
         if status:
             watch.say_failed(status, f"it returned status {status}")
@@ -117,6 +145,23 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     finally:
         watch.end()
     return status
+
+
+def stop_together(watch: host_watch.Watch, stopped: Stopped) -> None:
+    """Wait for the others, who stop too, and end with the status of the signal that came first.
+
+    Where this host was asked to stop at a place where it polls alone, the others may wait for it
+    somewhere else: they are told to leave.
+    """
+    watch.say_asked()
+    together = True
+    try:
+        barrier("end", STOP_SECONDS)
+    except JaxRuntimeError:
+        together = False
+    stopped.status = watch.status_when_asked() or stopped.status
+    if not together:
+        watch.say_failed(stopped.status, "it was asked to stop")
 
 
 def check_port(place: Place) -> None:
@@ -177,13 +222,13 @@ def is_first() -> bool:
     return host_index() == 0
 
 
-def barrier(name: str) -> None:
+def barrier(name: str, seconds: float = A_DAY) -> None:
     """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
     if host_count() == 1:
         return
     _calls["barrier"] += 1
     # All hosts must mean the same place in the program; the number alone would hide a mix-up.
-    service().wait_at_barrier(f"{_calls['barrier']} {name}", A_DAY_MS)
+    service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
 
 
 def first_decides(value: T) -> T:
@@ -204,7 +249,7 @@ def first_decides(value: T) -> T:
     if is_first():
         service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
         return value
-    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", A_DAY_MS))
+    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", 1000 * A_DAY))
 
 
 def must_agree(what: str, value: Any) -> None:

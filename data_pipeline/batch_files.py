@@ -189,7 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{known.steps} batches of {spec.terms} terms in {known.out}")
         return 0
 
-    return run_command(work)
+    return run_command(
+        work,
+        when_asked="stopping; the same command starts over",
+        when_stopped="stopped; the same command starts over",
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 
 
 def run_command(
-    work: Callable[[], int], *, when_asked: str | None = "stopping; the same command goes on"
+    work: Callable[[], int],
+    *,
+    when_asked: str | None = "stopping; the same command goes on",
+    when_stopped: str = "stopped; the same command goes on",
 ) -> int:
     """The exit status of `work()`: its own; 2 for bad input; 75 or 130 if it was asked to stop.
 
@@ -20,6 +23,7 @@ def run_command(
         work: the command; long work polls `data_pipeline.stopping`.
         when_asked: what is said once SIGTERM or Ctrl-C has come; None for short work that does not
             poll, which they end at once.
+        when_stopped: what is said at the end if it was asked to stop.
     """
     try:
         with stop_when_asked(when_asked):
@@ -28,7 +32,7 @@ def run_command(
         print(f"error: {error}", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        print("stopped; the same command goes on", file=sys.stderr)
+        print(when_stopped, file=sys.stderr)
         return stopped.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Stopping when asked to: SIGTERM (a preempted machine, a scheduler) and Ctrl-C end long work tidily.
+"""Stopping when asked to: SIGTERM (preemption, a scheduler) and Ctrl-C end long work tidily.
 
 The first signal only takes note; long work polls between pieces that are whole on disk, and raises
-`Stopped` there. A second signal does not wait. Exit status 75 ("try again later", EX_TEMPFAIL) tells
-a launcher that the same command goes on; 130 is a person's Ctrl-C.
+`Stopped` there. A second signal does not wait. Exit status 75 ("try again later", EX_TEMPFAIL)
+tells a launcher to start the same command again; 130 is a person's Ctrl-C.
 """
 
 import signal
@@ -14,7 +14,9 @@ from contextlib import contextmanager
 TRY_AGAIN = 75
 INTERRUPTED = 130
 
-_asked: list[int] = []  # the signals that came; one process has one
+_asked: list[int] = []  # the signal that counts: that of this process, or of another host
+_came: list[int] = []  # the signals of this process itself
+_what_next: list[str] = []  # what is said when the first one comes
 
 
 class Stopped(Exception):
@@ -26,12 +28,30 @@ class Stopped(Exception):
 
     def __init__(self) -> None:
         super().__init__("asked to stop")
-        self.status = exit_status()
+        self.status = exit_status(signal_asked())
 
 
 def asked() -> bool:
     """Whether a signal has asked this process to stop."""
     return bool(_asked)
+
+
+def ask(number: int) -> None:
+    """Stop as if signal `number` had come, though it came to another host.
+
+    Whoever preempts machines signals them one after the other: this process's own signal, which
+    comes a moment later, must not count as the second one.
+    """
+    if _asked:
+        return
+    _asked.append(number)
+    for sentence in _what_next:
+        print(f"\n{signal.Signals(number).name}: {sentence}", file=sys.stderr, flush=True)
+
+
+def signal_asked() -> int:
+    """The signal that has asked this process, or another host, to stop; 0 if none has."""
+    return _asked[0] if _asked else 0
 
 
 def poll() -> None:
@@ -40,9 +60,9 @@ def poll() -> None:
         raise Stopped
 
 
-def exit_status() -> int:
-    """What a process that stopped returns: TRY_AGAIN, or INTERRUPTED after Ctrl-C."""
-    return INTERRUPTED if _asked[:1] == [signal.SIGINT] else TRY_AGAIN
+def exit_status(number: int) -> int:
+    """What a process returns that signal `number` stopped: INTERRUPTED for Ctrl-C."""
+    return INTERRUPTED if number == signal.SIGINT else TRY_AGAIN
 
 
 @contextmanager
@@ -54,20 +74,27 @@ def stop_when_asked(what_next: str | None) -> Iterator[None]:
     """
 
     def take_note(number: int, _: object) -> None:
-        if _asked:
+        if _came:
             raise KeyboardInterrupt
-        _asked.append(number)
-        print(f"\n{signal.Signals(number).name}: {what_next}", file=sys.stderr, flush=True)
+        _came.append(number)
+        ask(number)
 
-    _asked.clear()
+    forget()
     if what_next is None or threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
+    _what_next.append(what_next)
     before = [signal.signal(number, take_note) for number in numbers]
     try:
         yield
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-        _asked.clear()
+        forget()
+
+
+def forget() -> None:
+    """Be as if no signal had come."""
+    for notes in (_asked, _came, _what_next):
+        notes.clear()

@@ -206,7 +206,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_release(args.out, scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
         return 0
 
-    return run_command(work, when_asked="stopping; the same command starts over")
+    return run_command(
+        work,
+        when_asked="stopping; the same command starts over",
+        when_stopped="stopped; the same command starts over",
+    )
 
 
 if __name__ == "__main__":

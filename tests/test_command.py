@@ -18,7 +18,7 @@ from data_pipeline.command import run_command
 
 def work():
     print("ready", flush=True)
-    for _ in range(600):
+    for _ in range(4000):
         time.sleep(0.05)
         if {polls}:
             stopping.poll()
@@ -70,7 +70,7 @@ def start(polls: bool, when_asked: str | None) -> subprocess.Popen:
 def test_a_signal_stops_work_that_polls_with_a_status_of_its_own(number, status):
     process = start(True, "stopping soon")
     os.kill(process.pid, number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == status
     assert "stopping soon" in err
     assert "the same command goes on" in err
@@ -83,15 +83,31 @@ def test_a_second_signal_does_not_wait():
     while "stopping soon" not in process.stderr.readline():
         pass
     os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=180)
     assert process.returncode == 130
 
 
 def test_work_that_does_not_poll_ends_at_once():
     process = start(False, None)
     os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=180)
     assert process.returncode == -signal.SIGTERM
+
+
+def test_a_signal_to_another_host_is_not_the_first_of_two(capsys):
+    def work() -> int:
+        stopping.ask(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopping.poll()
+        return 0
+
+    assert run_command(work, when_asked="stopping soon") == stopping.TRY_AGAIN
+    assert capsys.readouterr().err.count("SIGTERM: stopping soon") == 1
+
+
+def test_at_the_end_it_says_what_the_command_knows_of_a_new_start(capsys):
+    assert run_command(raising(stopping.Stopped()), when_stopped="starts over") == 75
+    assert capsys.readouterr().err == "starts over\n"
 
 
 def test_the_handlers_are_given_back_and_the_next_command_starts_unasked():

@@ -4,97 +4,19 @@ Everything here is a real pair of processes on this machine, joined by jax over 
 """
 
 import contextlib
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import pytest
+from host_pair import LONG, Pair, finish, free_port, start_alone
 
-from coder_jax import host_watch, hosts
-from data_pipeline.errors import BadInput
-from data_pipeline.stopping import TRY_AGAIN
-
-WORKER = """
-import os, sys, time
-import numpy as np
 from coder_jax import hosts
-from data_pipeline import stopping
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
+from data_pipeline.stopping import INTERRUPTED, TRY_AGAIN
 
-def together():
-    from jax.experimental import multihost_utils
-    return multihost_utils.process_allgather(np.int32(hosts.host_index())).tolist()
-
-def steps(collective):
-    for step in range(1200):
-        if collective:
-            together()
-        if step == 3:
-            print("ready", flush=True)
-        if hosts.first_decides(stopping.asked()):
-            raise stopping.Stopped
-        time.sleep(0.05)
-
-def work():
-    me = hosts.host_index()
-{body}
-    return 0
-
-sys.exit(run_command(lambda: hosts.run_on_hosts(work)))
-"""
-
-
-class Pair:
-    """Two processes that do `body`; how they ended, in `status` and `output`, after `wait`."""
-
-    def __init__(self, body: str, repo: Path, folder: Path, **environment: str):
-        self.files = [folder / "host0.log", folder / "host1.log"]
-        code = WORKER.format(body="\n".join("    " + line for line in body.splitlines()))
-        common = {
-            "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
-            "JAX_NUM_PROCESSES": "2",
-            "CODER_JAX_START_TIMEOUT": "60",
-            "PYTHONPATH": str(repo),
-        }
-        self.processes = []
-        for index, file in enumerate(self.files):
-            with file.open("w") as log:
-                self.processes.append(
-                    subprocess.Popen(
-                        [sys.executable, "-c", code],
-                        env=os.environ | common | environment | {"JAX_PROCESS_ID": str(index)},
-                        stdout=log,
-                        stderr=log,
-                    )
-                )
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + 60
-        while not all("ready" in file.read_text() for file in self.files):
-            assert time.monotonic() < deadline, self.output
-            time.sleep(0.05)
-
-    def wait(self, timeout: float) -> list[int]:
-        """The statuses of both; the time is the test's own bound."""
-        deadline = time.monotonic() + timeout
-        return [process.wait(deadline - time.monotonic()) for process in self.processes]
-
-    @property
-    def output(self) -> list[str]:
-        return [file.read_text() for file in self.files]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
+slow = pytest.mark.slow
 
 
 @pytest.fixture
@@ -139,7 +61,7 @@ if me == 0:
     time.sleep(1)  # whoever is done waits at the end
 """
     )
-    assert run.wait(60) == [0, 0], run.output
+    assert run.wait() == [0, 0], run.output
     for index, text in enumerate(run.output):
         assert f"count 2 first {index == 0} all [0, 1]" in text
         assert "decided [{'by': 0, 'call': 0}, {'by': 0, 'call': 1}]" in text
@@ -148,7 +70,7 @@ if me == 0:
 
 def test_hosts_that_were_started_differently_are_told_so(pair):
     run = pair('hosts.must_agree("--data", f"folder{me}")\nsteps(collective=True)')
-    assert run.wait(60) == [2, 2], run.output
+    assert run.wait() == [2, 2], run.output
     assert "error: --data is 'folder1' on host 1, but 'folder0' on host 0" in run.output[1]
     assert "host 1 ended this run: BadInput: --data" in run.output[0]
 
@@ -157,96 +79,128 @@ def test_hosts_that_were_started_differently_are_told_so(pair):
     ("failing", "failure", "status", "word"),
     [
         (0, 'raise BadInput("found x")', 2, "BadInput: found x"),
-        (1, 'raise ValueError("a defect")', 1, "ValueError: a defect"),
-        (1, "return 5", 5, "it returned status 5"),
+        pytest.param(1, 'raise ValueError("a defect")', 1, "ValueError: a defect", marks=slow),
+        pytest.param(1, "return 5", 5, "it returned status 5", marks=slow),
     ],
 )
 def test_a_host_that_fails_ends_the_others_with_its_status(pair, failing, failure, status, word):
     # The other host is in a computation with the failed one, where jax alone would let it hang.
     run = pair(f"together()\nif me == {failing}:\n    {failure}\nsteps(collective=True)")
-    assert run.wait(40) == [status, status], run.output
+    assert run.wait() == [status, status], run.output
     assert f"host {failing} ended this run: {word}" in run.output[1 - failing]
     assert "gone" not in "".join(run.output), "the cause is said, not guessed"
     assert run.output[failing].count("Traceback") == (status == 1)
 
 
-@pytest.mark.parametrize("asked", [0, 1])
-def test_a_host_that_is_asked_to_stop_stops_all(pair, asked):
+@pytest.mark.parametrize(
+    ("asked", "number", "status"),
+    [
+        # The first decides to stop, before the second has heard which signal came.
+        (0, signal.SIGINT, INTERRUPTED),
+        pytest.param(1, signal.SIGTERM, TRY_AGAIN, marks=slow),
+    ],
+)
+def test_a_host_that_is_asked_to_stop_stops_all_with_one_status(pair, asked, number, status):
     run = pair("steps(collective=True)")
     run.wait_until_ready()
-    run.processes[asked].send_signal(signal.SIGTERM)
-    assert run.wait(30) == [TRY_AGAIN, TRY_AGAIN], run.output
+    run.processes[asked].send_signal(number)
+    assert run.wait() == [status, status], run.output
     for text in run.output:
         assert "the same command goes on" in text and "Traceback" not in text
+
+
+def test_hosts_that_are_asked_one_after_the_other_save(pair):
+    """As preemption does it; what is passed on and the host's own signal are not two signals."""
+    run = pair(
+        """
+print("ready", flush=True)
+while not stopping.asked():
+    time.sleep(0.05)
+time.sleep(4)  # a long step
+print("saved", flush=True)
+stopping.poll()
+"""
+    )
+    run.wait_until_ready()
+    for process in run.processes:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(2)
+    assert run.wait() == [TRY_AGAIN, TRY_AGAIN], run.output
+    assert all("saved" in text and text.count("SIGTERM") == 1 for text in run.output), run.output
+
+
+@pytest.mark.parametrize("asked", [pytest.param(0, marks=slow), 1])
+def test_a_host_that_stops_alone_does_not_leave_the_others_waiting(pair, asked):
+    run = pair(
+        f"""
+hosts.STOP_SECONDS = 2
+print("ready", flush=True)
+if me == {asked}:
+    while True:
+        time.sleep(0.05)
+        stopping.poll()
+elif me == 0:
+    hosts.barrier("elsewhere")
+else:
+    hosts.first_decides(1)
+"""
+    )
+    run.wait_until_ready()
+    run.processes[asked].send_signal(signal.SIGTERM)
+    assert run.wait() == [TRY_AGAIN, TRY_AGAIN], run.output
+    assert f"host {asked} ended this run: it was asked to stop" in run.output[1 - asked]
+    assert "Traceback" not in "".join(run.output)
 
 
 def test_when_a_host_is_killed_the_other_says_so_and_can_be_started_again(pair):
     run = pair("steps(collective=True)")
     run.wait_until_ready()
     run.processes[1].kill()
-    assert run.wait(30)[0] == TRY_AGAIN, run.output
+    assert run.wait()[0] == TRY_AGAIN, run.output
     assert "another host of this run is gone" in run.output[0]
     assert "Traceback" not in run.output[0]
 
 
+@slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_killed_host_is_noticed_outside_of_computations_too(pair, killed):
-    run = pair("steps(collective=False)\ntime.sleep(600)", CODER_JAX_LOST_HOST_TIMEOUT="4")
+    run = pair("steps(collective=False)\ntime.sleep(600)", CODER_JAX_LOST_HOST_TIMEOUT="20")
     run.wait_until_ready()
     run.processes[killed].kill()
     # jax itself ends the other one; a launcher reads this status as it reads TRY_AGAIN.
-    assert run.wait(30)[1 - killed] == -signal.SIGABRT, run.output
+    assert run.wait()[1 - killed] == -signal.SIGABRT, run.output
     assert "another task died" in run.output[1 - killed]
 
 
-def start_alone(repo, index: int, address: str) -> tuple[int, str, float]:
-    """Status, output and seconds of one process of two whose other one never comes."""
-    began = time.monotonic()
-    result = subprocess.run(
-        [sys.executable, "-c", WORKER.format(body="    pass")],
-        env=os.environ
-        | {
-            "JAX_COORDINATOR_ADDRESS": address,
-            "JAX_NUM_PROCESSES": "2",
-            "JAX_PROCESS_ID": str(index),
-            "CODER_JAX_START_TIMEOUT": "2",
-            "PYTHONPATH": str(repo),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return result.returncode, result.stdout + result.stderr, time.monotonic() - began
-
-
-@pytest.mark.parametrize(("index", "reason"), [(0, "not all others are"), (1, "refused")])
+@pytest.mark.parametrize(
+    ("index", "reason"), [(0, "not all others are"), pytest.param(1, "refused", marks=slow)]
+)
 def test_hosts_that_do_not_come_are_waited_for_only_so_long(repo, index, reason):
     address = f"localhost:{free_port()}"
-    status, output, took = start_alone(repo, index, address)
-    assert status == 2, output
+    status, output = finish(start_alone(repo, index, address, wait=2))
+    assert status == TRY_AGAIN, output
     assert f"host {index} of 2 could not join its run at {address} within 2 s" in output
     assert reason in output and "CODER_JAX_START_TIMEOUT" in output
-    assert "Traceback" not in output and took < 30
+    assert "Traceback" not in output
+
+
+def test_a_host_that_waits_for_the_others_can_be_stopped(repo):
+    port = free_port()
+    process = start_alone(repo, 0, f"localhost:{port}", wait=10 * LONG)
+    deadline = time.monotonic() + LONG
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port)):
+            break
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    status, output = finish(process)
+    assert status == TRY_AGAIN and "stopped" in output, output
 
 
 def test_a_port_that_is_taken_is_named(repo):
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         port = server.getsockname()[1]
-        status, output, _ = start_alone(repo, 0, f"localhost:{port}")
+        status, output = finish(start_alone(repo, 0, f"localhost:{port}", wait=2))
     assert status == 2, output
     assert f"cannot listen at localhost:{port} (Address already in use)" in output
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (BadInput("x"), 2),
-        (OSError(28, "No space left on device"), 2),
-        (OSError(5, "Input/output error"), 1),
-        (ValueError("x"), 1),
-        (KeyboardInterrupt(), 130),
-        (SystemExit(4), 4),
-    ],
-)
-def test_the_others_leave_with_the_status_of_the_command(error, status):
-    assert host_watch.status_of(error) == status
