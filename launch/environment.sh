@@ -104,29 +104,38 @@ ready() {
     for name in "$@"; do installed "$name" || return 1; done
 }
 
-# Only one may write into the environment. A folder is the lock: making one either succeeds or fails
-# as a whole, on network file systems too.
+# Only one may write into the environment. A link is the lock, and the text in it says whose it is:
+# making one either succeeds or fails as a whole, on network file systems too.
 lock() {
     local holder waited=0
     mkdir -p "$(dirname "$venv")"
-    until mkdir "$venv.lock" 2>/dev/null; do
+    until ln -s "$me" "$venv.lock" 2>/dev/null; do
         [ -w "$(dirname "$venv")" ] || fail \
             "$(dirname "$venv") cannot be written to; set CODER_JAX_VENV to another folder."
-        holder=$(cat "$venv.lock/holder" 2>/dev/null || true)
-        if [ "${holder%% *}" = "$(uname -n)" ] && ! kill -0 "${holder##* }" 2>/dev/null &&
-            [ ! -d "/proc/${holder##* }" ]; then
-            rm -rf "$venv.lock" # it was killed; nobody else would take the lock away
-            continue
-        fi
-        [ "$waited" -ne 0 ] || say "waiting for another process (${holder:-just starting}) that makes $venv"
+        holder=$(readlink "$venv.lock" || true)
+        if was_killed "$holder" && take_away "$holder"; then continue; fi
+        [ "$waited" -ne 0 ] || say "waiting for another process (${holder:-just ending}) that makes $venv"
         waited=$((waited + 1))
         [ "$waited" -lt "$longest_wait" ] || fail \
             "waited $longest_wait s for process '$holder' (machine, id), which makes $venv." \
-            "If it is no longer there: rm -r $venv.lock"
+            "If it is no longer there: rm -f $venv.lock $venv.lock.gone"
         sleep 1
     done
-    trap 'rm -rf "$venv.lock"' EXIT
-    echo "$(uname -n) $$" >"$venv.lock/holder"
+    trap 'rm -f "$venv.lock"' EXIT
+}
+me="$(uname -n) $$"
+
+# Whether process $1 was on this machine and is no longer.
+was_killed() {
+    [ "${1%% *}" = "$(uname -n)" ] && ! kill -0 "${1##* }" 2>/dev/null && [ ! -d "/proc/${1##* }" ]
+}
+
+# Take the lock of process $1, which was killed, away. Of several that see it one may, and only while
+# it is still there: else the lock of the next process would go.
+take_away() {
+    ln -s "$me" "$venv.lock.gone" 2>/dev/null || return 1
+    [ "$(readlink "$venv.lock" || true)" != "$1" ] || rm -f "$venv.lock"
+    rm -f "$venv.lock.gone"
 }
 
 install() {

@@ -194,9 +194,9 @@ while :; do
     fi
     [ "$status" -ne 0 ] && [ -z "$asked" ] && [ "$restarts" -gt 0 ] || break
     # 75: asked to stop, or a host was lost; 134, 137: ended by jax or killed, as a host was lost;
-    # 255: ssh lost its connection. A slice that was taken away may look like anything.
+    # 143: asked to stop before it could listen; 255: ssh lost its connection. A slice that was taken away may look like anything.
     case $status in
-        75 | 134 | 137 | 255) ;;
+        75 | 134 | 137 | 143 | 255) ;;
         *) [ "$(state)" != ACTIVE ] || break ;;
     esac
     restarts=$((restarts - 1))

@@ -8,8 +8,12 @@ from pathlib import Path
 
 from data_pipeline.stopping import TRY_AGAIN
 
-# What launchers take for 'a new start mends it': asked to stop; ended by jax (SIGABRT) or killed.
-MENDED_BY_A_NEW_START = [TRY_AGAIN, 128 + signal.SIGABRT, 128 + signal.SIGKILL]
+# What launchers take for 'a new start mends it': asked to stop; ended by jax (SIGABRT) or killed;
+# asked to stop before it could listen.
+MENDED_BY_A_NEW_START = [
+    TRY_AGAIN,
+    *(128 + number for number in (signal.SIGABRT, signal.SIGKILL, signal.SIGTERM)),
+]
 
 
 def program(path: Path, text: str) -> Path:
@@ -36,7 +40,7 @@ def start(*command: object, cwd: Path, **environment: object) -> subprocess.Pope
     )
 
 
-def finish(process: subprocess.Popen, timeout: float = 60) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen, timeout: float = 180) -> tuple[int, str, str]:
     """Its exit status, stdout and stderr."""
     try:
         out, err = process.communicate(timeout=timeout)
@@ -46,7 +50,7 @@ def finish(process: subprocess.Popen, timeout: float = 60) -> tuple[int, str, st
 
 
 def wait_for(*files: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not all(file.exists() for file in files):
         assert time.monotonic() < deadline, f"waited for {files}"
         time.sleep(0.05)
