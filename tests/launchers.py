@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from data_pipeline.stopping import TRY_AGAIN
@@ -23,21 +24,30 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the variables that would tell scripts where and how to run."""
+    prefixes = ("CODER_JAX_", "JAX_", "SLURM_", "PYTHONPATH")
+    return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
+
+
 def start(*command: object, cwd: Path, **environment: object) -> subprocess.Popen:
     """Start a bash script; variables of the machine that runs the tests do not leak into it."""
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CODER_JAX_", "JAX_", "SLURM_", "PYTHONPATH"))
-    }
     return subprocess.Popen(
         ["bash", *map(str, command)],
         cwd=cwd,
-        env=clean | {name: str(value) for name, value in environment.items()},
+        env=without_settings(os.environ)
+        | {name: str(value) for name, value in environment.items()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def bash(*command: object, cwd: Path, **environment: object) -> subprocess.CompletedProcess:
+    """Run a bash script to its end, as `start` starts it."""
+    process = start(*command, cwd=cwd, **environment)
+    status, out, err = finish(process)
+    return subprocess.CompletedProcess(process.args, status, out, err)
 
 
 def finish(process: subprocess.Popen, timeout: float = 180) -> tuple[int, str, str]:

@@ -1,20 +1,16 @@
 """The launch scripts, run as a user runs them; nothing is downloaded.
 
-Where only the hand-over to Python matters, CODER_JAX_PYTHON names a program that prints what it was
-given. environment.sh itself is run on a copy whose requirement files are empty, so that pip has an
-environment to make but nothing to fetch.
+CODER_JAX_PYTHON names a program that prints what it was given. What makes the environment has tests
+of its own, test_environment.py.
 """
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from launchers import program
+from launchers import bash
 
 SCRIPTS = [
     "launch/environment.sh",
@@ -32,19 +28,6 @@ echo "folder: $PWD"
 echo "PYTHONPATH: $PYTHONPATH"
 for argument in "$@"; do echo "argument: $argument"; done
 """
-
-
-def bash(*command, cwd, **environment):
-    """Run a bash script; CODER_JAX_* variables of the caller do not leak into it."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CODER_JAX_", "PYTHONPATH"))}
-    return subprocess.run(
-        ["bash", *map(str, command)],
-        cwd=cwd,
-        env=clean | {name: str(value) for name, value in environment.items()},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
 
 
 @pytest.fixture
@@ -128,184 +111,3 @@ def test_a_python_that_is_not_there_is_named(repo, tmp_path):
     result = bash(repo / "launch/train.sh", cwd=tmp_path, CODER_JAX_PYTHON="no-such-python")
     assert result.returncode == 1
     assert "no-such-python" in result.stderr
-
-
-def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
-    only_basics = tmp_path / "bin"
-    only_basics.mkdir()
-    for tool in ("bash", "dirname", "ls", "cat", "ln", "mkdir", "readlink", "rm", "uname"):
-        (only_basics / tool).symlink_to(shutil.which(tool))
-    result = bash(
-        *(repo / "launch/environment.sh", "requirements.txt"),
-        cwd=tmp_path,
-        CODER_JAX_VENV=tmp_path / "venv",
-        CODER_JAX_ACCELERATOR="cpu",
-        PATH=only_basics,
-    )
-    assert result.returncode == 1
-    assert "Python 3.11" in result.stderr and "apt-get install" in result.stderr
-    assert result.stderr.count("coder_jax:") == 1, "it stops at the first problem"
-    assert not result.stdout
-
-
-@pytest.fixture
-def empty_project(repo, tmp_path) -> Path:
-    """A copy of environment.sh beside requirement files that ask for nothing."""
-    project = tmp_path / "project"
-    (project / "launch").mkdir(parents=True)
-    shutil.copy(repo / "launch/environment.sh", project / "launch")
-    for name in ("requirements.txt", "requirements-cloud.txt", "requirements-test.txt"):
-        (project / name).write_text("# nothing\n", encoding="utf-8")
-    (project / "constraints.txt").touch()
-    return project
-
-
-def test_environment_is_made_once_repaired_and_updated(empty_project):
-    def environment(*names):
-        return bash(
-            empty_project / "launch/environment.sh",
-            *names,
-            cwd=empty_project,
-            CODER_JAX_ACCELERATOR="cpu",
-        )
-
-    python = empty_project / ".venv/bin/python"
-
-    first = environment("requirements.txt")
-    assert first.returncode == 0, first.stderr
-    assert first.stdout == f"{python}\n"  # the one line that train.sh reads
-    assert "making the environment" in first.stderr and "requirements.txt" in first.stderr
-    assert all(line.startswith("coder_jax: ") for line in first.stderr.splitlines()), first.stderr
-
-    again = environment("requirements.txt")
-    assert (again.stdout, again.stderr) == (first.stdout, ""), "the second call has nothing to do"
-
-    more = environment("requirements.txt", "requirements-test.txt")
-    assert "requirements-test.txt" in more.stderr and "requirements.txt into" not in more.stderr
-
-    assert not environment("requirements.txt", "--", "--data", "s3", "--out", "x/s3:").stderr
-    bucket = environment("requirements.txt", "--", "--data=s3://bucket/data", "--out", "runs/a")
-    assert "installing requirements-cloud.txt" in bucket.stderr
-
-    (empty_project / "constraints.txt").write_text("# changed\n", encoding="utf-8")
-    assert "installing requirements.txt" in environment("requirements.txt").stderr
-
-    python.unlink()  # as after a kill half-way, or when the Python beneath it was removed
-    python.symlink_to("/no/such/python")
-    repaired = environment("requirements.txt")
-    assert repaired.stdout == first.stdout, repaired.stderr
-    assert "making the environment" in repaired.stderr
-    subprocess.run([python, "-m", "pip", "--version"], check=True, capture_output=True)
-
-
-def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(empty_project):
-    command = ["bash", empty_project / "launch/environment.sh", "requirements.txt"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("CODER_JAX_")}
-    calls = [
-        subprocess.Popen(
-            command,
-            env=environment | {"CODER_JAX_ACCELERATOR": "cpu"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    said = sorted((call.communicate(timeout=180) for call in calls), key=lambda pair: len(pair[1]))
-    assert {call.returncode for call in calls} == {0}, said
-    assert said[0][0] == said[1][0] == f"{empty_project / '.venv/bin/python'}\n"
-    assert "waiting for another process" in said[0][1] and "making" not in said[0][1]
-    assert "making the environment" in said[1][1]
-    assert not (empty_project / ".venv.lock").exists()
-
-
-def test_the_lock_of_a_killed_call_is_taken_away_once(empty_project, empty_venv, tmp_path):
-    """The slower of two that see it must not take the lock of the faster one away."""
-    lock = empty_venv.with_name("venv.lock")
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    lock.symlink_to(f"{os.uname().nodename} {dead.pid}")
-    # Both have seen it before either does anything; then one is slow.
-    program(
-        tmp_path / "bin/readlink",
-        f'#!/bin/sh\n{shutil.which("readlink")} "$@"\ntouch "{tmp_path}/saw-$PPID"\n'
-        f'until set -- "{tmp_path}"/saw-* && [ $# -gt 1 ]; do sleep 0.1; done\n',
-    )
-    program(
-        tmp_path / "bin/rm",
-        f'#!/bin/sh\nmkdir "{tmp_path}/one" || sleep 0.5\nexec {shutil.which("rm")} "$@"\n',
-    )
-    with ThreadPoolExecutor() as pool:
-        calls = [
-            pool.submit(
-                bash,
-                *(empty_project / "launch/environment.sh", "requirements.txt"),
-                cwd=empty_project,
-                CODER_JAX_VENV=empty_venv,
-                CODER_JAX_ACCELERATOR="cpu",
-                PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-            )
-            for _ in range(2)
-        ]
-    said = [call.result().stderr for call in calls]
-    assert [call.result().returncode for call in calls] == [0, 0], said
-    assert sum("installing" in text for text in said) == 1, said
-    assert not lock.is_symlink() and not lock.with_name("venv.lock.gone").is_symlink()
-
-
-@pytest.fixture(scope="module")
-def empty_venv(tmp_path_factory) -> Path:
-    """An environment with nothing but pip in it."""
-    venv = tmp_path_factory.mktemp("environment") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=180)
-    return venv
-
-
-def test_what_pip_says_is_shown_and_the_next_call_tries_again(empty_project, empty_venv):
-    # A line that pip cannot read fails before it asks any server.
-    (empty_project / "requirements.txt").write_text("not a requirement\n", encoding="utf-8")
-    for _ in range(2):
-        result = bash(
-            *(empty_project / "launch/environment.sh", "requirements.txt"),
-            cwd=empty_project,
-            CODER_JAX_VENV=empty_venv,
-            CODER_JAX_ACCELERATOR="cpu",
-        )
-        assert result.returncode == 1
-        assert "not a requirement" in result.stderr and "pip.log" in result.stderr
-        assert not result.stdout
-
-
-@pytest.mark.parametrize(
-    ("driver", "build"), [("580.65.06", "cuda13"), ("535.104.05\n535.104.05", "cuda12")]
-)
-def test_the_driver_decides_which_jax_is_installed(
-    driver, build, empty_project, empty_venv, tmp_path
-):
-    # pip is cut off from every server, so it stops at the package that it was asked for.
-    nvidia_smi = tmp_path / "bin/nvidia-smi"
-    nvidia_smi.parent.mkdir()
-    nvidia_smi.write_text(f"#!/bin/sh\necho '{driver}'\n", encoding="utf-8")
-    nvidia_smi.chmod(0o755)
-    result = bash(
-        *(empty_project / "launch/environment.sh", "requirements.txt"),
-        cwd=empty_project,
-        CODER_JAX_VENV=empty_venv,
-        PATH=f"{nvidia_smi.parent}:{os.environ['PATH']}",
-        PIP_NO_INDEX=1,
-        PIP_FIND_LINKS="",
-    )
-    assert result.returncode == 1
-    assert f"jax[{build}]" in result.stderr
-
-
-def test_a_folder_that_is_no_environment_is_left_alone(repo, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
-    result = bash(
-        *(repo / "launch/environment.sh", "requirements.txt"),
-        cwd=tmp_path,
-        CODER_JAX_VENV=tmp_path,
-    )
-    assert result.returncode == 1
-    assert str(tmp_path) in result.stderr and "CODER_JAX_VENV" in result.stderr
-    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "years of work"
