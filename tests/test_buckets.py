@@ -158,7 +158,7 @@ def test_processes_of_a_host_fetch_once(folder, url, server, tmp_path):
     processes = [
         subprocess.Popen(start, stdout=subprocess.PIPE, text=True, env=settings) for _ in range(3)
     ]
-    outputs = [process.communicate(timeout=120)[0].splitlines() for process in processes]
+    outputs = [process.communicate(timeout=300)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert len({lines[-1] for lines in outputs}) == 1
     assert sum("fetching 4 files" in line for lines in outputs for line in lines) == 1
@@ -169,8 +169,12 @@ def test_a_publishing_that_was_killed_is_not_whole_and_can_be_repeated(folder, u
     for number in range(20):
         (folder / f"part-{number}").write_bytes(os.urandom(1_000_000))
     code = (
-        "import sys; from pathlib import Path; from data_pipeline.buckets import publish_folder; "
-        "publish_folder(Path(sys.argv[1]), *sys.argv[2:])"
+        "import sys, time; from pathlib import Path; from data_pipeline import buckets\n"
+        "files = buckets.open_bucket(sys.argv[2])[0]; put = files.put_file\n"
+        "def put_all_but_mark(file, to):\n"
+        "    time.sleep(600 if to.endswith(sys.argv[3]) else 0); put(file, to)\n"
+        "files.put_file = put_all_but_mark\n"
+        "buckets.publish_folder(Path(sys.argv[1]), *sys.argv[2:])"
     )
     start = [sys.executable, "-c", code, str(folder), url, MARK]
     process = subprocess.Popen(start, env=with_server(server))

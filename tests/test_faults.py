@@ -6,12 +6,9 @@ The long part, 200 kills at random moments, prints where they fell:
 """
 
 import collections
-import contextlib
-import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 
 import jax
@@ -27,7 +24,7 @@ from training_process import (
 
 from coder_jax.checkpoint_reader import read_item, saved_steps
 
-STEPS = 16
+STEPS = 30
 # A checkpoint after every step: the newest two stay, and those of every tenth step.
 OFTEN = ("--save-minutes", "0", "--save-steps", "10")
 CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the machine, not of the run
@@ -60,7 +57,7 @@ def assert_nothing_lost(out, checkpoints=99):
     for step in saved_steps(out)[-checkpoints:]:
         for item in ("params", "opt_state"):
             read_item(out / "checkpoints" / str(step), item)
-    steps = [line["step"] for line in lines_of(out)]
+    steps = [line["step"] for line in lines_of(out) if "eval" not in line]
     until = newest(out)
     assert [step for step in steps if step <= until] == list(range(1, until + 1))
 
@@ -86,6 +83,32 @@ def finish(folder, out, steps=STEPS, *flags):
     return process
 
 
+def test_a_run_that_is_killed_in_a_save_and_then_stopped_loses_nothing(folder, straight, out):
+    process = TrainingProcess(folder, out, STEPS, *OFTEN)
+    process.until(lambda: newest(out) >= 2)
+    process.kill_in_a_save()
+    assert_nothing_lost(out)
+    before = newest(out)
+    assert 2 <= before < STEPS, "the kill came too late to disturb anything"
+    stop(TrainingProcess(folder, out, STEPS, *OFTEN), before + 2)
+    finish(folder, out)
+    assert_same_end(out, straight, STEPS)
+
+
+def stop(process, step, in_a_save=False):
+    """SIGTERM once `step` is saved."""
+    out = process.out
+    process.until(lambda: newest(out) >= step)
+    if in_a_save:
+        process.until(process.saving)
+    process.process.send_signal(signal.SIGTERM)
+    assert process.end() == 75, process.said()
+    assert newest(out) == last_line(out), "the step under way was saved"
+    assert newest(out) < STEPS, "it came too late to stop anything"
+    assert_nothing_lost(out)
+
+
+@pytest.mark.slow
 def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straight, out):
     """In the middle of saves, while it compiles, and at a random moment of the steps."""
     before = 0
@@ -97,11 +120,10 @@ def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straig
             steps = before + random.Random(before).randint(1, 3)
             process.until(lambda steps=steps: newest(out) >= steps)
             if when == "save":
-                process.until(process.saving)
+                process.kill_in_a_save()
             else:
                 time.sleep(random.Random(steps).random() * 0.1)
-        doing = process.kill()
-        assert doing == when or when == "a moment later"
+        process.kill()
         assert_nothing_lost(out)
         assert newest(out) >= before
         before = newest(out)
@@ -110,73 +132,83 @@ def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straig
     assert_same_end(out, straight, STEPS)
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_exits_with_75(folder, straight, out):
     """During steps and in the middle of a save."""
-    for when in ("step", "save"):
-        process = TrainingProcess(folder, out, STEPS, *OFTEN)
-        target = newest(out) + 2
-        process.until(lambda target=target: newest(out) >= target)
-        if when == "save":
-            process.until(process.saving)
-        process.process.send_signal(signal.SIGTERM)
-        assert process.end() == 75, process.said()
-        assert newest(out) == last_line(out), "the step under way was saved"
-        assert newest(out) < STEPS, "it came too late to stop anything"
-        assert_nothing_lost(out)
+    for in_a_save in (False, True):
+        stop(TrainingProcess(folder, out, STEPS, *OFTEN), newest(out) + 2, in_a_save)
     finish(folder, out)
     assert_same_end(out, straight, STEPS)
 
 
-SAYS_WHEN_IT_EVALUATES = """
+IS_STOPPED_WHILE_IT_EVALUATES = """
+import time
 from coder_jax.heldout import HeldOut
+from data_pipeline import stopping
 real = HeldOut.scores
 def scores(self, bert):
     print("EVALUATING", flush=True)
+    while not stopping.asked():
+        time.sleep(0.01)
     return real(self, bert)
 HeldOut.scores = scores
 """
 
 
-def test_sigterm_during_an_evaluation_inside_training(folder, straight, out):
-    looks = (*OFTEN, "--eval-steps", "4")
-    process = TrainingProcess(folder, out, STEPS, *looks, before=SAYS_WHEN_IT_EVALUATES)
+@pytest.mark.slow
+def test_sigterm_during_an_evaluation_inside_training(folder, out):
+    """The scores that it did not come to are made up for, with the same numbers."""
+    looks = (*OFTEN, "--eval-steps", "10")
+    process = TrainingProcess(folder, out, STEPS, *looks, before=IS_STOPPED_WHILE_IT_EVALUATES)
     process.until(lambda: "EVALUATING" in process.said())
     process.process.send_signal(signal.SIGTERM)
     assert process.end() == 75, process.said()
-    assert newest(out) == 4
-    finish(folder, out)
-    for item in ("params", "opt_state"):
-        got, want = (read_item(run / "checkpoints" / str(STEPS), item) for run in (out, straight))
-        jax.tree.map(np.testing.assert_array_equal, got, want)
+    assert newest(out) == 10
+    assert not any("eval" in line for line in lines_of(out))
+    finish(folder, out, STEPS, *looks)
+    looked = out.with_name("looked")
+    finish(folder, looked, STEPS, *looks)
+    assert [line["step"] for line in lines_of(looked) if "eval" in line] == [10, 20, 30]
+    assert_same_end(out, looked, STEPS)
 
 
 SLOW_DATA = """
-import time
+import itertools, os, time
 import data_pipeline.batch_files as batch_files
 real = batch_files.np.load
 class Slow:
     def __getattr__(self, name):
         return getattr(real_numpy, name)
     def load(self, *arguments, **options):
-        time.sleep(0.4)
+        number = next(numbers)
+        time.sleep(2 if 2 < number < 8 else 0)
+        while number == 9 and not os.path.exists({go!r}):
+            time.sleep(0.1)
         return real(*arguments, **options)
+numbers = itertools.count()
 real_numpy, batch_files.np = batch_files.np, Slow()
 """
 
 
+@pytest.mark.slow
 def test_slow_data_is_said_and_a_second_process_is_refused(folder, straight, out):
-    process = TrainingProcess(folder, out, STEPS, *OFTEN, before=SLOW_DATA)
-    process.until(lambda: newest(out) >= 1)
+    go = out.with_name("go")
+    slow = SLOW_DATA.format(go=str(go))
+    process = TrainingProcess(folder, out, STEPS, "--save-steps", "10", before=slow)
+    process.until(lambda: last_line(out) >= 1)
     second = TrainingProcess(folder, out, STEPS, *OFTEN)
     assert second.end() == 2
     assert f"process {process.process.pid} on" in second.said()
     assert "is training in" in second.said() and "Traceback" not in second.said()
+    assert process.process.poll() is None
+    go.touch()
     assert process.end() == 0, process.said()
     assert "the run waits for its data" in process.said()
-    assert sum(line["data_wait"] > 0.5 for line in lines_of(out)) > STEPS / 2
+    assert sum(line["data_wait"] > 0.5 for line in lines_of(out)) >= 3
     assert_same_end(out, straight, STEPS)
 
 
+@pytest.mark.slow
 def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, straight, out):
     """A batch file on a disk that answers with an input/output error."""
     broken = shutil.copytree(folder, out.with_name("broken"), symlinks=True)
@@ -192,37 +224,49 @@ def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, str
     assert_same_end(out, straight, STEPS)
 
 
-@contextlib.contextmanager
-def small_disk(folder, megabytes):
-    """A file system of its own at `folder`; skips where this process may not mount one."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small disk needs the right to mount one")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+FILLS_THE_DISK = """
+import os, shutil
+from coder_jax.checkpoint import Checkpoints
+real = Checkpoints.save
+def save(self, state, step, this_run):
+    if step == 4 and not os.path.exists("{disk}/room"):
+        self.manager.wait_until_finished()
+        self._empty_deleted()
+        with open("{disk}/ballast", "wb") as file:  # leaves less than a checkpoint needs
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage("{disk}").free - 60_000)
+    real(self, state, step, this_run)
+Checkpoints.save = save
+"""
+# In a name space of its own anyone may mount a file system; it is seen in there alone.
+SMALL_DISK = """
+disk=$1; copies=$2; shift 2
+mount -t tmpfs -o size=64m tmpfs "$disk" || exit 99
+"$@"; echo "status $?"
+cp -r "$disk/run" "$copies/full"
+rm "$disk/ballast"; touch "$disk/room"
+"$@"; echo "status $?"
+cp -r "$disk/run" "$copies/run"
+"""
 
 
 def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(folder, straight, out):
-    with small_disk(out, 64) as disk:
-        run = disk / "run"
-        process = TrainingProcess(folder, run, STEPS, *OFTEN)
-        process.until(lambda: newest(run) >= 3)
-        process.kill()
-        there = newest(run)
-        with (disk / "ballast").open("wb") as ballast:  # leaves less than a checkpoint needs
-            ballast.truncate(shutil.disk_usage(disk).free - 60_000)
-            os.posix_fallocate(ballast.fileno(), 0, os.fstat(ballast.fileno()).st_size)
-        process = TrainingProcess(folder, run, STEPS, *OFTEN)
-        assert process.end() == 2, process.said()
-        assert "ake room" in process.said() and "Traceback" not in process.said()
-        assert newest(run) >= there
-        assert_nothing_lost(run)
-        (disk / "ballast").unlink()
-        finish(folder, run)
-        assert_same_end(run, straight, STEPS)
+    if not shutil.which("unshare"):
+        pytest.skip("no unshare on this system")
+    disk, copies = out / "disk", out / "copies"
+    disk.mkdir(parents=True)
+    copies.mkdir()
+    through = ["unshare", "-rm", "bash", "-c", SMALL_DISK, "bash", str(disk), str(copies)]
+    fills = FILLS_THE_DISK.format(disk=disk)
+    process = TrainingProcess(folder, disk / "run", STEPS, *OFTEN, before=fills, through=through)
+    status = process.end()
+    if status in (1, 99) and "status" not in process.said():
+        pytest.skip(f"no file system of its own here: {process.said()}")
+    full, status_2, rest = process.said().partition("status 2")
+    assert status_2 and "ake room" in full and "Traceback" not in full, process.said()
+    assert "status 0" in rest, process.said()
+    assert newest(copies / "full") == 3
+    assert_nothing_lost(copies / "full")
+    assert_same_end(copies / "run", straight, STEPS)
 
 
 REFUSING_DISK = """
@@ -232,6 +276,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_refuses_to_write_is_named(folder, straight, out):
     """Files of checkpoints may not grow beyond 40 kB: what a quota or a failing disk does."""
     process = TrainingProcess(folder, out, STEPS, *OFTEN)
@@ -342,8 +387,10 @@ def test_sigterm_at_random_moments_loses_nothing(long_folder, long_straight):
         doing = process.doing()
         process.process.send_signal(signal.SIGTERM)
         status = process.end()
-        # Before the command listens, the signal just ends it.
-        assert status == 75 or (status == -signal.SIGTERM and doing == "start-up"), process.said()
+        # The signal just ends it before the command listens, and once it has nothing left to do.
+        done = newest(process.out) == LONG_STEPS
+        ended = status == -signal.SIGTERM and (doing == "start-up" or done)
+        assert status == 75 or ended or (status == 0 and done), process.said()
         assert status != 75 or newest(process.out) == last_line(process.out)
         return doing
 

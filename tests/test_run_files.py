@@ -92,7 +92,7 @@ def start(inputs, server, place, out, *flags, process=0, processes=1, port=0):
 
 
 def said(process, status=0) -> str:
-    output = process.communicate(timeout=240)[0]
+    output = process.communicate(timeout=600)[0]
     assert process.returncode == status, output
     return output
 
@@ -120,7 +120,7 @@ def killed_run(inputs, server):
 
 
 def wait_for(happens, process) -> None:
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 300
     while not happens():
         assert time.monotonic() < limit, "nothing happens"
         assert process.poll() is None, process.communicate()[0]
@@ -288,9 +288,9 @@ def test_a_bucket_that_cannot_be_reached_is_said_soon(server, repo, case):
     settings = with_server(server) | changes | {"PYTHONPATH": str(repo)}
     began = time.monotonic()
     result = subprocess.run(
-        [sys.executable, "-c", code, url], env=settings, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code, url], env=settings, capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 2, result.stderr
     assert f"{url} cannot be read" in result.stderr and problem in result.stderr
     assert "Traceback" not in result.stderr
-    assert time.monotonic() - began < 60, "seconds, on a machine with nothing else to do"
+    assert time.monotonic() - began < 180, "seconds, on a machine with nothing else to do"

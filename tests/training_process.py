@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tiny_bert import write_model
@@ -39,6 +41,7 @@ class TrainingProcess:
         flags: further flags of the command.
         before: Python that the process runs first, to break something in it.
         host: (coordinator, processes, index) where it is one of several.
+        through: a command that gets the command as its last words and runs it.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class TrainingProcess:
         *flags: str,
         before: str = "",
         host: tuple[str, int, int] | None = None,
+        through: Sequence[str] = (),
     ):
         self.out, self.folder = out, out / "checkpoints"
         self.left_by_others = self._saves_under_way()
@@ -77,7 +81,7 @@ class TrainingProcess:
         self.log = out.with_name(f"{out.name}-{len(list(out.parent.glob('*.log')))}.log")
         with self.log.open("x", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"import sys\n{before}\n{code}"],
+                [*through, sys.executable, "-c", f"import sys\n{before}\n{code}"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | cache | place,
@@ -128,6 +132,18 @@ class TrainingProcess:
         self.process.wait()
         # A save that began between the look and the kill has left its folder.
         return "save" if self.saving() else doing
+
+    def kill_in_a_save(self) -> None:
+        """kill -9 while it certainly saves: it is held, looked at and, if it has passed, let go."""
+        while True:
+            self.until(self.saving)
+            self.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if self.saving():
+                break
+            self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
 
     def doing(self) -> str:
         """start-up (before the log is opened), compile (before its first step), step or save."""
