@@ -54,8 +54,9 @@ print("count", hosts.host_count(), "first", hosts.is_first(), "all", together())
 print("decided", [hosts.first_decides({"by": me, "call": call}) for call in range(2)])
 hosts.KEPT_DECISIONS = 4  # the first is faster, but must not forget what others still need
 assert [hosts.first_decides([me, call]) for call in range(20)] == [[0, call] for call in range(20)]
-time.sleep(0.5)
+hosts.barrier("decided")
 assert len(hosts.service().key_value_dir_get("coder_jax/decisions")) == 2
+hosts.barrier("counted")  # before the first decides again
 hosts.must_agree("batch", (1, "x"))
 if me == 0:
     time.sleep(1)  # whoever is done waits at the end

@@ -12,9 +12,11 @@ import pytest
 from tiny_bert import write_model
 
 from coder_jax import TermEncoder
+from coder_jax.__main__ import main
 from coder_jax.commands import encode, normalize
 from coder_jax.encoder import EncodedDictionary
 from data_pipeline.errors import BadInput
+from data_pipeline.stopping import TRY_AGAIN, Stopped
 
 DICTIONARY = "term\tCUI\nheart attack\tC1\nmyocardial infarction\tC1\nrenal failure\tC2\npain\tC3\n"
 
@@ -31,6 +33,15 @@ def model(tmp_path_factory):
 def dictionary(tmp_path):
     (tmp_path / "terms.tsv").write_text(DICTIONARY)
     return tmp_path / "terms.tsv"
+
+
+def test_stopped_it_says_that_a_new_start_begins_anew(monkeypatch, capsys):
+    def stop(_: argparse.Namespace) -> int:
+        raise Stopped
+
+    monkeypatch.setattr(normalize, "run", stop)
+    assert main(["normalize", "--model", "bert", "--dictionary", "terms.tsv"]) == TRY_AGAIN
+    assert capsys.readouterr().err == "stopped; the same command starts over\n"
 
 
 def run(model, dictionary, *arguments: object) -> int:
