@@ -7,11 +7,11 @@ import time
 import jax
 import numpy as np
 import pytest
-from training_process import LOST_HOST_SECONDS, TrainingProcess, last_line, make_batches, newest
+from training_process import TrainingProcess, last_line, make_batches, newest
 
 from coder_jax.checkpoint_reader import read_item, saved_steps
 
-STEPS = 12
+STEPS = 30
 OFTEN = ("--save-minutes", "0", "--save-steps", "10")
 
 
@@ -60,12 +60,11 @@ def test_a_host_that_is_killed_ends_the_others_soon(folder, straight, killed):
     out = folder / f"killed{killed}"
     processes = start(folder, out)
     processes[killed].until(lambda: newest(out) >= 3)
-    processes[killed].until(processes[killed].saving)
-    processes[killed].kill()
+    processes[killed].kill_in_a_save()
     began = time.monotonic()
     other = processes[1 - killed]
-    status = other.end(3 * LOST_HOST_SECONDS)
-    assert time.monotonic() - began < 2 * LOST_HOST_SECONDS
+    status = other.end()
+    assert time.monotonic() - began < 180, "soon: within LOST_HOST_SECONDS on an idle machine"
     # jax aborts where it notices first (SIGABRT); the launchers start again on both.
     assert status in (75, -signal.SIGABRT), other.said()
     assert "another host of this run is gone" in other.said() or "another task died" in other.said()
@@ -74,7 +73,8 @@ def test_a_host_that_is_killed_ends_the_others_soon(folder, straight, killed):
     assert_same_end(out, straight)
 
 
-@pytest.mark.parametrize("stopped", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [0, 1])
 def test_sigterm_to_one_host_saves_and_stops_both(folder, straight, stopped):
     out = folder / f"stopped{stopped}"
     processes = start(folder, out)
