@@ -69,6 +69,7 @@ if me == 0:
         assert f"host {index} of 2" in text
 
 
+@slow
 def test_hosts_that_were_started_differently_are_told_so(pair):
     run = pair('hosts.must_agree("--data", f"folder{me}")\nsteps(collective=True)')
     assert run.wait() == [2, 2], run.output
