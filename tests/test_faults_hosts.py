@@ -11,7 +11,7 @@ from training_process import TrainingProcess, last_line, make_batches, newest
 
 from coder_jax.checkpoint_reader import read_item, saved_steps
 
-STEPS = 30
+STEPS = 20
 OFTEN = ("--save-minutes", "0", "--save-steps", "10")
 
 
@@ -46,18 +46,22 @@ def straight(folder):
     return folder / "straight"
 
 
-def assert_same_end(out, straight):
+def assert_whole(out):
+    """Every checkpoint can be read, and is what was saved."""
     for step in saved_steps(out):
         for item in ("params", "opt_state"):
-            got = read_item(out / "checkpoints" / str(step), item)
+            read_item(out / "checkpoints" / str(step), item)
+
+
+def assert_same_end(out, straight):
+    assert_whole(out)
+    got = read_item(out / "checkpoints" / str(STEPS), "opt_state")
     want = read_item(straight / "checkpoints" / str(STEPS), "opt_state")
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
-@pytest.mark.parametrize("killed", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_a_host_that_is_killed_ends_the_others_soon(folder, straight, killed):
-    """Also in the middle of a save, which all hosts write together."""
-    out = folder / f"killed{killed}"
+def kill_in_a_save(folder, out, killed):
+    """In the middle of a save, which all hosts write together; the other host ends soon."""
     processes = start(folder, out)
     processes[killed].until(lambda: newest(out) >= 3)
     processes[killed].kill_in_a_save()
@@ -69,6 +73,22 @@ def test_a_host_that_is_killed_ends_the_others_soon(folder, straight, killed):
     assert status in (75, -signal.SIGABRT), other.said()
     assert "another host of this run is gone" in other.said() or "another task died" in other.said()
     assert 3 <= newest(out) < STEPS
+
+
+def test_a_host_that_is_killed_ends_the_other_and_the_run_goes_on(folder):
+    out = folder / "run"
+    kill_in_a_save(folder, out, 1)
+    assert_whole(out)
+    finish(folder, out)
+    assert_whole(out)
+    assert newest(out) == STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_after_a_kill_of_either_host_the_run_ends_the_same(folder, straight, killed):
+    out = folder / f"killed{killed}"
+    kill_in_a_save(folder, out, killed)
     finish(folder, out)
     assert_same_end(out, straight)
 
