@@ -17,8 +17,8 @@ from coder_jax.config import Config
 from coder_jax.memory_plan import plan_memory
 from coder_jax.mesh import BATCH, make_mesh, step_cut
 from coder_jax.optimizer import make_optimizer
-from coder_jax.state import abstract_state, split_encoder
-from coder_jax.step import make_train_step
+from coder_jax.state import TrainState, abstract_state, split_encoder
+from coder_jax.step import TrainStep, make_train_step
 from coder_jax.step_cost import StepCost, read_cost
 from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.errors import BadInput
@@ -146,16 +146,33 @@ def measure(
         "relations": relations,
         "planned": plan_memory(like, structure, config.batch, cut, usual).total,
     }
+    return found | compile_and_read(train_step, like, batch, passes, program)
+
+
+def compile_and_read(
+    train_step: TrainStep,
+    like: TrainState,
+    batch: dict[str, jax.ShapeDtypeStruct],
+    passes: int,
+    program: Path | None,
+) -> dict[str, Any]:
+    """What the compiler says of a step for these shapes: its cost, or that it was refused."""
     started = time.monotonic()
     try:
         compiled = train_step.lower(like, batch).compile()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        return found | {"refused": str(error).splitlines()[0][:500]}
+        return {"refused": str(error).splitlines()[0][:500]}
     if program:
-        program.write_text(compiled.as_text(), encoding="utf-8")
-    return found | figures(read_cost(compiled), passes) | {"compile_s": time.monotonic() - started}
+        program.write_text(compiled.as_text() or "", encoding="utf-8")
+    try:
+        cost = read_cost(compiled)
+    except ValueError as error:
+        raise BadInput(
+            f"the compiled program cannot be counted: {str(error)[:200]}; leave out this setting"
+        ) from error
+    return figures(cost, passes) | {"compile_s": time.monotonic() - started}
 
 
 def batch_shapes(

@@ -46,7 +46,7 @@ CHIPS = {
     "v6e": Chip(918e12, 1600e9, 200e9, 32 * 10**9, "docs.cloud.google.com/tpu/docs/v6e"),
 }
 # BERT-base with PubMedBERT's vocabulary: what CODER_ENG starts from.
-BASE = {
+BASE: dict[str, Any] = {
     "vocab_size": 30_522,
     "hidden_size": 768,
     "num_layers": 12,
