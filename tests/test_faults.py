@@ -1,33 +1,27 @@
-"""Runs that are killed, stopped, starved of disk and data lose nothing and end bitwise the same.
+"""Runs that are killed, stopped, starved of disk and data lose nothing and end bitwise the same."""
 
-The long part, 200 kills at random moments, prints where they fell:
-
-    bash launch/test.sh -m slow tests/test_faults.py -s
-"""
-
-import collections
 import random
 import shutil
 import signal
 import time
 
-import jax
-import numpy as np
 import pytest
 from training_process import (
     TrainingProcess,
+    assert_nothing_lost,
+    assert_same_end,
+    finish,
     last_line,
     lines_of,
     make_batches,
     newest,
 )
 
-from coder_jax.checkpoint_reader import read_item, saved_steps
+from coder_jax.checkpoint_reader import saved_steps
 
 STEPS = 30
 # A checkpoint after every step: the newest two stay, and those of every tenth step.
 OFTEN = ("--save-minutes", "0", "--save-steps", "10")
-CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the machine, not of the run
 
 
 @pytest.fixture(scope="module")
@@ -51,36 +45,8 @@ def out(folder, request):
     """A run folder that is not there yet."""
     return folder / request.node.name
 
-
-def assert_nothing_lost(out, checkpoints=99):
-    """The newest checkpoints are whole, and until then every step is in the metrics once."""
-    for step in saved_steps(out)[-checkpoints:]:
-        for item in ("params", "opt_state"):
-            read_item(out / "checkpoints" / str(step), item)
-    steps = [line["step"] for line in lines_of(out) if "eval" not in line]
-    until = newest(out)
-    assert [step for step in steps if step <= until] == list(range(1, until + 1))
-
-
-def assert_same_end(out, straight, steps):
-    """State and metrics are bitwise those of the undisturbed run, and no litter is left."""
-    assert_nothing_lost(out)
-    for item in ("params", "opt_state"):
-        got, want = (read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
-        jax.tree.map(np.testing.assert_array_equal, got, want)
-    lines = [
-        [{name: line[name] for name in line.keys() - CHANCE} for line in lines_of(run)]
-        for run in (out, straight)
-    ]
-    assert lines[0] == lines[1]
     names = {path.name for path in (out / "checkpoints").iterdir()}
     assert names == {str(step) for step in saved_steps(out)}
-
-
-def finish(folder, out, steps=STEPS, *flags):
-    process = TrainingProcess(folder, out, steps, *(flags or OFTEN))
-    assert process.end(600) == 0, process.said()
-    return process
 
 
 def test_a_run_that_is_killed_in_a_save_and_then_stopped_loses_nothing(folder, straight, out):
@@ -91,7 +57,7 @@ def test_a_run_that_is_killed_in_a_save_and_then_stopped_loses_nothing(folder, s
     before = newest(out)
     assert 2 <= before < STEPS, "the kill came too late to disturb anything"
     stop(TrainingProcess(folder, out, STEPS, *OFTEN), before + 2)
-    finish(folder, out)
+    finish(folder, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
 
 
@@ -128,7 +94,7 @@ def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straig
         assert newest(out) >= before
         before = newest(out)
     assert 0 < before < STEPS, "the kills came too late to disturb anything"
-    finish(folder, out)
+    finish(folder, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
 
 
@@ -137,7 +103,7 @@ def test_sigterm_saves_and_exits_with_75(folder, straight, out):
     """During steps and in the middle of a save."""
     for in_a_save in (False, True):
         stop(TrainingProcess(folder, out, STEPS, *OFTEN), newest(out) + 2, in_a_save)
-    finish(folder, out)
+    finish(folder, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
 
 
@@ -220,7 +186,7 @@ def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, str
     assert f"{whole} cannot be read" in process.said() and "Traceback" not in process.said()
     assert_nothing_lost(out)
     aside.replace(whole)
-    finish(broken, out)
+    finish(broken, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
 
 
@@ -287,113 +253,5 @@ def test_a_disk_that_refuses_to_write_is_named(folder, straight, out):
     assert f"{out}/checkpoints cannot be written to" in process.said()
     assert "Traceback" not in process.said()
     assert_nothing_lost(out)
-    finish(folder, out)
+    finish(folder, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
-
-
-LONG_STEPS = 400
-KILLS = 200
-# Half of the kills fall before the first step, so so many in a row without a save are no accident.
-MOST_WITHOUT_PROGRESS = 30
-
-
-@pytest.fixture(scope="module")
-def long_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("many_faults")
-    make_batches(folder, LONG_STEPS)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def long_straight(long_folder):
-    """The undisturbed run of the long part, and the seconds of a process until its first save."""
-    out = long_folder / "straight"
-    flags = ("--save-minutes", "0", "--save-steps", "50")
-    finish(long_folder, out, LONG_STEPS, *flags)  # compiles
-    again = TrainingProcess(long_folder, long_folder / "again", LONG_STEPS, *flags)
-    while again.first_save is None:
-        assert not again.ended(again.age + 0.1), again.said()
-    again.kill()
-    return out, again.first_save
-
-
-class Disturber:
-    """Disturbs runs at random moments, until so many disturbances were made.
-
-    A moment is uniform between the start of a process and twice the time that it takes until its
-    first save, measured as it goes.
-
-    Args:
-        folder: of batches.
-        straight: the undisturbed run.
-        first_save: seconds until a process saves first.
-        seed: of the moments.
-    """
-
-    def __init__(self, folder, straight, first_save, seed):
-        self.folder, self.straight, self.first_save = folder, straight, first_save
-        self.random = random.Random(seed)
-        self.where = collections.Counter()
-        self.most_lost = self.without_progress = self.runs = 0
-
-    def disturb(self, times, how):
-        """Run after run, each to its end; `how(process)` disturbs one and says what it was at."""
-        flags = ("--save-minutes", "0", "--save-steps", "50")
-        while self.where.total() < times:
-            self.runs += 1
-            out = self.folder / f"run{self.runs}"
-            while True:
-                process = TrainingProcess(self.folder, out, LONG_STEPS, *flags)
-                moment = self.random.random() * 2 * self.first_save
-                if self.where.total() == times:
-                    moment = 3600.0
-                if process.ended(moment):
-                    assert process.process.returncode == 0, process.said()
-                    break
-                self.one_more(process, moment, how)
-            assert_same_end(out, self.straight, LONG_STEPS)
-            shutil.rmtree(out)
-
-    def one_more(self, process, moment, how):
-        doing = how(process)
-        self.where[doing] += 1
-        saved, logged = newest(process.out), last_line(process.out)
-        print(f"{self.where.total()} {doing} after {moment:.2f} s: step {saved} saved", flush=True)
-        assert saved >= process.restored
-        assert_nothing_lost(process.out, checkpoints=2)
-        if doing in ("step", "save"):
-            self.most_lost = max(self.most_lost, logged - saved)
-        if process.first_save is not None:
-            self.first_save += 0.2 * (process.first_save - self.first_save)
-        self.without_progress = 0 if saved > process.restored else self.without_progress + 1
-        assert self.without_progress < MOST_WITHOUT_PROGRESS, process.said()
-
-
-@pytest.mark.slow
-def test_200_kills_at_random_moments_lose_nothing(long_folder, long_straight):
-    disturber = Disturber(long_folder, *long_straight, seed=3)
-    disturber.disturb(KILLS, TrainingProcess.kill)
-    print(
-        f"{KILLS} kills over {disturber.runs} runs of {LONG_STEPS} steps: "
-        f"{dict(disturber.where)}; at most {disturber.most_lost} steps taken again"
-    )
-    assert set(disturber.where) == {"start-up", "compile", "step", "save"}
-    assert disturber.most_lost <= 2  # every step is saved; the save of the last may be under way
-
-
-@pytest.mark.slow
-def test_sigterm_at_random_moments_loses_nothing(long_folder, long_straight):
-    def stop(process):
-        doing = process.doing()
-        process.process.send_signal(signal.SIGTERM)
-        status = process.end()
-        # The signal just ends it before the command listens, and once it has nothing left to do.
-        done = newest(process.out) == LONG_STEPS
-        ended = status == -signal.SIGTERM and (doing == "start-up" or done)
-        assert status == 75 or ended or (status == 0 and done), process.said()
-        assert status != 75 or newest(process.out) == last_line(process.out)
-        return doing
-
-    disturber = Disturber(long_folder, *long_straight, seed=4)
-    disturber.disturb(30, stop)
-    print(f"30 times SIGTERM over {disturber.runs} runs: {dict(disturber.where)}")

@@ -11,10 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
+import numpy as np
 from tiny_bert import write_model
 from tiny_run import write_tiny_batches
 
-from coder_jax.checkpoint_reader import saved_steps
+from coder_jax.checkpoint_reader import read_item, saved_steps
 from data_pipeline.batch_spec import BatchSpec
 
 BATCH = ["--groups", "2", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
@@ -184,3 +186,36 @@ def last_line(out: Path) -> int:
 def newest(out: Path) -> int:
     """The newest step that was saved; 0 for none."""
     return max(saved_steps(out), default=0)
+
+
+CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the machine, not of the run
+
+
+def assert_nothing_lost(out, checkpoints=99):
+    """The newest checkpoints are whole, and until then every step is in the metrics once."""
+    for step in saved_steps(out)[-checkpoints:]:
+        for item in ("params", "opt_state"):
+            read_item(out / "checkpoints" / str(step), item)
+    steps = [line["step"] for line in lines_of(out) if "eval" not in line]
+    until = newest(out)
+    assert [step for step in steps if step <= until] == list(range(1, until + 1))
+
+
+def assert_same_end(out, straight, steps):
+    """State and metrics are bitwise those of the undisturbed run, and no litter is left."""
+    assert_nothing_lost(out)
+    for item in ("params", "opt_state"):
+        got, want = (read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
+        jax.tree.map(np.testing.assert_array_equal, got, want)
+    lines = [
+        [{name: line[name] for name in line.keys() - CHANCE} for line in lines_of(run)]
+        for run in (out, straight)
+    ]
+    assert lines[0] == lines[1]
+
+
+def finish(folder: Path, out: Path, steps: int, *flags: str) -> TrainingProcess:
+    """A process that takes a run to its end."""
+    process = TrainingProcess(folder, out, steps, *flags)
+    assert process.end(600) == 0, process.said()
+    return process
