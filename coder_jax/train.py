@@ -156,6 +156,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         for setting, chosen in value.items() if isinstance(value, dict) else [(name, value)]:
             must_agree(setting, chosen)
     must_agree("the content hash of --data", source.manifest["content_hash"])
+    barrier("all hosts agree")  # before anything is written
     if config.loss.mu and not source.manifest["relations"]:
         raise BadInput(
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "

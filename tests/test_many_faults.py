@@ -1,6 +1,6 @@
 """One run of training disturbed hundreds of times, at random moments: nothing is lost.
 
-It prints where the disturbances fell, and takes a quarter of an hour on two cores:
+It prints where the disturbances fell, and takes twenty minutes on two cores:
 
     bash launch/test.sh -m slow tests/test_many_faults.py -s
 """
