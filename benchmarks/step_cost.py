@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.machine import machine, one_line
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,10 +178,7 @@ def keep(path: Path, row: dict[str, Any]) -> None:
     there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
     chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    result = {"chips": chips, "rows": [*there, row]}
-    draft.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_json(path, {"chips": chips, "rows": [*there, row]})
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.machine import machine, one_line
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
 
 # What the project promises at scale 1, on two cores.
 LIMITS = {
@@ -227,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
                     shutil.rmtree(args.work / name)
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)
-            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            write_json(args.json, result)
         return 0
 
     return run_command(work, when_asked=None)

@@ -16,7 +16,7 @@ from typing import Any
 from jax.errors import JaxRuntimeError
 
 from data_pipeline import stopping
-from data_pipeline.command import DISK_ERRORS
+from data_pipeline.command import message_of
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import INTERRUPTED, TRY_AGAIN, Stopped
 
@@ -151,8 +151,7 @@ def status_of(error: BaseException) -> int:
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    full_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
-    return 2 if full_disk or isinstance(error, BadInput) else 1
+    return 1 if message_of(error) is None else 2
 
 
 def leave_at_exit(status: int, linger: bool = False) -> None:

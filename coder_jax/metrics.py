@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from tqdm import tqdm
 from coder_jax.hosts import is_first
 from coder_jax.tensorboard import Board
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import written_whole
 
 # A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
 WAITS = 0.5
@@ -61,10 +61,8 @@ def keep_lines_until(path: Path, step: int) -> float:
     if not path.exists():
         return 0.0
     kept = [values for values in read_metrics(path) if values["step"] <= step]
-    temporary = path.with_suffix(".partial")
-    with temporary.open("w", encoding="utf-8") as file:
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(values) + "\n" for values in kept)
-    os.replace(temporary, path)
     return max((values.get("seconds", 0.0) for values in kept), default=0.0)
 
 

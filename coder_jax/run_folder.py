@@ -18,9 +18,11 @@ from coder_jax.config import Config, differences, to_json
 from coder_jax.hf_files import read_json
 from coder_jax.run_lock import LOCK, lock_run
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
 
 FORMAT = 2
-OF_A_CLAIM = {LOCK, ".partial", "tokenizer"}  # what one that was cut off leaves
+# What a claim that was cut off leaves.
+OF_A_CLAIM = {LOCK, ".partial", "tokenizer", "run.json.unfinished"}
 
 
 def identity(
@@ -70,9 +72,8 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> No
         shutil.copytree(tokenizer, partial / "tokenizer")
         shutil.rmtree(out / "tokenizer", ignore_errors=True)  # of a claim that was cut off
         os.replace(partial / "tokenizer", out / "tokenizer")
-        (partial / "run.json").write_text(json.dumps(this_run, indent=2) + "\n", encoding="utf-8")
-        os.replace(partial / "run.json", path)  # last: with it the folder is the run's
         partial.rmdir()
+        write_json(path, this_run)  # last: with it the folder is the run's
     finally:
         if lock:
             lock.close()

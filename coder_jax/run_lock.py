@@ -11,11 +11,7 @@ from typing import IO
 from coder_jax.hosts import host_count
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
+from data_pipeline.file_lock import lock_file
 
 LOCK = "lock"
 
@@ -36,48 +32,36 @@ def lock_run(out: Path) -> IO[str] | None:
         BadInput: if another process holds it: one of another machine still after LEASE_SECONDS.
         Stopped: if a signal asked for it meanwhile.
     """
-    file = (out / LOCK).open("a+", encoding="utf-8")
     try:
-        with contextlib.ExitStack() as close_unless_locked:
-            close_unless_locked.callback(file.close)
-            wait_for_lock(file, out)
-            close_unless_locked.pop_all()
+        file = wait_for_lock(out)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
         print(f"{out} cannot be locked ({error.strerror}): start no second run on it")
         return None
-    # A full disk must not keep a run from going on: the name is only for the message above.
+    # A full disk must not keep a run from going on: the name is only for the message below.
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     return file
 
 
-def wait_for_lock(file: IO[str], out: Path) -> None:
-    """Lock the file, at once or, if a process of another machine seems to hold it, in a while."""
-    if fcntl is None:
-        raise OSError(errno.ENOSYS, "no file locks on this system")
+def wait_for_lock(out: Path) -> IO[str]:
+    """OUT/lock, locked at once or, if a process of another machine seems to hold it, in a while."""
     end = None
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            _, elsewhere, machine = owner.rpartition(" on ")
-            here = not elsewhere or machine == socket.gethostname()
-            if here or (end is not None and time.monotonic() > end):
-                raise BadInput(
-                    f"{owner} is training in {out}; wait until it ends or stop it, or choose "
-                    "another --out. Two processes would overwrite each other's checkpoints"
-                ) from error
+    while (file := lock_file(out / LOCK)) is None:
+        owner = (out / LOCK).read_text(encoding="utf-8").strip() or "another process"
+        _, elsewhere, machine = owner.rpartition(" on ")
+        here = not elsewhere or machine == socket.gethostname()
+        if here or (end is not None and time.monotonic() > end):
+            raise BadInput(
+                f"{owner} is training in {out}; wait until it ends or stop it, or choose another "
+                "--out. Two processes would overwrite each other's checkpoints"
+            )
         if end is None:
             end = time.monotonic() + LEASE_SECONDS
             print(f"{out} is locked by {owner}; waiting {LEASE_SECONDS} s, in case it is gone")
         if host_count() == 1:  # else the others, who wait for this host, would wait for ever
             stopping.poll()
         time.sleep(RETRY_SECONDS)
+    return file

@@ -11,13 +11,12 @@ joined.npy has its name only when it is whole, so a process may be killed at any
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,8 @@ from coder_jax.hosts import barrier, first_decides, host_count, host_index, is_f
 from coder_jax.term_lines import Terms
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
+from data_pipeline.file_lock import locked
+from data_pipeline.whole_files import write_json, written_whole
 
 FORMAT = "coder_jax vectors 1"
 ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
@@ -84,7 +85,8 @@ def write_vectors(encoder: TermEncoder, terms: Terms, out: Path, about: dict[str
         raise BadInput(
             f"{work}: this host does not see it; give --out a folder that all hosts share"
         )
-    with locked(work) if is_first() else nullcontext():
+    held = f"{work}: another process is encoding there; wait for it, or stop it"
+    with locked(work / LOCK, held) if is_first() else nullcontext():
         if not (work / JOINED).exists():
             dtype = about["vectors"]["dtype"]
             together(
@@ -137,7 +139,7 @@ def begin(work: Path, about: dict[str, Any]) -> None:
                 f"{work.parent}: the vectors need {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB "
                 "are free; make room, or store them as float16"
             )
-        write_about(work / ABOUT, about)
+        write_json(work / ABOUT, about)
     changed = differences(read_about(work / ABOUT), about)
     if changed:
         raise BadInput(
@@ -179,11 +181,8 @@ def chunk_file(work: Path, number: int) -> Path:
 
 def save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
     """Writes a chunk, whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as file:
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
         np.save(file, vectors.astype(dtype))
-        flush(file)
-    os.replace(unfinished, path)
 
 
 def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
@@ -205,7 +204,7 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
             flush(file)
             path.unlink()
     # In this order: `is_whole` says no until joined.npy has gone.
-    write_about(about_file(out), about)
+    write_json(about_file(out), about)
     os.replace(joined, out)
     shutil.rmtree(work)
 
@@ -270,29 +269,7 @@ def read_about(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_about(path: Path, about: dict[str, Any]) -> None:
-    """Writes JSON, whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        json.dump(about, file, indent=1, ensure_ascii=False)
-        flush(file)
-    os.replace(unfinished, path)
-
-
 def flush(file: Any) -> None:
     """Waits until the disk has what was written."""
     file.flush()
     os.fsync(file.fileno())
-
-
-@contextmanager
-def locked(work: Path) -> Iterator[None]:
-    """Holds the lock of a work folder; the system releases it if the process is killed."""
-    with open(work / LOCK, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(
-                f"{work}: another process is encoding there; wait for it, or stop it"
-            ) from error
-        yield

@@ -20,12 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from data_pipeline.errors import BadInput
+from data_pipeline.file_lock import lock_file
 from data_pipeline.stopping import poll
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
 PACKAGES = {"gs": "gcsfs", "s3": "s3fs"}
@@ -77,7 +73,7 @@ def fetch_folder(path: str | Path, *marks: str) -> Path:
     )
     folder = cache_folder() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name(f".{name}.lock")):
+    with wait_for_lock(folder.with_name(f".{name}.lock")):
         if not folder.is_dir():
             partial = folder.with_name(f".{name}.partial")
             with explained(url, "read"):
@@ -238,16 +234,12 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock, then hold it; a killed process lets go of it."""
-    with path.open("a") as file:
-        while fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                poll()
-                time.sleep(0.2)
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock, then hold it."""
+    while (file := lock_file(path)) is None:
+        poll()
+        time.sleep(0.2)
+    with file:
         yield
 
 

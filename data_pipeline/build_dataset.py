@@ -7,13 +7,11 @@ same build finds its finished shards there; another build of the same --out star
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +30,7 @@ from data_pipeline.buckets import (
 )
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
+from data_pipeline.file_lock import locked
 from data_pipeline.heldout import hold_out, read_mentions, write_heldout
 from data_pipeline.obo import read_obo
 from data_pipeline.quiet_tensorflow import tf, tfds
@@ -258,17 +257,9 @@ def _remove_other_builds(out: Path, work: Path) -> None:
                 shutil.rmtree(other)
 
 
-@contextmanager
-def _locked(work: Path) -> Iterator[None]:
-    """Holds the lock of a work folder; the system releases it if the process is killed."""
-    with open(work / LOCK, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(
-                f"another process is building in {work}; wait for it, or stop it"
-            ) from error
-        yield
+def _locked(work: Path) -> AbstractContextManager[None]:
+    held = f"another process is building in {work}; wait for it, or stop it"
+    return locked(work / LOCK, held)
 
 
 def _say(text: str) -> None:

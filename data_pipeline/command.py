@@ -28,17 +28,24 @@ def run_command(
     try:
         with stop_when_asked(when_asked):
             return work()
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except Stopped as stopped:
         print(when_stopped, file=sys.stderr)
         return stopped.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
+    except (BadInput, OSError) as error:
+        message = message_of(error)
+        if message is None:
             raise
-        print(f"error: {error}; make room or check the rights, and try again", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 2
+
+
+def message_of(error: BaseException) -> str | None:
+    """What is printed of an error that the user can mend; None for a defect of the program."""
+    if isinstance(error, BadInput):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return f"{error}; make room or check the rights, and try again"
+    return None

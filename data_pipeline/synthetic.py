@@ -8,7 +8,6 @@ together from word roots, so no licensed text is in it. The same seed gives the 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from data_pipeline.errors import BadInput
 from data_pipeline.rrf import COLUMNS
 from data_pipeline.synthetic_relations import mrrel
 from data_pipeline.synthetic_terms import mrconso, mrcui, mrsty, terms_of_concepts
+from data_pipeline.whole_files import written_whole
 
 # UMLS 2020AA, the release of the paper.
 CONCEPTS, TERMS, RELATIONS = 4_270_000, 15_480_000, 87_890_000
@@ -124,9 +124,8 @@ def _bad_lines(name: str, size: Size, seed: int) -> dict[int, str]:
 
 def _write(path: Path, chunks: Iterator[pl.DataFrame], bad: dict[int, str]) -> tuple[int, int]:
     """Writes a file under another name and renames it; the number of its rows and its bytes."""
-    unfinished = path.with_name(path.name + ".unfinished")
     rows = 0
-    with open(unfinished, "wb") as file:
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
         for chunk in chunks:
             ended = chunk.with_columns(END=pl.lit(""))  # its separator closes the line
             text = ended.write_csv(
@@ -135,7 +134,6 @@ def _write(path: Path, chunks: Iterator[pl.DataFrame], bad: dict[int, str]) -> t
             here = {row - rows: kind for row, kind in bad.items() if 0 <= row - rows < chunk.height}
             file.write(_damaged(text, here) if here else text)
             rows += chunk.height
-    os.replace(unfinished, path)
     return rows, path.stat().st_size
 
 

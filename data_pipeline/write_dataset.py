@@ -36,6 +36,7 @@ from data_pipeline.store import (
 )
 from data_pipeline.terminology import Terminology, offsets
 from data_pipeline.tokenize_terms import cut, tokenize_uncut
+from data_pipeline.whole_files import write_json, written_whole
 
 TERMS_PER_SHARD = 100_000
 MAX_SHARDS = 64
@@ -169,8 +170,10 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> d
     description: dict = {"file": file.name, "bytes": 0}
     digests = []
     description_of_records = features()
-    unfinished = file.with_name(file.name + ".unfinished")
-    with tf.io.TFRecordWriter(str(unfinished)) as records:
+    with (
+        written_whole(file) as unfinished,
+        tf.io.TFRecordWriter(str(unfinished)) as records,
+    ):
         for block in blocks:
             stopping.poll()  # seconds of a shard are lost; waiting for its end could be too long
             record, counts = writer.record(block)
@@ -181,7 +184,6 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> d
                 is_maximum = name.startswith("longest")
                 description[name] = max(total, count) if is_maximum else total + count
             bar.update(counts["terms"])
-    os.replace(unfinished, file)
     return description | {"bytes": file.stat().st_size, "digests": digests}
 
 
@@ -245,14 +247,6 @@ def tidy(out: Path) -> None:
 def left_by_finish(out: Path) -> list[Path]:
     """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
     return [*out.glob("*.tfrecord-*.json"), *out.parent.glob(f".{out.name}{REPLACED_MARK}*")]
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Writes JSON so that `path` is either absent or whole."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    text = json.dumps(content, ensure_ascii=False, indent=1)
-    unfinished.write_text(text + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ transformers computes the same vectors with it.
 import argparse
 import dataclasses
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -234,14 +233,13 @@ def table(results: dict[str, Any], path: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
     from data_pipeline.command import run_command
+    from data_pipeline.whole_files import write_json
 
     def work() -> int:
         out, config, source = settings(arguments)
         results = demo(out, config, source)
         path = out / "results.json"
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        os.replace(partial, path)
+        write_json(path, results)
         print(table(results, path))
         return 0
 

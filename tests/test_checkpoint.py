@@ -294,7 +294,7 @@ def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(
     def no_locks(*_):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("coder_jax.run_lock.fcntl.flock", no_locks)
+    monkeypatch.setattr("data_pipeline.file_lock.fcntl.flock", no_locks)
     assert lock_run(tmp_path) is None
     assert "cannot be locked (Function not implemented)" in capsys.readouterr().out
 

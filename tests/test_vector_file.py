@@ -17,6 +17,7 @@ from coder_jax.term_lines import TermList
 from coder_jax.vector_file import about_vectors, read_vectors, write_vectors
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
+from data_pipeline.file_lock import locked
 from data_pipeline.tokenize_terms import load_tokenizer
 
 WORDS = ["heart attack", "pain", "", "µ limb", "chronic renal failure", "pain"]
@@ -194,7 +195,7 @@ def test_other_settings_neither_go_on_nor_count_as_there(encoder, tmp_path, monk
     ):
         write_vectors(encoder, TERMS, out, other)
     with (
-        vector_file.locked(work),
+        locked(work / vector_file.LOCK, "held by the test"),
         pytest.raises(BadInput, match="another process is encoding there; wait for it"),
     ):
         write_vectors(encoder, TERMS, out, about_of(encoder))

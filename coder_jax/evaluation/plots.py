@@ -5,7 +5,6 @@ matplotlib is needed only here and is imported when a plot is drawn.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 from coder_jax.metrics import read_metrics
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -246,12 +246,10 @@ def _draw_histograms(
 
 def _save(figure: Figure, output: str | Path) -> None:
     output = Path(output)
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        figure.savefig(unfinished, dpi=150, format="png")
-        os.replace(unfinished, output)
+        with written_whole(output) as unfinished:
+            figure.savefig(unfinished, dpi=150, format="png")
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise BadInput(
             f"{output}: cannot be written ({error.strerror}); give another path"
         ) from error

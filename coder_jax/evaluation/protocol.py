@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
-import os
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +27,7 @@ from coder_jax.evaluation.rows import content_hash
 from coder_jax.evaluation.similarity import SimilarityResult
 from data_pipeline.errors import BadInput
 from data_pipeline.tokenize_terms import tokenizer_hash
+from data_pipeline.whole_files import write_json
 
 if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
@@ -163,13 +162,9 @@ def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None
     """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
     path = Path(path)
     content = {"format": FORMAT, "records": [asdict(record) for record in records]}
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
+        write_json(path, content)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise BadInput(
             f"{path}: cannot be written ({error.strerror}); give another path"
         ) from error
