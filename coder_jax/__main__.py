@@ -5,6 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from coder_jax.xla_settings import set_up_xla
 from data_pipeline.command import run_command
 
 VERBS = {
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb not in VERBS:
         print(f"error: there is no verb {verb!r}\n\n{usage()}", file=sys.stderr)
         return 2
+    set_up_xla()
     command = importlib.import_module(f"coder_jax.commands.{verb}")
 
     def work() -> int:

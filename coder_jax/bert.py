@@ -38,9 +38,21 @@ def matmul_precision(dtype: Any) -> jax.lax.Precision:
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else jax.lax.Precision.DEFAULT
 
 
+class Linear(nnx.Linear):
+    """A dense layer over the last axis, of any number of axes.
+
+    It sees a matrix: the gradient of the kernel is then one product, without the transposes of the
+    input that XLA makes on CPUs for more than one axis to sum over.
+    """
+
+    def __call__(self, inputs: jax.Array, out_sharding: Any = None) -> jax.Array:
+        matrix = inputs.reshape(-1, inputs.shape[-1])
+        return super().__call__(matrix, out_sharding).reshape(*inputs.shape[:-1], -1)
+
+
 def linear(config: BertConfig, width_in: int, width_out: int, dtype: Any, rngs: nnx.Rngs):
     """A dense layer with BERT's initial values; parameters float32, computing in `dtype`."""
-    return nnx.Linear(
+    return Linear(
         width_in,
         width_out,
         dtype=dtype,
@@ -121,16 +133,21 @@ class Layer(nnx.Module):
         out_RLHK = jnp.einsum(
             "rhqv,rvhk->rqhk", probs_RHLL.astype(self.dtype), v_RLHK, precision=precision
         )
-        return self.attention_output(out_RLHK.reshape(rows, length, width))
+        return out_RLHK.reshape(rows, length, width)
+
+    def transform(self, x_TD, attended_TD, dropout_ids_T, site) -> jax.Array:
+        """What follows attention, token by token; any axes in place of T."""
+        config = self.config
+        attended = self.attention_output(attended_TD)
+        attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
+        x_TD = self.attention_norm(x_TD + attended).astype(self.dtype)
+        inner = self.output(ACTIVATIONS[config.activation](self.intermediate(x_TD)))
+        inner = drop_features(inner, dropout_ids_T, site + 2, config.hidden_dropout)
+        return self.output_norm(x_TD + inner).astype(self.dtype)
 
     def __call__(self, x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site) -> jax.Array:
-        config = self.config
-        attended = self.attend(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site)
-        attended = drop_features(attended, dropout_ids_RL, site + 1, config.hidden_dropout)
-        x_RLD = self.attention_norm(x_RLD + attended).astype(self.dtype)
-        inner = self.output(ACTIVATIONS[config.activation](self.intermediate(x_RLD)))
-        inner = drop_features(inner, dropout_ids_RL, site + 2, config.hidden_dropout)
-        return self.output_norm(x_RLD + inner).astype(self.dtype)
+        attended_RLD = self.attend(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site)
+        return self.transform(x_RLD, attended_RLD, dropout_ids_RL, site)
 
 
 class Bert(nnx.Module):
@@ -171,15 +188,24 @@ class Bert(nnx.Module):
             shares; None = no dropout. Masks depend on these numbers only, never on the place
             in the pack.
         """
+        x_RLD, attended_RLD, site = self._attended(
+            tokens_RL, positions_RL, segments_RL, dropout_ids_RL
+        )
+        return self.layers[-1].transform(x_RLD, attended_RLD, dropout_ids_RL, site)
+
+    def _attended(self, tokens_RL, positions_RL, segments_RL, dropout_ids_RL):
+        """The last layer's input, what its attention makes of it, and the layer's dropout site."""
         x_RLD = self.embeddings(tokens_RL, positions_RL)
         x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
         x_RLD = x_RLD.astype(self.dtype)
         same_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
         mask_R1LL = jnp.where(same_RLL, 0.0, MASKED)[:, None]
-        for index, layer in enumerate(self.layers):
-            site = 1 + DROPOUT_SITES_PER_LAYER * index
+        *layers, last = self.layers
+        site = 1
+        for layer in layers:
             x_RLD = layer(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site)
-        return x_RLD
+            site += DROPOUT_SITES_PER_LAYER
+        return x_RLD, last.attend(x_RLD, mask_R1LL, positions_RL, dropout_ids_RL, site), site
 
     def term_vectors(
         self,
@@ -191,12 +217,31 @@ class Bert(nnx.Module):
         dropout_ids_RL: jax.Array | None = None,
     ) -> jax.Array:
         """One float32 vector per term, [N, D], not normalized; `pooling` as in POOLINGS."""
-        hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
-        if pooling != "pooler":
+        if pooling == "mean":
+            hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
             return pool(hidden_RLD, positions_RL, segments_RL, num_terms, pooling)
+        # Only [CLS] is read: nothing else needs the last layer's dense part.
+        x_RLD, attended_RLD, site = self._attended(
+            tokens_RL, positions_RL, segments_RL, dropout_ids_RL
+        )
+        first_N = first_tokens(positions_RL, segments_RL, num_terms)
+
+        def of_first(values: jax.Array) -> jax.Array:
+            return values.at[first_N].get(mode="fill", fill_value=0)
+
+        width = x_RLD.shape[-1]
+        hidden_ND = self.layers[-1].transform(
+            of_first(x_RLD.reshape(-1, width)),
+            of_first(attended_RLD.reshape(-1, width)),
+            None if dropout_ids_RL is None else of_first(dropout_ids_RL.reshape(-1)),
+            site,
+        )
+        there_N1 = (first_N < positions_RL.size)[:, None]
+        cls_ND = jnp.where(there_N1, hidden_ND.astype(jnp.float32), 0.0)
+        if pooling == "cls":
+            return cls_ND
         if self.pooler is None:
             raise ValueError("pooling 'pooler' needs weights with a pooler; these have none")
-        cls_ND = pool(hidden_RLD, positions_RL, segments_RL, num_terms, "cls")
         return jnp.tanh(self.pooler(cls_ND))
 
     def with_dtype(self, dtype: Any) -> Bert:
@@ -206,12 +251,22 @@ class Bert(nnx.Module):
         return nnx.merge(graph, nnx.state(self))
 
 
-def drop_features(x_RLD, dropout_ids_RL, site: int, rate: float) -> jax.Array:
-    """Dropout over the features of each token; none where there are no ids."""
-    if dropout_ids_RL is None:
-        return x_RLD
-    features_D = jnp.arange(x_RLD.shape[-1], dtype=jnp.uint32)[None, None, :]
-    return hash_dropout(x_RLD, dropout_ids_RL[:, :, None], site, features_D, rate)
+def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
+    """Dropout over the features of each token; none where there are no ids. Any axes for T."""
+    if dropout_ids_T is None:
+        return x_TD
+    features = jnp.arange(x_TD.shape[-1], dtype=jnp.uint32)
+    features = features.reshape((1,) * dropout_ids_T.ndim + (-1,))
+    return hash_dropout(x_TD, dropout_ids_T[..., None], site, features, rate)
+
+
+def first_tokens(positions_RL: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
+    """int32 [N]: where the first token of each term lies among the R * L; R * L if nowhere."""
+    positions, segments = positions_RL.reshape(-1), segments_RL.reshape(-1)
+    is_first = (positions == 0) & (segments > 0)
+    term = jnp.where(is_first, segments - 1, num_terms)
+    place = jnp.arange(positions.size, dtype=jnp.int32)
+    return jnp.full(num_terms, positions.size, jnp.int32).at[term].set(place, mode="drop")
 
 
 def pool(

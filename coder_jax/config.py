@@ -43,6 +43,9 @@ class OptimizerConfig:
     """Steps over which the rate rises."""
     relation_learning_rate_factor: float = 1.0
     """Relation matrices learn at this multiple of the encoder's rate."""
+    relation_update: Literal["lazy", "dense"] = "lazy"
+    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
+    that they missed, or all; the same but for rounding."""
     weight_decay: float = 0.01
     """Of kernels and embeddings; biases, norms and relation matrices do not decay."""
     clip_norm: float = 1.0
@@ -114,6 +117,11 @@ class Config:
                 f"warmup_steps is {optimizer.warmup_steps} and steps is {optimizer.steps}; "
                 "the warm-up must be shorter than the run"
             )
+        if optimizer.relation_update == "lazy" and optimizer.b1**2 >= optimizer.b2:
+            raise BadInput(
+                f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
+                "matrices needs b1 < sqrt(b2); use --relation-update dense"
+            )
         if self.model.dropout is not None and not 0 <= self.model.dropout < 1:
             raise BadInput(
                 f"dropout is {self.model.dropout}; it must be at least 0 and less than 1"
@@ -155,7 +163,14 @@ def small() -> Config:
     return Config(
         recipe="small",
         model=ModelConfig(init="sentence-transformers/all-MiniLM-L6-v2"),
-        batch=BatchSpec(draw="concepts", distinct_terms=True, groups=1, triplets=64, repeats=2),
+        batch=BatchSpec(
+            draw="concepts",
+            distinct_terms=True,
+            groups=1,
+            triplets=64,
+            repeats=2,
+            row_length=32,  # a CPU computes attention between the terms of a row in vain
+        ),
         optimizer=OptimizerConfig(
             steps=240, learning_rate=5e-5, warmup_steps=24, relation_learning_rate_factor=20.0
         ),

@@ -108,7 +108,7 @@ class Feed:
         return self._placed(batch, rows)
 
     def _placed(self, batch: Mapping[str, np.ndarray], needed: int) -> Fed:
-        rows = self.plan.usual if needed <= self.plan.usual else self.plan.ample
+        rows = self.plan.rows(needed)
         cut_off = {
             name: array[:, :, :rows] if name in ("tokens", "positions", "segments") else array
             for name, array in batch.items()

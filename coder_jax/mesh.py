@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from coder_jax.relations import is_relations
 from data_pipeline.batch_spec import StepCut
 
 AXES = ("groups", "within")
@@ -84,7 +85,7 @@ def state_sharding(mesh: Mesh, state: Any, *, shard_encoder: bool) -> Any:
 
     def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         parts = {getattr(part, "key", None) for part in path}
-        if "relations" in parts and leaf.ndim == 3:
+        if is_relations(path, leaf):
             return NamedSharding(mesh, _spread(leaf.shape, mesh, [1]))
         if "encoder" in parts and shard_encoder and leaf.size >= SMALLEST_TO_SHARD:
             largest_first = sorted(range(leaf.ndim), key=lambda i: -leaf.shape[i])

@@ -19,6 +19,16 @@ def learning_rate(config: OptimizerConfig) -> optax.Schedule:
     return optax.join_schedules([rise, fall], [warmup])
 
 
+def relation_learning_rate(config: OptimizerConfig) -> optax.Schedule:
+    """Step -> rate of the relation matrices: a multiple of the encoder's."""
+    schedule = learning_rate(config)
+
+    def relation_schedule(step: jax.Array) -> jax.Array:
+        return config.relation_learning_rate_factor * schedule(step)
+
+    return relation_schedule
+
+
 def decayed(params: Any) -> Any:
     """True for each parameter of the encoder that weight decay applies to: kernels and tables.
 
@@ -38,15 +48,12 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     Relation matrices do not decay: towards zero they would forget the identity that they start
     at. They have a learning rate of their own, `relation_learning_rate_factor` times the encoder's.
     """
-    schedule = learning_rate(config)
     moments = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
-
-    def relation_schedule(step: jax.Array) -> jax.Array:
-        return config.relation_learning_rate_factor * schedule(step)
-
     optimizers = {
-        "encoder": optax.adamw(schedule, weight_decay=config.weight_decay, mask=decayed, **moments),
-        "relations": optax.adam(relation_schedule, **moments),
+        "encoder": optax.adamw(
+            learning_rate(config), weight_decay=config.weight_decay, mask=decayed, **moments
+        ),
+        "relations": optax.adam(relation_learning_rate(config), **moments),
     }
 
     def label_parts(params: Any) -> Any:

@@ -5,6 +5,8 @@ would be. With the identity as matrix the query is the head itself, so that S is
 S^rel with M = I (CODER, section 3.3).
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -43,3 +45,8 @@ def relation_queries(
         "...umd,...ude->...ume", head_UmD, matrix_UDD, precision=jax.lax.Precision.HIGHEST
     )
     return jnp.where((relation_U >= 0)[..., None, None], query_UmD, head_UmD)
+
+
+def is_relations(path: tuple[Any, ...], leaf: Any) -> bool:
+    """Whether the leaf of a `TrainState` at this path is the relation table or a moment of it."""
+    return leaf.ndim == 3 and any(getattr(part, "key", None) == "relations" for part in path)

@@ -26,6 +26,8 @@ class TrainState:
     step: Any  # int32 scalar, the steps that were taken; an array, or its shape
     params: Params
     opt_state: Any
+    relation_steps: Any = None
+    """int32 [R], the steps that each relation matrix is up to date with; None if with all."""
 
 
 def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:
@@ -47,6 +49,7 @@ def abstract_state(
     mesh: Mesh,
     *,
     shard_encoder: bool = False,
+    lazy: bool = False,
 ) -> TrainState:
     """The state as shapes with their place on the devices: what is filled, anew or by a restore.
 
@@ -56,11 +59,15 @@ def abstract_state(
         width: D.
         optimizer: whose state belongs to it.
         mesh, shard_encoder: see `mesh.state_sharding`.
+        lazy: relation matrices are updated as in `lazy_relations`.
     """
     table = jax.ShapeDtypeStruct((relations, width, width), jnp.float32)
     params = {"encoder": encoder} | ({"relations": table} if relations else {})
     state = TrainState(
-        jax.ShapeDtypeStruct((), jnp.int32), params, jax.eval_shape(optimizer.init, params)
+        jax.ShapeDtypeStruct((), jnp.int32),
+        params,
+        jax.eval_shape(optimizer.init, params),
+        jax.ShapeDtypeStruct((relations,), jnp.int32) if lazy and relations else None,
     )
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
@@ -100,4 +107,8 @@ def new_state(
             out_shardings=where.params["relations"],
         )()
     opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(params)
-    return TrainState(put_whole(np.zeros((), np.int32), where.step), params, opt_state)
+    steps, relation_steps = jax.tree.map(
+        lambda leaf: put_whole(np.zeros(leaf.shape, np.int32), leaf.sharding),
+        (like.step, like.relation_steps),
+    )
+    return TrainState(steps, params, opt_state, relation_steps)

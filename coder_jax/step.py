@@ -15,7 +15,8 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.hash_dropout import mix_bits
-from coder_jax.mesh import EVERYWHERE, QUERIES, VECTORS, features_of_matrices, replicated
+from coder_jax.lazy_relations import MissedSteps, borrow, put_back
+from coder_jax.mesh import BATCH, EVERYWHERE, QUERIES, VECTORS, features_of_matrices, replicated
 from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
@@ -41,6 +42,15 @@ def dropout_ids(
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
+def single(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
+
+    def mapped(*arguments: Any) -> jax.Array:
+        return function(*jax.tree.map(lambda array: array[0], arguments))[None]
+
+    return mapped
+
+
 def make_loss(
     graph: nnx.GraphDef, loss: CoderLoss, mesh: Mesh, *, pooling: str, seed: int, dropout: bool
 ) -> Callable[..., tuple[jax.Array, dict[str, jax.Array]]]:
@@ -64,7 +74,9 @@ def make_loss(
                 tokens_RL, positions_RL, segments_RL, groups * terms, pooling, ids_RL
             )
 
-        vector_BGND = put(jax.vmap(encode)(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
+        # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+        encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
+        vector_BGND = put(encode_blocks(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
         query_BGkD = None
         if loss.mu and "relations" in params:
             query_BGkD = all_queries(params["relations"], batch["relations"], vector_BGND)
@@ -109,6 +121,7 @@ def make_train_step(
     pooling: str,
     seed: int,
     dropout: bool,
+    missed: MissedSteps | None = None,
 ) -> TrainStep:
     """The jitted step; it takes the state's memory over (donation), so keep no reference to it.
 
@@ -121,6 +134,7 @@ def make_train_step(
         pooling: cls, mean or pooler.
         seed: of the dropout.
         dropout: whether the encoder's dropout is on.
+        missed: of a state whose relation matrices are updated as in `lazy_relations`.
 
     Returns:
         step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
@@ -129,10 +143,22 @@ def make_train_step(
     pass_loss = make_loss(graph, loss, mesh, pooling=pooling, seed=seed, dropout=dropout)
     value_and_grad = jax.value_and_grad(pass_loss, has_aux=True)
 
+    def put(array: jax.Array, place: PartitionSpec) -> jax.Array:
+        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
+
+    def put_matrices(matrix_VDD: jax.Array) -> jax.Array:
+        axes = features_of_matrices(mesh, matrix_VDD.shape[-1])
+        return put(matrix_VDD, PartitionSpec(None, axes))
+
     def train_step(
         state: TrainState, batch: dict[str, jax.Array]
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         passes = batch["tokens"].shape[0]
+        whole, borrowed = state, None
+        if missed is not None and state.relation_steps is not None:
+            relations = put(batch["relations"], EVERYWHERE)
+            state, relations, borrowed = borrow(state, relations, missed, put_matrices)
+            batch = {**batch, "relations": put(relations, BATCH["relations"])}
 
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Params]:
             (total, metrics), grads = value_and_grad(state.params, part, number, state.step)
@@ -145,7 +171,8 @@ def make_train_step(
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(grads)
         params = optax.apply_updates(state.params, updates)
-        return TrainState(step=state.step + 1, params=params, opt_state=opt_state), metrics
+        state = TrainState(step=state.step + 1, params=params, opt_state=opt_state)
+        return state if borrowed is None else put_back(whole, state, borrowed), metrics
 
     places = jax.tree.map(lambda leaf: leaf.sharding, where), replicated(mesh)
     return jax.jit(train_step, donate_argnums=0, out_shardings=places)

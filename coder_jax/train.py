@@ -25,6 +25,7 @@ from coder_jax.heldout import HeldOut, in_words
 from coder_jax.hf_files import find_folder
 from coder_jax.hf_weights import check_vocabulary, load_bert
 from coder_jax.hosts import barrier, first_decides, is_first, must_agree
+from coder_jax.lazy_relations import MissedSteps, settle
 from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy, make_mesh, step_cut
 from coder_jax.metrics import MetricsLog, Window
@@ -241,6 +242,8 @@ def _take_steps(
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
             scores = look(step)
             stop = feed.stop
+            if last and state.relation_steps is not None:
+                state = settle(state, config.optimizer)
             if step % run.save_steps == 0 or feed.save or last or stop:
                 window.check()
                 files.publish()  # before: what a checkpoint goes on from is there with it
@@ -274,6 +277,7 @@ def _prepare(
         optimizer,
         mesh,
         shard_encoder=config.run.shard_encoder,
+        lazy=config.optimizer.relation_update == "lazy",
     )
     say(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan)))
 
@@ -292,5 +296,6 @@ def _prepare(
         pooling=config.model.pooling,
         seed=config.batch.seed,
         dropout=True,
+        missed=MissedSteps(config.optimizer) if like.relation_steps is not None else None,
     )
     return mesh, graph, state, train_step

@@ -102,10 +102,16 @@ class StepCut:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowPlan:
-    """The two numbers of rows that a block can have: `usual`, or `ample` where terms need more.
+    """The numbers of rows that a block can have, from `usual` to `ample`; a shape to compile each.
 
     The same on all hosts, as it follows from the dataset, the BatchSpec and the StepCut alone.
     """
 
     usual: int
+    between: tuple[int, ...] = ()
     ample: int
+
+    def rows(self, needed: int) -> int:
+        """The smallest number of rows that is enough; `ample` if none is."""
+        enough = (rows for rows in (self.usual, *self.between) if needed <= rows)
+        return next(enough, self.ample)

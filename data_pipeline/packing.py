@@ -11,6 +11,9 @@ import numpy as np
 from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.errors import BadInput
 
+MOST_SHAPES = 4  # numbers of rows, each of which costs a compilation
+WORTH_A_SHAPE = 0.02  # the part of all rows that one more shape must save
+
 
 def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Place sequences into rows: longest first, each into the first row with room for it.
@@ -124,9 +127,41 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
         return -(-int(np.ceil(rows)) // cut.row_multiple) * cut.row_multiple
 
     ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
-    choices = sorted({min(round_up(rows), ample) for rows in fullest})
-    usual = min(choices, key=lambda rows: rows + (ample - rows) * np.mean(fullest > rows))
-    return RowPlan(usual=usual, ample=ample)
+    sizes = choose_sizes(np.array([min(round_up(rows), ample) for rows in fullest]), ample)
+    return RowPlan(usual=sizes[0], between=sizes[1:-1], ample=ample)
+
+
+def choose_sizes(needed_S: np.ndarray, ample: int) -> tuple[int, ...]:
+    """At most four shapes, `ample` the last, each of which is worth compiling.
+
+    Args:
+        needed_S: rows that the steps of a sample need.
+        ample: rows that are enough for any step.
+    """
+    values, counts = np.unique(needed_S, return_counts=True)
+    steps = np.concatenate([[0], np.cumsum(counts)])
+    # cost[i], sizes[i]: of all steps that need at most values[i - 1] rows, with so many shapes.
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(np.inf, ())] * len(values)]
+    chosen: tuple[int, ...] = (ample,)
+    cost = float(len(needed_S) * ample)
+    for _ in range(MOST_SHAPES - 1):
+        best = [(np.inf, ())] + [
+            min(
+                (
+                    best[j][0] + (steps[i] - steps[j]) * values[i - 1],
+                    (*best[j][1], int(values[i - 1])),
+                )
+                for j in range(i)
+            )
+            for i in range(1, len(values) + 1)
+        ]
+        found = min(
+            (part + (steps[-1] - steps[i]) * ample, sizes) for i, (part, sizes) in enumerate(best)
+        )
+        if found[0] > (1 - WORTH_A_SHAPE) * cost:
+            break
+        cost, chosen = found[0], (*found[1], ample)
+    return tuple(dict.fromkeys(chosen))
 
 
 def rows_in_use(segments: np.ndarray) -> int:

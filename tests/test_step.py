@@ -12,6 +12,7 @@ from tiny_dataset import tiny_dataset
 import coder_jax.mesh
 from coder_jax.config import OptimizerConfig
 from coder_jax.hf_weights import random_bert
+from coder_jax.lazy_relations import MissedSteps, settle
 from coder_jax.mesh import make_mesh, put_batch, step_cut
 from coder_jax.optimizer import make_optimizer
 from coder_jax.state import abstract_state, new_state, split_encoder
@@ -21,7 +22,8 @@ from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
-OPTIMIZER = make_optimizer(OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3))
+CONFIG = OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3)
+OPTIMIZER = make_optimizer(CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +52,33 @@ def run(
     dtype="float32",
     spec=SPEC,
     shard_encoder=False,
+    lazy=False,
 ):
     """(metrics of each step, parameters after them) of a run on some devices in some passes."""
     mesh = make_mesh(spec.groups // passes, jax.devices()[:devices])
     cut = step_cut(mesh, passes)
     graph, encoder = initial(dtype)
     like = abstract_state(
-        encoder, 5 if mu else 0, TINY.hidden_size, OPTIMIZER, mesh, shard_encoder=shard_encoder
+        encoder,
+        5 if mu else 0,
+        TINY.hidden_size,
+        OPTIMIZER,
+        mesh,
+        shard_encoder=shard_encoder,
+        lazy=lazy,
     )
     state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
     maker = BatchMaker(dataset, spec, cut)
     step = make_train_step(
-        graph, CoderLoss(mu=mu), OPTIMIZER, mesh, like, pooling=pooling, seed=0, dropout=dropout
+        graph,
+        CoderLoss(mu=mu),
+        OPTIMIZER,
+        mesh,
+        like,
+        pooling=pooling,
+        seed=0,
+        dropout=dropout,
+        missed=MissedSteps(CONFIG) if lazy else None,
     )
     history = []
     for batch in maker.batches(0, steps):  # all of their rows, so there is one shape to compile
@@ -69,6 +86,9 @@ def run(
         history.append({name: float(value) for name, value in metrics.items()})
     for leaf, shape in zip(jax.tree.leaves(state), jax.tree.leaves(like), strict=True):
         assert leaf.sharding == shape.sharding
+    if lazy:
+        assert int(state.relation_steps.max()) == steps
+        state = settle(state, CONFIG)
     return history, jax.device_get(state.params)
 
 
@@ -97,6 +117,16 @@ def test_devices_and_passes_change_nothing(
     monkeypatch.setattr(coder_jax.mesh, "SMALLEST_TO_SHARD", 100)
     again = run(dataset, devices=devices, passes=passes, shard_encoder=shard_encoder)
     assert_same_run(again, plain)
+
+
+@pytest.mark.parametrize(("devices", "passes"), [(1, 1), (8, 1), (3, 2)])
+def test_the_lazy_update_changes_nothing(dataset, devices, passes):
+    """With few triplets, so that most steps lack most relations; devices and passes, too."""
+    spec = dataclasses.replace(SPEC, groups=2, triplets=1)
+    dense = run(dataset, spec=spec, steps=6)
+    assert_same_run(
+        run(dataset, spec=spec, steps=6, lazy=True, devices=devices, passes=passes), dense
+    )
 
 
 @pytest.mark.parametrize(("devices", "groups"), [(8, 8), (8, 2)])
