@@ -93,8 +93,13 @@ def test_a_tokenizer_that_works_otherwise_gets_whole_terms(tokenizer):
     pieces = WordPieces(tokenizer)
     assert not pieces.splits_at_blanks
     check(pieces, ["in limb pain", "limb pain"])
+
+
+def test_a_tokenizer_that_does_not_split_at_blanks_gets_whole_terms(tokenizer):
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    assert not WordPieces(tokenizer).splits_at_blanks
+    pieces = WordPieces(tokenizer)
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", "limb pain"])
 
 
 def test_a_special_token_that_takes_blanks_gets_whole_terms(tokenizer):
