@@ -17,145 +17,19 @@ requirements-benchmarks.txt; where they are missing, their rows are left out, an
 """
 
 import argparse
-import importlib.util
-import itertools
 import json
 import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_ours, load_peer
 from benchmarks.machine import machine, one_line
 from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
+from benchmarks.release import add_source_arguments, keep, release_of, remove
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.release_files import unpack_release
 from data_pipeline.whole_files import write_json
-
-LOADERS = {
-    "ours": "data_pipeline.build",
-    "pandas-c": "pandas, its C parser",
-    "pandas-pyarrow": "pandas, pyarrow's parser",
-    "python": "plain Python",
-}
-PARTS = ("parse", "tokenize", "write")
-ARRAYS = (
-    "term_start",
-    "term_language",
-    "token_start",
-    "tokens",
-    "heads",
-    "relations",
-    "tails",
-    "type_start",
-    "types",
-)
-STRINGS = ("cuis", "terms")
-MAX_LENGTH = 32
-BATCH = 10_000  # terms that a peer gives to the tokenizer at once
-
-
-def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
-    """Seconds of the parts of our build."""
-    from data_pipeline import build_dataset
-    from data_pipeline.build_options import BuildOptions
-    from data_pipeline.word_pieces import WordPieces
-
-    taken = dict.fromkeys(PARTS, 0.0)
-
-    def timed(part: str, function: Callable) -> Callable:
-        def call(*arguments):
-            started = time.perf_counter()
-            try:
-                return function(*arguments)
-            finally:
-                taken[part] += time.perf_counter() - started
-
-        return call
-
-    for owner, name, part in (
-        (build_dataset, "_read", "parse"),
-        (WordPieces, "__call__", "tokenize"),
-    ):
-        setattr(owner, name, timed(part, getattr(owner, name)))
-    started = time.perf_counter()
-    build_dataset.build_dataset(
-        BuildOptions(source=release, out=out, tokenizer=Path(tokenizer), overwrite=True)
-    )
-    taken["write"] = time.perf_counter() - started - taken["parse"] - taken["tokenize"]
-    return taken
-
-
-def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
-    """Seconds of the parts of a peer; see `ingest_peers`."""
-    from benchmarks.ingest_peers import read_with_pandas, read_with_python
-    from data_pipeline.tokenize_terms import load_tokenizer
-
-    pieces = load_tokenizer(tokenizer)
-    pieces.enable_truncation(MAX_LENGTH)
-    started = time.perf_counter()
-    if name == "python":
-        found = read_with_python(release)
-    else:
-        found = read_with_pandas(release, name.removeprefix("pandas-"))
-    parsed = time.perf_counter()
-    tokens, lengths = [], []
-    for first in range(0, len(found["terms"]), BATCH):
-        ids = [x.ids for x in pieces.encode_batch_fast(found["terms"][first : first + BATCH])]
-        lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
-        total = int(lengths[-1].sum())
-        tokens.append(np.fromiter(itertools.chain.from_iterable(ids), np.uint16, total))
-    found["tokens"] = np.concatenate(tokens)
-    found["token_start"] = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    tokenized = time.perf_counter()
-    out.mkdir()
-    for array in ARRAYS:
-        np.save(out / f"{array}.npy", found[array])
-    for text in STRINGS:
-        (out / f"{text}.txt").write_text("\n".join(found[text]), encoding="utf-8")
-    written = time.perf_counter()
-    seconds = (parsed - started, tokenized - parsed, written - tokenized)
-    return dict(zip(PARTS, seconds, strict=True))
-
-
-def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
-    """The counts of our dataset, when every peer has its very arrays and strings.
-
-    Raises BadInput where one differs.
-    """
-    from data_pipeline.store import open_dataset
-
-    dataset = open_dataset(ours, strings=True)
-    for peer in peers:
-        for name in ARRAYS:
-            if not np.array_equal(getattr(dataset, name), np.load(peer / f"{name}.npy")):
-                raise BadInput(f"{name} of {peer.name} is not that of our build: not the same work")
-        for name in STRINGS:
-            if "\n".join(getattr(dataset, name)) != (peer / f"{name}.txt").read_text("utf-8"):
-                raise BadInput(f"{name} of {peer.name} are not those of our build")
-    counts = dataset.manifest["counts"]
-    return {name: counts[name] for name in ("concepts", "terms", "tokens", "triplets")}
-
-
-def installed() -> list[str]:
-    """The loaders whose packages are here; says which are left out."""
-    wanted = {"pandas-c": ("pandas",), "pandas-pyarrow": ("pandas", "pyarrow")}
-    names = []
-    for name in LOADERS:
-        missing = [p for p in wanted.get(name, ()) if importlib.util.find_spec(p) is None]
-        if missing:
-            print(
-                f"{name} left out: {', '.join(missing)} is not installed "
-                "(pip install -r requirements-benchmarks.txt -c constraints.txt)",
-                file=sys.stderr,
-            )
-        else:
-            names.append(name)
-    return names
 
 
 def measure(
@@ -215,19 +89,12 @@ def with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def remove(folder: Path) -> None:
-    """Removes a folder, if it is there."""
-    import shutil
-
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
 def table(result: dict[str, Any]) -> str:
     """The figures as a Markdown table."""
     counts, ours = result["counts"], result["loaders"]["ours"]["seconds"]
     lines = [
-        f"**{result['source']}**, {len(result['loaders']['ours']['runs'])} rounds: {counts['concepts']:,} concepts, {counts['terms']:,} terms, "
+        f"**{result['source']}**, {len(result['loaders']['ours']['runs'])} rounds: "
+        f"{counts['concepts']:,} concepts, {counts['terms']:,} terms, "
         f"{counts['tokens']:,} tokens, {counts['triplets']:,} triplets, the same from each.\n",
         "| loader | total, s | of ours | parse, filter, number | tokenize | write | start "
         "| peak, GB |",
@@ -247,48 +114,6 @@ def table(result: dict[str, Any]) -> str:
         f"takes {ours / disk:.0f} times the first. {one_line(result['machine'])}."
     )
     return "\n".join(lines)
-
-
-def keep(path: Path, result: dict[str, Any]) -> None:
-    """Writes the result beside those of other sources."""
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    others = [found for found in earlier if found["source"] != result["source"]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, sorted([*others, result], key=lambda found: found["release_bytes"]))
-
-
-def release_of(args: argparse.Namespace) -> tuple[Path, str]:
-    """The folder of plain RRF files to read, and its name in the results."""
-    if args.source:
-        release = unpack_release(args.source, args.work / "unpacked")
-        folders = {path.parent for path in release.files.values()}
-        if len(folders) > 1 or not {"MRREL", "MRSTY"} <= release.files.keys():
-            raise BadInput(
-                f"{args.source}: expected MRCONSO, MRREL and MRSTY, all packed or all plain, in "
-                "one folder"
-            )
-        return folders.pop(), release.name
-    folder = args.work / f"META-{args.scale:g}"
-    if not (folder / "MRFILES.RRF").exists():
-        module = [sys.executable, "-m", "data_pipeline.synthetic"]
-        run_child([*module, "--out", str(folder), "--scale", str(args.scale)])
-    return folder, f"invented, scale {args.scale:g}"
-
-
-def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `benchmarks.input_pipeline` takes too."""
-    parser.add_argument("--work", type=Path, help="folder for what is built, on a roomy disk")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--source", type=Path, metavar="PATH", help="release of real RRF files")
-    source.add_argument(
-        "--scale",
-        type=float,
-        default=0.05,
-        help="or an invented release, 1 is UMLS 2020AA (default: 0.05); it stays in --work",
-    )
-    parser.add_argument("--tokenizer", metavar="MODEL", help="default: all-MiniLM-L6-v2")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each (default: 3)")
-    parser.add_argument("--json", type=Path, help="file for the figures")
 
 
 def main(argv: list[str] | None = None) -> int:

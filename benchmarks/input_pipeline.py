@@ -17,6 +17,7 @@ which the peer cannot hold, is `benchmarks.umls_size`.
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -24,9 +25,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest import add_source_arguments, keep, release_of, remove
 from benchmarks.machine import machine, one_line
 from benchmarks.process import Child, copy_bandwidth_apart, peak_memory, run_child, tree_memory
+from benchmarks.release import add_source_arguments, keep, release_of, remove
 from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.command import run_command
@@ -119,11 +120,10 @@ def measure(
     work: Path, release: Path, label: str, tokenizer: str, rounds: int, seconds: float
 ) -> dict[str, Any]:
     """The figures of both on one release."""
-    dataset = work / f"dataset-{release.name}"
-    if not dataset.exists():
-        command = [sys.executable, "-m", "data_pipeline.build", "--source", str(release)]
-        command += ["--out", str(dataset), "--tokenizer", tokenizer, "--keep-suppressed"]
-        run_child(command)
+    dataset = work / ("dataset-" + re.sub(r"[^\w.]+", "-", label))
+    command = [sys.executable, "-m", "data_pipeline.build", "--source", str(release)]
+    command += ["--out", str(dataset), "--tokenizer", tokenizer, "--keep-suppressed"]
+    run_child(command)  # one that is there, of the same files, stays as it is
     module = [sys.executable, "-m", "benchmarks.input_pipeline"]
     ours = Child([*module, "--serve", "ours", "--dataset", str(dataset)])
     peer = Child([*module, "--serve", "peer", "--source", str(release), "--tokenizer", tokenizer])

@@ -8,6 +8,7 @@ import tiny_bert
 from tiny_rrf import write_release
 
 from benchmarks import ingest
+from benchmarks.ingest_loaders import PARTS, check_same, installed, load_ours, load_peer
 from benchmarks.ingest_peers import clean_term
 from benchmarks.machine import machine
 from data_pipeline import build_dataset
@@ -16,8 +17,6 @@ from data_pipeline.errors import BadInput
 from data_pipeline.synthetic import Size
 from data_pipeline.synthetic import write_release as write_invented
 from data_pipeline.word_pieces import WordPieces
-
-PEERS = ("pandas-c", "pandas-pyarrow", "python")
 
 
 @pytest.fixture
@@ -31,21 +30,22 @@ def model(tmp_path):
 def loaded(release, model, folder):
     """The folders of our build and of each peer that can run here."""
     folder.mkdir()
-    names = [name for name in ingest.installed() if name != "ours"]
+    names = [name for name in installed() if name != "ours"]
     assert "python" in names
     ours = folder / "ours"
-    parts = ingest.load_ours(release, ours, model)
-    assert list(parts) == list(ingest.PARTS) and min(parts.values()) > 0
+    parts = load_ours(release, ours, model)
+    assert list(parts) == list(PARTS) and min(parts.values()) > 0
     for name in names:
-        parts = ingest.load_peer(name, release, folder / name, model)
-        assert list(parts) == list(ingest.PARTS) and min(parts.values()) > 0
+        parts = load_peer(name, release, folder / name, model)
+        assert list(parts) == list(PARTS) and min(parts.values()) > 0
     return ours, [folder / name for name in names]
 
 
 @pytest.mark.parametrize("kind", ["by hand", "invented"])
 def test_every_loader_gives_the_same_arrays(tmp_path, model, monkeypatch, kind):
     # The clocks that load_ours puts on our code are taken off again after the test.
-    monkeypatch.setattr(build_dataset, "_read", build_dataset._read)
+    for name in ("_read", "load_tokenizer"):
+        monkeypatch.setattr(build_dataset, name, getattr(build_dataset, name))
     monkeypatch.setattr(WordPieces, "__call__", WordPieces.__call__)
     release = tmp_path / "META"
     if kind == "by hand":
@@ -53,7 +53,7 @@ def test_every_loader_gives_the_same_arrays(tmp_path, model, monkeypatch, kind):
     else:
         write_invented(release, Size(concepts=700, terms=2_500, relations=6_000))
     ours, peers = loaded(release, model, tmp_path / "out")
-    counts = ingest.check_same(ours, peers)
+    counts = check_same(ours, peers)
     if kind == "by hand":
         assert counts["concepts"] == 4 and counts["terms"] == 8
     else:
@@ -63,7 +63,7 @@ def test_every_loader_gives_the_same_arrays(tmp_path, model, monkeypatch, kind):
     tails[-1] += 1
     np.save(place, tails)
     with pytest.raises(BadInput, match="tails of python is not that of our build"):
-        ingest.check_same(ours, peers)
+        check_same(ours, peers)
 
 
 def test_the_peers_clean_as_we_do():
@@ -94,7 +94,7 @@ def test_a_small_run(tmp_path, model, repo, monkeypatch, capsys):
     found = json.loads(report.read_text())
     assert [one["source"] for one in found] == [tmp_path.name, "invented, scale 0.0005"]
     for loader in found[1]["loaders"].values():
-        parts = sum(loader[part] for part in ingest.PARTS)
+        parts = sum(loader[part] for part in PARTS)
         assert len(loader["runs"]) == 2
         assert 0 < parts < loader["seconds"] and loader["peak_gb"] > 0.1
     assert "| plain Python | " in capsys.readouterr().out
