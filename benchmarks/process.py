@@ -71,6 +71,8 @@ class Child:
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self._listener.join()
         self.process.stdout.close()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         if self.process.returncode:
             raise BadInput(
                 f"{' '.join(self.command)} ended with status {self.process.returncode}; see above"
