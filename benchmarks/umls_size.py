@@ -11,18 +11,17 @@ the system reports.
 
 import argparse
 import json
-import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, one_line
+from benchmarks.process import forget, run_child
+from benchmarks.stream import stream
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 from data_pipeline.whole_files import write_json
@@ -37,70 +36,35 @@ LIMITS = {
 }
 
 
-def run_child(command: list[str]) -> tuple[float, float, str]:
-    """Runs a command; its seconds, the peak of its memory in GB, and what it said on stderr."""
-    started = time.monotonic()
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    said: list[str] = []
-
-    def listen() -> None:
-        assert child.stderr is not None
-        for line in child.stderr:
-            said.append(line)
-            print(line, end="", file=sys.stderr, flush=True)
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    _, status, usage = os.wait4(child.pid, 0)
-    seconds = time.monotonic() - started
-    child.returncode = os.waitstatus_to_exitcode(status)  # so that it is not waited for again
-    listener.join()
-    if child.returncode:
-        raise BadInput(f"{' '.join(command)} ended with status {child.returncode}; see above")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return seconds, usage.ru_maxrss * unit / 1e9, "".join(said)
-
-
 def build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
     """Builds the dataset in a fresh process."""
     module = [sys.executable, "-m", "data_pipeline.build"]
     options = ["--source", str(source), "--out", str(out), "--tokenizer", tokenizer]
     # Suppressed rows too: all that the files have must pass through.
-    seconds, peak, said = run_child([*module, *options, "--keep-suppressed", "--overwrite"])
-    reading = re.search(r"triplets in ([\d.]+) s", said)
+    ended = run_child([*module, *options, "--keep-suppressed", "--overwrite"])
+    reading = re.search(r"triplets in ([\d.]+) s", ended.said)
     counts = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["counts"]
     return {
-        "build_minutes": seconds / 60,
+        "build_minutes": ended.seconds / 60,
         "build_reading_minutes": float(reading[1]) / 60 if reading else None,
-        "build_gb": peak,
+        "build_gb": ended.peak_gb,
         "dataset_gb": sum(file.stat().st_size for file in out.rglob("*")) / 1e9,
         "counts": {name: counts[name] for name in ("concepts", "terms", "tokens", "triplets")},
     }
 
 
-def stream(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
+def stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
     """Opens the dataset in a fresh process and streams from it."""
     if cold:
         forget(dataset)
     report = dataset.with_name("stream.json")
     module = [sys.executable, "-m", "benchmarks.umls_size", "--stream", str(dataset)]
-    _, peak, _ = run_child(
+    ended = run_child(
         [*module, "--json", str(report), "--seconds", str(seconds), "--started", str(time.time())]
     )
     found = json.loads(report.read_text(encoding="utf-8"))
     report.unlink()
-    return found | {"stream_gb": peak, "files_in_memory": not cold}
-
-
-def forget(folder: Path) -> None:
-    """Lets the system drop the folder's files from its memory, so that they are read from disk."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    os.sync()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return found | {"stream_gb": ended.peak_gb, "files_in_memory": not cold}
 
 
 def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
@@ -119,33 +83,19 @@ def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]
     imported = time.time()
     opened_dataset = open_dataset(dataset)
     opened = time.time()
-    spec = BatchSpec()
-    maker = BatchMaker(opened_dataset, spec)
+    maker = BatchMaker(opened_dataset, BatchSpec())
     del opened_dataset
     planned = time.time()
     batches = maker.batches(0)
-    batch = next(batches)
+    next(batches)
     ready = time.time()
-    for _ in range(20):  # past those that were made ahead
-        next(batches)
-    begun, count, tokens = time.monotonic(), 0, 0
-    while time.monotonic() - begun < seconds:
-        tokens += int((next(batches)["segments"] > 0).sum())
-        count += 1
-    taken = time.monotonic() - begun
-    del batches
-    blocks = batch["tokens"].size // (maker.plan.ample * spec.row_length)
-    usual = blocks * maker.plan.usual * spec.row_length
     return {
         "start_s": ready - started,
         "start_import_s": imported - started,
         "start_open_s": opened - imported,
         "start_plan_s": planned - opened,
         "start_first_batch_s": ready - planned,
-        "terms_per_s": count * spec.terms / taken,
-        "tokens_per_s": tokens / taken,
-        "fill": tokens / count / usual,
-        "batches": count,
+        **stream(batches, maker, seconds),
     }
 
 
@@ -156,10 +106,10 @@ def measure(work: Path, scale: float, tokenizer: str, repeats: int, seconds: flo
     release, dataset = work / "META", work / "dataset"
     if not (release / "MRFILES.RRF").exists():
         options = ["--out", str(release), "--scale", str(scale)]
-        result["write_minutes"] = run_child([*module, *options])[0] / 60
+        result["write_minutes"] = run_child([*module, *options]).seconds / 60
     result["release_gb"] = sum(file.stat().st_size for file in release.iterdir()) / 1e9
     result |= build(release, dataset, tokenizer)
-    runs = [stream(dataset, seconds, cold=number == 0) for number in range(repeats)]
+    runs = [stream_apart(dataset, seconds, cold=number == 0) for number in range(repeats)]
     names = ("start_s", "terms_per_s", "tokens_per_s", "fill", "stream_gb")
     result |= {name: statistics.median(run[name] for run in runs) for name in names}
     return result | {"stream_runs": runs}

@@ -55,9 +55,11 @@ def first_fit_decreasing(
     # A cell is a (block, length, row); the sequences are in the order of the cells.
     in_cell = tf.reshape(tf.stack(placed, axis=1), [-1])
     fits = tf.equal(tf.reduce_sum(in_cell), blocks * sequences)
+    before = tf.cumsum(in_cell, exclusive=True)
     with tf.control_dependencies([tf.debugging.Assert(fits, message)]):
-        cell = tf.repeat(tf.range(blocks * max_length * rows), in_cell)
-    nth = tf.range(tf.size(cell)) - tf.gather(tf.cumsum(in_cell, exclusive=True), cell)
+        places = tf.range(blocks * sequences)
+        cell = tf.searchsorted(before, places, side="right") - 1  # quicker than tf.repeat
+    nth = places - tf.gather(before, cell)
     length = max_length - cell // rows % max_length
     offset = tf.gather(tf.reshape(tf.stack(offsets, axis=1), [-1]), cell) + nth * length
     return cell // (max_length * rows), tf.reshape(by_length, [-1]), cell % rows, offset
@@ -144,21 +146,31 @@ class BatchMaker:
         block, term, row, offset = first_fit_decreasing(
             lengths, self.max_length, row_length, rows, message
         )
-        index = block * tf.shape(terms)[1] + term
-        length = tf.gather(tf.reshape(lengths, [-1]), index)
-        start = tf.gather(self.token_start, tf.gather(tf.reshape(terms, [-1]), index))
-        sequence = tf.repeat(tf.range(tf.size(index)), length)
-        position = tf.range(tf.size(sequence)) - tf.gather(
-            tf.cumsum(length, exclusive=True), sequence
-        )
-        source = tf.gather(start, sequence) + tf.cast(position, tf.int64)
-        first = (block * rows + row) * row_length + offset
-        token = tf.cast(tf.gather(self.tokens, source), tf.int32)
-        columns = tf.stack([token, position, tf.gather(term, sequence) + 1], axis=1)
         size = len(self.groups) * self.groups.shape[1] * rows * row_length
-        flat = tf.scatter_nd((tf.gather(first, sequence) + position)[:, None], columns, [size, 3])
-        packed = tf.unstack(tf.reshape(flat, [-1, row_length, 3]), axis=2)
-        return dict(zip(("tokens", "positions", "segments"), packed, strict=True))
+        # From the side of the slots: each belongs to the last sequence that starts at or before it,
+        # if that reaches so far. This takes a third less time than to spread out the sequences.
+        starting = tf.scatter_nd(
+            ((block * rows + row) * row_length + offset)[:, None],
+            block * tf.shape(terms)[1] + term + 1,
+            [size],
+        )
+        sequence = tf.cumsum(tf.cast(starting > 0, tf.int32)) - 1
+        first = tf.cast(tf.where(starting > 0)[:, 0], tf.int32)
+        index = tf.gather(starting, first) - 1
+        position = tf.range(size) - tf.gather(first, sequence)
+        length = tf.gather(tf.reshape(lengths, [-1]), index)
+        is_token = position < tf.gather(length, sequence)
+        position = tf.where(is_token, position, 0)
+        start = tf.gather(self.token_start, tf.gather(tf.reshape(terms, [-1]), index))
+        source = tf.gather(start, sequence) + tf.cast(position, tf.int64)
+        token = tf.cast(tf.gather(self.tokens, source), tf.int32)
+        segment = tf.gather(index % tf.shape(terms)[1] + 1, sequence)
+        packed = {
+            "tokens": tf.where(is_token, token, 0),
+            "positions": position,
+            "segments": tf.where(is_token, segment, 0),
+        }
+        return {name: tf.reshape(slots, [-1, row_length]) for name, slots in packed.items()}
 
     def unpacked(self, step: tf.Tensor) -> dict[str, tf.Tensor]:
         """All groups of a step before they are cut and packed.

@@ -70,9 +70,11 @@ def tokenizer_hash(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
 
 
-def tokenize_uncut(tokenizer: Tokenizer, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of whole terms with their special tokens: (tokens int32 [sum], start int64 [n + 1])."""
-    encodings = tokenizer.encode_batch_fast(list(terms), add_special_tokens=True)
+def tokenize_uncut(
+    tokenizer: Tokenizer, terms: Sequence[str], *, special: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of whole terms, with [CLS] and [SEP] if `special`: (int32 [sum], start int64 [n + 1])."""
+    encodings = tokenizer.encode_batch_fast(list(terms), add_special_tokens=special)
     ids = [encoding.ids for encoding in encodings]
     start = np.zeros(len(ids) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)), out=start[1:])

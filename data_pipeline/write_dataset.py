@@ -35,10 +35,12 @@ from data_pipeline.store import (
     shard_name,
 )
 from data_pipeline.terminology import Terminology, offsets
-from data_pipeline.tokenize_terms import cut, tokenize_uncut
+from data_pipeline.tokenize_terms import cut
 from data_pipeline.whole_files import write_json, written_whole
+from data_pipeline.word_pieces import WordPieces
 
 TERMS_PER_SHARD = 100_000
+BLOCKS_AT_ONCE = 64  # tokenized together: the more terms, the more of their words are the same
 MAX_SHARDS = 64
 REPLACED_MARK = ".replaced-"  # in the name of an older dataset that gives way
 
@@ -53,7 +55,7 @@ class BlockWriter:
 
     def __init__(self, terminology: Terminology, tokenizer: Tokenizer, max_length: int):
         self.terminology = terminology
-        self.tokenizer = tokenizer
+        self.pieces = WordPieces(tokenizer)
         self.max_length = max_length
         self.concepts = len(terminology.cuis)
         self.blocks = -(-self.concepts // BLOCK)
@@ -63,19 +65,35 @@ class BlockWriter:
 
     def terms_in(self, blocks: range) -> int:
         """Number of terms in consecutive blocks."""
-        first, last = blocks.start * BLOCK, min(blocks.stop * BLOCK, self.concepts)
-        return int(self.term_start[last] - self.term_start[first])
+        rows = self._rows(blocks)
+        return rows.stop - rows.start
 
-    def record(self, block: int) -> tuple[dict, dict[str, int]]:
-        """The record of one block, and counts: what it holds and how its terms were cut."""
+    def _rows(self, blocks: range) -> slice:
+        first, last = blocks.start * BLOCK, min(blocks.stop * BLOCK, self.concepts)
+        return slice(int(self.term_start[first]), int(self.term_start[last]))
+
+    def records(self, blocks: range) -> Iterator[tuple[dict, dict[str, int]]]:
+        """The records of consecutive blocks; with each, counts: what it holds, what was cut."""
+        at_once = BLOCKS_AT_ONCE if self.pieces.splits_at_blanks else 1
+        for first in range(blocks.start, blocks.stop, at_once):
+            together = range(first, min(first + at_once, blocks.stop))
+            rows = self._rows(together)
+            ids, start = self.pieces(self.terminology.terms["term"][rows])
+            for block in together:
+                own = self._rows(range(block, block + 1))
+                bounds = start[own.start - rows.start : own.stop - rows.start + 1]
+                yield self._record(block, ids[bounds[0] : bounds[-1]], bounds - bounds[0])
+
+    def _record(
+        self, block: int, whole: np.ndarray, whole_start: np.ndarray
+    ) -> tuple[dict, dict[str, int]]:
+        """The record of one block, from the ids of its terms before they are cut."""
         this = self.terminology
         first, last = block * BLOCK, min((block + 1) * BLOCK, self.concepts)
-        rows = slice(int(self.term_start[first]), int(self.term_start[last]))
         triplets = slice(int(self.triplet_start[first]), int(self.triplet_start[last]))
         types = slice(int(this.type_start[first]), int(this.type_start[last]))
-        frame = this.terms[rows]
+        frame = this.terms[self._rows(range(block, block + 1))]
         terms = frame["term"].to_list()
-        whole, whole_start = tokenize_uncut(self.tokenizer, terms)
         tokens, start = cut(whole, whole_start, self.max_length)
         record: dict = {
             FIRST_CONCEPT: first,
@@ -174,9 +192,8 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> d
         written_whole(file) as unfinished,
         tf.io.TFRecordWriter(str(unfinished)) as records,
     ):
-        for block in blocks:
+        for record, counts in writer.records(blocks):
             stopping.poll()  # seconds of a shard are lost; waiting for its end could be too long
-            record, counts = writer.record(block)
             records.write(description_of_records.serialize_example(record))
             digests.append(digest(record))
             for name, count in counts.items():

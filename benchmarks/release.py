@@ -1,0 +1,61 @@
+"""The releases that benchmarks read, real or invented, and the file that keeps their figures."""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.process import run_child
+from data_pipeline.errors import BadInput
+from data_pipeline.release_files import unpack_release
+from data_pipeline.whole_files import write_json
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to work, what to read, how often."""
+    parser.add_argument("--work", type=Path, help="folder for what is built, on a roomy disk")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--source", type=Path, metavar="PATH", help="release of real RRF files")
+    source.add_argument(
+        "--scale",
+        type=float,
+        default=0.05,
+        help="or an invented release, 1 is UMLS 2020AA (default: 0.05); it stays in --work",
+    )
+    parser.add_argument("--tokenizer", metavar="MODEL", help="default: all-MiniLM-L6-v2")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each (default: 3)")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+
+
+def release_of(args: argparse.Namespace) -> tuple[Path, str]:
+    """The folder of plain RRF files to read, and its name in the results."""
+    if args.source:
+        release = unpack_release(args.source, args.work / "unpacked")
+        folders = {path.parent for path in release.files.values()}
+        if len(folders) > 1 or not {"MRREL", "MRSTY"} <= release.files.keys():
+            raise BadInput(
+                f"{args.source}: expected MRCONSO, MRREL and MRSTY, all packed or all plain, in "
+                "one folder"
+            )
+        return folders.pop(), release.name
+    folder = args.work / f"META-{args.scale:g}"
+    if not (folder / "MRFILES.RRF").exists():
+        module = [sys.executable, "-m", "data_pipeline.synthetic"]
+        run_child([*module, "--out", str(folder), "--scale", str(args.scale)])
+    return folder, f"invented, scale {args.scale:g}"
+
+
+def keep(path: Path, result: dict[str, Any]) -> None:
+    """Writes the result beside those of other sources."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    others = [found for found in earlier if found["source"] != result["source"]]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, sorted([*others, result], key=lambda found: found["release_bytes"]))
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder, if it is there."""
+    if folder.exists():
+        shutil.rmtree(folder)
