@@ -17,6 +17,8 @@ PACKAGES = (
     "tensorflow-cpu",
     "tensorflow",
     "tensorflow-datasets",
+    "torch",
+    "transformers",
 )
 
 

@@ -1,8 +1,9 @@
 """Many terms in, unit vectors out: each distinct term once, packed rows, all local devices.
 
 Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
-of 128 tokens, and the rows dealt out into blocks of one static shape, one block per device at a
-time. A call compiles one shape, and a second, smaller one for what fits in it. All may be stopped
+of 128 tokens, and the rows dealt out into blocks of one static shape (`blocks.py`), one block per
+device at a time. A call compiles one shape, and a second, smaller one for what fits in it; the few
+long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
 between two batches (`data_pipeline.stopping`).
 """
 
@@ -22,26 +23,14 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from coder_jax.bert import Bert
+from coder_jax.blocks import TOKENS_PER_TERM, Block, batches_by_length, pad_terms
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
-from data_pipeline.packing import pack_rows
 from data_pipeline.tokenize_terms import tokenize
 
-ROW_LENGTH = 128
 CHUNK_TERMS = 1 << 17
 # Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
 ROWS_CPU, ROWS_ACCELERATOR = 16, 512
-SMALL_FRACTION = 8  # the smaller shape has this part of the rows
-TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
-
-
-class Block(NamedTuple):
-    """What one device encodes at a time."""
-
-    tokens: np.ndarray  # int32 [R, L]
-    positions: np.ndarray
-    segments: np.ndarray  # 1 + slot of the term within the block
-    terms: np.ndarray  # int64 [terms in the block]: the number of the term in each slot
 
 
 def embed_terms(
@@ -191,13 +180,18 @@ def embed_tokens(
             bar.update(sum(map(len, terms)))
 
     under_way = None
-    for batch in batches_of_blocks(tokens, start, max(rows, 2), mesh.size):
+    for batch in batches_by_length(tokens, start, max(rows, 2), mesh.size):
         stopping.poll()
         arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
         on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
         num_terms = batch[0].tokens.size // TOKENS_PER_TERM
         encoded = unit_vectors(
-            params, *on_devices, graph=graph, num_terms=num_terms, pooling=pooling
+            params,
+            *on_devices,
+            graph=graph,
+            num_terms=num_terms,
+            pooling=pooling,
+            window=batch[0].window,
         )
         if under_way is not None:  # fetched one batch late, so that the devices never wait
             fetch(*under_way)
@@ -207,73 +201,17 @@ def embed_tokens(
     return vectors
 
 
-@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling"))
-def unit_vectors(params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling):
+@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "window"))
+def unit_vectors(
+    params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, window
+):
     """Unit vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
 
-    def one_block(tokens_RL, positions_RL, segments_RL):
+    def one_block(*block_RL):
         bert = nnx.merge(graph, params)
-        vectors_ND = bert.term_vectors(tokens_RL, positions_RL, segments_RL, num_terms, pooling)
+        windows = (array_RL.reshape(-1, window) for array_RL in block_RL)
+        vectors_ND = bert.term_vectors(*windows, num_terms, pooling)
         norm_N1 = jnp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
         return vectors_ND / jnp.maximum(norm_N1, 1e-12)
 
     return jax.vmap(one_block)(tokens_BRL, positions_BRL, segments_BRL)
-
-
-def batches_of_blocks(
-    tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
-) -> Iterator[list[Block]]:
-    """Packs terms and yields one block per device at a time, all of one shape.
-
-    Rows are dealt out in turn: packing puts long terms first, and blocks of equal work have equal
-    numbers of terms, which keeps the static number of slots small.
-    """
-    if len(start) < 2:
-        return
-    longest = int(np.diff(start).max())
-    row_length = -(-longest // ROW_LENGTH) * ROW_LENGTH  # few shapes for long terms, too
-    packed = pack_rows(tokens, start, row_length)
-    is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
-    terms_per_row = is_first.sum(axis=1)
-    needed = len(terms_per_row)
-    small = max(2, rows // SMALL_FRACTION)
-    rows = small if needed <= small * devices else rows
-    slots = rows * row_length // TOKENS_PER_TERM
-    blocks = -(-needed // (rows * devices)) * devices
-    while np.bincount(np.arange(needed) % blocks, terms_per_row).max() > slots:
-        blocks += devices
-    block_of_term = np.empty(len(start) - 1, np.int64)
-    row_of_first, column_of_first = np.nonzero(is_first)
-    block_of_term[packed["segments"][row_of_first, column_of_first] - 1] = row_of_first % blocks
-    slot_of_term = np.zeros(len(start), np.int32)  # 0: padding
-    dealt = []
-    for number in range(blocks):
-        terms = np.flatnonzero(block_of_term == number)
-        slot_of_term[terms + 1] = 1 + np.arange(len(terms))
-        dealt.append(terms)
-    packed["segments"] = slot_of_term[packed["segments"]]
-
-    def block(number: int) -> Block:
-        tokens, positions, segments = (
-            padded_rows(packed[name][number::blocks], rows)
-            for name in ("tokens", "positions", "segments")
-        )
-        return Block(tokens, positions, segments, dealt[number])
-
-    for first in range(0, blocks, devices):
-        yield [block(number) for number in range(first, first + devices)]
-
-
-def padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
-    """Rows of padding added up to `rows`."""
-    return np.pad(array, ((0, rows - len(array)), (0, 0)))
-
-
-def pad_terms(
-    tokens: np.ndarray, start: np.ndarray, length: int, pad_token: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every term filled up to `length` tokens with the padding token, which it then attends to."""
-    lengths = np.diff(start)
-    padded = np.full((len(lengths), length), pad_token, np.int32)
-    padded[np.arange(length) < lengths[:, None]] = tokens
-    return padded.reshape(-1), np.arange(len(lengths) + 1, dtype=np.int64) * length

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from coder_jax.search_on_host import GROUP, rows_from, search_on_host
 from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
 BLOCK_KEYS = 65536
-GROUP = 32  # keys per group; a power of two, and blocks are powers of two
+BLOCK_KEYS_CPU = 8192  # 16 MB of similarities, which the allocator keeps; more are slower
 MOST_KEYS = 1 << 30  # indices on the devices are int32
 SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
 
@@ -30,7 +31,7 @@ def search(
     k: int,
     *,
     block_queries: int = BLOCK_QUERIES,
-    block_keys: int = BLOCK_KEYS,
+    block_keys: int | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k keys with the largest dot product for each query, best first; exact.
@@ -42,23 +43,29 @@ def search(
       keys: float [n, D], also float16 or mapped from a file: a device has two blocks at most.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
-      block_keys: keys that a device compares at a time, likewise.
+      block_keys: keys that a device compares at a time, likewise; chosen for the machine if None.
       devices: where to search; all devices of this host if None.
 
     Returns:
       (similarity float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
 
     Raises:
-      ValueError: widths differ, k is not in 1..n, or there are more than 2**30 keys.
+      ValueError: widths differ, k is not in 1..n, there are more than 2**30 keys, or (on one CPU) a
+        similarity is not a number.
       Stopped: a signal asked for it.
     """
     check_shapes(queries, keys, k)
     if not len(queries):
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
+    devices = list(devices or jax.local_devices())
+    if block_keys is None:
+        block_keys = BLOCK_KEYS_CPU if devices[0].platform == "cpu" else BLOCK_KEYS
     query_rows = block_size(len(queries), block_queries)
     key_rows = block_size(len(keys), max(block_keys, k))
     blocks = -(-len(keys) // key_rows)
-    chosen = list(devices or jax.local_devices())[:blocks]
+    chosen = devices[:blocks]
+    if len(chosen) == 1 and chosen[0].platform == "cpu":
+        return search_on_host(queries, keys, k, query_rows, key_rows, chosen[0])
     mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
     query_blocks = [
         jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, SAME))
@@ -99,12 +106,6 @@ def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
 def block_size(needed: int, most: int) -> int:
     """The power of two that holds `needed` rows, at most `most` rounded up: few shapes compile."""
     return 1 << max(0, min(needed, most) - 1).bit_length()
-
-
-def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
-    """`rows` float32 rows from `start` on, zeros after the end."""
-    part = np.asarray(array[start : start + rows], np.float32)
-    return np.pad(part, ((0, rows - len(part)), (0, 0))) if len(part) < rows else part
 
 
 def spread_blocks(

@@ -6,13 +6,11 @@ import pytest
 from flax import nnx
 from tiny_bert import TERMS, TINY, write_tokenizer
 
-from coder_jax import embed
+from coder_jax import blocks, embed
 from coder_jax.embed import (
-    batches_of_blocks,
     embed_chunks,
     embed_terms,
     embed_tokens,
-    pad_terms,
     place,
     unit_vectors,
 )
@@ -103,44 +101,18 @@ def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, token
     assert unit_vectors._cache_size() == 2
 
 
-def test_blocks_hold_each_term_once_whole_and_within_their_slots():
-    rng = np.random.default_rng(0)
-    # Mostly the shortest terms there are: a block has fewer slots than they would fill.
-    lengths = np.where(rng.random(3400) < 0.99, 3, rng.integers(3, 33, 3400))
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = rng.integers(1, 9, start[-1]).astype(np.int32)
-    seen = np.zeros(3400, int)
-    for batch in batches_of_blocks(tokens, start, 8, 4):
-        assert len(batch) == 4
-        for block in batch:
-            assert block.tokens.shape == block.positions.shape == block.segments.shape == (8, 128)
-            assert len(block.terms) <= 8 * 128 // embed.TOKENS_PER_TERM
-            assert block.segments.max(initial=0) == len(block.terms)
-            for slot, term in enumerate(block.terms, start=1):
-                inside = block.segments == slot
-                expected = tokens[start[term] : start[term + 1]]
-                np.testing.assert_array_equal(block.tokens[inside], expected)
-                np.testing.assert_array_equal(block.positions[inside], np.arange(len(expected)))
-                assert inside.any(axis=1).sum() == 1
-            seen[block.terms] += 1
-    assert (seen == 1).all()
-
-
-@pytest.mark.parametrize(("longest", "row_length"), [(5, 128), (128, 128), (129, 256), (300, 384)])
-def test_rows_are_as_long_as_the_longest_term_needs(longest, row_length):
-    tokens = np.ones(longest + 3, np.int32)
-    ((block,),) = batches_of_blocks(tokens, np.array([0, longest, longest + 3]), 4, 1)
-    assert block.tokens.shape == (2, row_length)  # the small shape has two rows here
-
-
-def test_rows_are_full():
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.gamma(4, 2.3, 20000).astype(int), 3, 32)
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = np.ones(start[-1], np.int32)
-    blocks = [block for batch in batches_of_blocks(tokens, start, 16, 1) for block in batch]
-    places = len(blocks) * 16 * 128
-    assert start[-1] / places > 0.97
+def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, monkeypatch):
+    monkeypatch.setattr(blocks, "WINDOW", 16)
+    monkeypatch.setattr(blocks, "BATCHES_WORTH_A_SHAPE", 1)
+    longer = "chronic renal failure of the heart and the limb with x and µ and acute heart failure"
+    terms = [longer, *many_terms(2000), f"{longer} too"]
+    arguments = {"pooling": "mean", "max_length": 64, "rows": 4}
+    unit_vectors.clear_cache()
+    vectors = embed_terms(bert, tokenizer, terms, **arguments)
+    assert unit_vectors._cache_size() == 2
+    monkeypatch.setattr(blocks, "BATCHES_WORTH_A_SHAPE", 1000)
+    together = embed_terms(bert, tokenizer, terms, **arguments)
+    np.testing.assert_allclose(vectors, together, rtol=0, atol=1e-5)
 
 
 def test_nothing_to_encode(bert, tokenizer):
@@ -153,12 +125,6 @@ def test_nothing_to_encode(bert, tokenizer):
 def test_a_length_beyond_the_positions_is_refused(bert, tokenizer):
     with pytest.raises(BadInput, match="max_length is 65, but the encoder has 64 positions"):
         embed_terms(bert, tokenizer, ["pain"], pooling="cls", max_length=65)
-
-
-def test_padding_terms_that_attend_to_it():
-    tokens, start = pad_terms(np.array([2, 7, 3, 2, 3], np.int32), np.array([0, 3, 5]), 4, 0)
-    assert tokens.tolist() == [2, 7, 3, 0, 2, 3, 0, 0]
-    assert start.tolist() == [0, 4, 8]
 
 
 def test_the_progress_bar_counts_distinct_terms(bert, tokenizer, capsys):

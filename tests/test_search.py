@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from coder_jax.search import merge_blocks, search
+from coder_jax.search_on_host import NOTHING, pack, unpack
 from data_pipeline import stopping
 
 
@@ -55,6 +56,53 @@ def test_keys_spread_over_devices(devices, keys):
     expected_similarity, expected_index = by_sorting(q, n, 33)
     np.testing.assert_array_equal(index, expected_index)
     np.testing.assert_array_equal(similarity, expected_similarity)
+
+
+@pytest.mark.parametrize("k", [1, 3, 40])
+@pytest.mark.parametrize(
+    ("queries", "keys", "block_queries", "block_keys"),
+    # Blocks of fewer groups than k and of more; the last one full, cut in a group, a single key.
+    [(7, 1000, 4, 64), (9, 4096, 4, 2048), (9, 4097, 8, 2048), (3, 5003, 512, 1024)],
+)
+def test_one_cpu_equals_a_full_stable_sort(queries, keys, block_queries, block_keys, k):
+    rng = np.random.default_rng(queries + keys + k)
+    q, n = small_integers(rng, queries, 6), small_integers(rng, keys, 6)
+    q[1], n[: keys // 3] = 0, n[0]  # all keys tie; many groups of one value
+    one = {"block_queries": block_queries, "block_keys": block_keys, "devices": jax.devices()[:1]}
+    similarity, index = search(q, n, k, **one)
+    expected_similarity, expected_index = by_sorting(q, n, k)
+    np.testing.assert_array_equal(index, expected_index)
+    np.testing.assert_array_equal(similarity, expected_similarity.astype(np.float32))
+    assert similarity.dtype == np.float32 and index.dtype == np.int64
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_one_cpu_where_every_block_is_better_than_those_before_it(rising):
+    n = np.linspace(-1, 1, 3000, dtype=np.float32)[:: 1 if rising else -1, None]
+    q = np.float32([[1.0], [-2.0]])
+    similarity, index = search(q, n, 70, block_keys=256, devices=jax.devices()[:1])
+    expected_similarity, expected_index = by_sorting(q, n, 70)
+    np.testing.assert_array_equal(index, expected_index)
+    np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-6)
+
+
+def test_packed_keys_sort_by_similarity_and_then_by_index():
+    values = np.float32([-np.inf, -2, -1e-45, -0.0, 0.0, 1e-45, 0.5, 0.5, 3, np.inf])
+    index = np.array([0, 9, 1, 7, 3, 2, 2**30, 4, 5, 6])
+    packed = pack(values, index)
+    order = np.lexsort((index, -values))
+    np.testing.assert_array_equal(np.argsort(packed), order)
+    similarity, number = unpack(packed)
+    np.testing.assert_array_equal(similarity, values)
+    np.testing.assert_array_equal(number, index)
+    assert NOTHING > packed.max()
+
+
+def test_what_is_not_a_number_is_refused():
+    keys = np.ones((600, 4), np.float32)
+    keys[500, 2] = np.nan
+    with pytest.raises(ValueError, match="not a number; expected finite queries and keys"):
+        search(keys[:3], keys, 2, block_keys=64, devices=jax.devices()[:1])
 
 
 def test_devices_change_no_bit():

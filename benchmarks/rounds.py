@@ -1,0 +1,29 @@
+"""Rivals taking turns: each is timed once per round, in another order each round."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+
+def alternate(systems: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each call, by system and round.
+
+    Args:
+        systems: what to call; it returns when its work is done.
+        rounds: how often each is called. They take turns, so that a machine that becomes slower
+            or faster does so for all; who begins changes, so that none always follows the same.
+    """
+    names = list(systems)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        begin = turn % len(names)
+        for name in names[begin:] + names[:begin]:
+            started = time.perf_counter()
+            systems[name]()
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """The median round of each system."""
+    return {name: statistics.median(taken) for name, taken in seconds.items()}

@@ -1,0 +1,208 @@
+"""Exact nearest vectors: our search beside faiss's IndexFlatIP, or torch on a GPU; same results.
+
+Queries and keys are random unit vectors, or those of `coder_jax encode`. On a CPU the rival is
+faiss-cpu with a thread per core, its index filled beforehand. On a GPU it is faiss-gpu where that
+is installed, and torch (float32 products in blocks and torch.topk), once with the keys on the GPU
+already and once, as ours has them, in the machine's memory. Rounds alternate; the table has
+medians.
+
+    pip install -r requirements-benchmarks.txt -c constraints.txt       # faiss-cpu
+    python -m benchmarks.search --json benchmarks/results/search.json
+    python -m benchmarks.search --keys terms.npy --queries mentions.npy --k 1 10
+"""
+
+import argparse
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import machine, one_line
+from benchmarks.rounds import alternate, medians
+from benchmarks.search_peers import Found, load_peers
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
+
+SETTINGS = ("source", "queries", "keys", "width", "k", "device")
+TOLERANCE = 1e-5  # of similarities, and of what may have changed places
+OURS = "coder_jax"
+
+
+def unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
+    """Random directions, float32 [rows, width]."""
+    vectors = np.random.default_rng(seed).standard_normal((rows, width), np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def read_vectors(path: Path, rows: int) -> np.ndarray:
+    """At most `rows` vectors of a .npy file, float32, spread over it."""
+    mapped = np.load(path, mmap_mode="r")
+    if mapped.ndim != 2 or not len(mapped):
+        raise BadInput(f"{path}: found an array of shape {mapped.shape}; expected [n, D], n > 0")
+    step = max(1, len(mapped) // rows)
+    return np.ascontiguousarray(mapped[::step][:rows], np.float32)
+
+
+def differences(
+    ours: Found, theirs: Found, queries: np.ndarray, keys: np.ndarray
+) -> dict[str, float]:
+    """How far two answers are from each other.
+
+    Returns:
+        `similarity`, the largest difference of similarities at the same place; `moved`, the share
+        of places with another index; `worse`, how much less similar ours is there than theirs at
+        most, in float64.
+    """
+    moved = np.argwhere(ours.key != theirs.key)
+    worse = 0.0
+    for query, place in moved:
+        q = queries[query].astype(np.float64)
+        here, there = (keys[found.key[query, place]] for found in (ours, theirs))
+        worse = max(worse, float(q @ there.astype(np.float64) - q @ here.astype(np.float64)))
+    return {
+        "similarity": float(np.abs(ours.similarity - theirs.similarity).max()),
+        "moved": len(moved) / ours.key.size,
+        "worse": worse,
+    }
+
+
+def check_same(found: dict[str, float], name: str) -> None:
+    """BadInput if two answers differ by more than rounding."""
+    if max(found["similarity"], found["worse"]) > TOLERANCE:
+        raise BadInput(
+            f"{OURS} and {name} differ: similarities by up to {found['similarity']:.1e}, and where "
+            f"the index is another one ours is {found['worse']:.1e} less similar; expected at most "
+            f"{TOLERANCE:.0e}"
+        )
+
+
+def measure(queries: np.ndarray, keys: np.ndarray, ks: list[int], rounds: int) -> list[dict]:
+    """One row for each k."""
+    import jax
+
+    from coder_jax.search import search
+
+    peers = load_peers(keys)
+    searches = {OURS: lambda queries, k: Found(*search(queries, keys, k))} | peers
+    rows = []
+    for k in ks:
+        latest: dict[str, Found] = {}
+
+        def call(name: str, k: int, latest: dict[str, Found]) -> None:
+            latest[name] = searches[name](queries, k)
+
+        systems = {name: partial(call, name, k, latest) for name in searches}
+        for system in systems.values():  # compiled and warm
+            system()
+        seconds = alternate(systems, rounds)
+        compared = {}
+        for name in peers:
+            compared[name] = differences(latest[OURS], latest[name], queries, keys)
+            check_same(compared[name], name)
+        row = {"queries": len(queries), "keys": len(keys), "width": keys.shape[1], "k": k}
+        row |= {"device": jax.devices()[0].device_kind, "seconds": medians(seconds)}
+        row |= {"rounds": seconds, "differences": compared}
+        rows.append(row | {"flops": 2.0 * len(queries) * len(keys) * keys.shape[1]})
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """All systems as a Markdown table, with the limits below."""
+    lines = [
+        "| system | queries | keys | width | k | s | queries/s | GFLOP/s | of the peak "
+        "| times ours |",
+        "|---|" + 9 * "---:|",
+    ]
+    for row in rows:
+        for name, taken in row["seconds"].items():
+            rate = row["flops"] / taken
+            lines.append(
+                f"| {name} | {row['queries']:,} | {row['keys']:,} | {row['width']} | {row['k']} "
+                f"| {taken:.2f} | {row['queries'] / taken:,.0f} | {rate / 1e9:,.0f} "
+                f"| {rate / row['peak_flops']:.0%} | {taken / row['seconds'][OURS]:.2f} |"
+            )
+    found = [one for row in rows for one in row["differences"].values()]
+    lines.append(
+        f"\n{rows[0]['source']}. Similarities differ by at most "
+        f"{max(one['similarity'] for one in found):.0e}, indices at "
+        f"{max(one['moved'] for one in found):.1e} of the places, where both are within "
+        f"{TOLERANCE:.0e} of each other. {rows[0]['device']}: matrix products at most "
+        f"{rows[0]['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
+        f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
+    )
+    return "\n".join(lines)
+
+
+def keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Adds rows to a file, in place of those with the same settings."""
+    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    new = [[row[name] for name in SETTINGS] for row in rows]
+    there = [other for other in there if [other[name] for name in SETTINGS] not in new]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"rows": there + rows})
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--queries", type=Path, help=".npy file (default: random unit vectors)")
+    parser.add_argument("--keys", type=Path, help=".npy file (default: random unit vectors)")
+    parser.add_argument("--num-queries", type=int, default=2_000, help="default: 2000")
+    parser.add_argument("--num-keys", type=int, default=500_000, help="default: 500000")
+    parser.add_argument("--width", type=int, nargs="+", default=[384, 768], help="of random ones")
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 10, 40], help="default: 1 10 40")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def read_pairs(args: argparse.Namespace) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """What is searched: a name, queries and keys."""
+    if bool(args.queries) != bool(args.keys):
+        raise BadInput("found one of --queries and --keys; expected both or none")
+    if args.keys:
+        queries = read_vectors(args.queries, args.num_queries)
+        keys = read_vectors(args.keys, args.num_keys)
+        return [(f"{args.queries.name} in {args.keys.name}", queries, keys)]
+    return [
+        (
+            "random unit vectors",
+            unit_vectors(args.num_queries, width, 1),
+            unit_vectors(args.num_keys, width, 0),
+        )
+        for width in args.width
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        from benchmarks.limits import copy_bandwidth, matmul_peak
+
+        before = machine()
+        limits = {"peak_flops": matmul_peak("float32"), "copy_bytes_per_s": copy_bandwidth()}
+        rows = []
+        for source, queries, keys in read_pairs(args):
+            for row in measure(queries, keys, args.k, args.rounds):
+                rows.append({"source": source} | row | limits | {"machine": before})
+        print(f"\n{table(rows)}\n\n{one_line(before)}")
+        if args.json:
+            keep(args.json, rows)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

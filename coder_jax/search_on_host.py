@@ -1,0 +1,152 @@
+"""The search of `search.py` on one CPU: XLA multiplies and NumPy chooses, in the same memory.
+
+After the first blocks hardly a key is among the best k. NumPy finds the few without sorting, where
+XLA with its static shapes would sort as if there were many, and it does so while XLA compares the
+next block.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data_pipeline import stopping
+
+GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers of two
+
+
+def search_on_host(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    k: int,
+    query_rows: int,
+    key_rows: int,
+    device: jax.Device,
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `search`, in blocks of so many rows, on one CPU: its memory is NumPy's as well."""
+    starts = range(0, len(queries), query_rows)
+    query_blocks = [
+        jax.device_put(rows_from(queries, start, query_rows), device) for start in starts
+    ]
+    best = np.full((len(queries), k), NOTHING)
+
+    def choose(here: np.ndarray, first_key: int, compared: tuple[jax.Array, jax.Array]) -> None:
+        keep_best(here, first_key, len(keys) - first_key, *map(np.asarray, compared))
+
+    under_way: tuple | None = None
+    for first_key in range(0, len(keys), key_rows):
+        stopping.poll()
+        keys_ND = jax.device_put(rows_from(keys, first_key, key_rows), device)
+        for start, queries_QD in zip(starts, query_blocks, strict=True):
+            compared = similarities(queries_QD, keys_ND)
+            if under_way is not None:  # chosen from while the next block is compared
+                choose(*under_way)
+            under_way = best[start : start + query_rows], first_key, compared
+    assert under_way is not None  # neither queries nor keys are empty
+    choose(*under_way)
+    return unpack(best)
+
+
+def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
+    """`rows` float32 rows from `start` on, zeros after the end."""
+    part = np.asarray(array[start : start + rows], np.float32)
+    return np.pad(part, ((0, rows - len(part)), (0, 0))) if len(part) < rows else part
+
+
+@jax.jit
+def similarities(queries_QD, keys_ND) -> tuple[jax.Array, jax.Array]:
+    """All dot products [Q, N], and the largest in each group of neighbouring keys [Q, G]."""
+    similarity_QN = jnp.einsum(
+        "qd,nd->qn", queries_QD, keys_ND, precision=jax.lax.Precision.HIGHEST
+    )
+    queries, keys = similarity_QN.shape
+    grouped_QGg = similarity_QN.reshape(queries, -1, min(GROUP, keys))
+    return similarity_QN, grouped_QGg.max(axis=-1)
+
+
+def keep_best(
+    best_Qk: np.ndarray,
+    start: int,
+    real: int,
+    similarity_QN: np.ndarray,
+    largest_QG: np.ndarray,
+) -> None:
+    """Puts the keys of a block that are among the best k into `best_Qk`, in place.
+
+    Only groups are looked at whose largest key is among the best k: k of them are enough, as
+    `search.top_k` says. What is in `best_Qk` already has lower indices, so keys must be larger.
+
+    Args:
+      best_Qk: int64, from `pack`, best first; it may have fewer rows than the block.
+      start: the index of the block's first key.
+      real: keys from there on; what the block has beyond them is padding.
+      similarity_QN, largest_QG: from `similarities`.
+
+    Raises:
+      ValueError: a similarity is not a number.
+    """
+    (queries, k), width = best_Qk.shape, similarity_QN.shape[1] // largest_QG.shape[1]
+    similarity_QN, largest_QG = similarity_QN[:queries], largest_QG[:queries]
+    if real < similarity_QN.shape[1]:
+        largest_QG = largest_QG[:, : -(-real // width)].copy()
+        largest_QG[:, -1] = similarity_QN[:, (real - 1) // width * width : real].max(axis=1)
+    check_numbers(largest_QG)
+    least_Q, _ = unpack(best_Qk[:, -1])
+    is_open_QG = largest_QG > least_Q[:, None]
+    crowded_C = np.flatnonzero(np.count_nonzero(is_open_QG, axis=1) > k)
+    if len(crowded_C):
+        crowded_CG = largest_QG[crowded_C]
+        kth_C = np.partition(crowded_CG, -k, axis=1)[:, -k]
+        is_open_CG = crowded_CG >= kth_C[:, None]
+        tied_T = np.flatnonzero(np.count_nonzero(is_open_CG, axis=1) > k)
+        first_Tk = np.argsort(-crowded_CG[tied_T], axis=1, kind="stable")[:, :k]
+        is_open_CG[tied_T] = False
+        is_open_CG[tied_T[:, None], first_Tk] = True
+        is_open_QG[crowded_C] = is_open_CG
+        least_Q[crowded_C] = np.nextafter(kth_C, -np.float32(np.inf))  # the k-th itself may enter
+    query_P, group_P = np.nonzero(is_open_QG)
+    values_Pg = similarity_QN.reshape(queries, -1, width)[query_P, group_P]
+    pair_F, place_F = np.nonzero(values_Pg > least_Q[query_P, None])
+    key_F = group_P[pair_F] * width + place_F
+    if real < similarity_QN.shape[1]:
+        is_real_F = key_F < real
+        pair_F, place_F, key_F = pair_F[is_real_F], place_F[is_real_F], key_F[is_real_F]
+    merge_rows(best_Qk, query_P[pair_F], pack(values_Pg[pair_F, place_F], start + key_F))
+
+
+def check_numbers(similarity: np.ndarray) -> None:
+    """ValueError if one is not a number."""
+    if np.isnan(similarity).any():
+        raise ValueError("a similarity is not a number; expected finite queries and keys")
+
+
+def merge_rows(best_Qk: np.ndarray, query_F: np.ndarray, found_F: np.ndarray) -> None:
+    """Merges found keys, ordered by query, into the best k of their queries, in place."""
+    k, count_Q = best_Qk.shape[1], np.bincount(query_F, minlength=len(best_Qk))
+    rows_A = np.flatnonzero(count_Q)
+    row_F = (np.cumsum(count_Q > 0) - 1)[query_F]
+    column_F = k + np.arange(len(query_F)) - (np.cumsum(count_Q) - count_Q)[query_F]
+    both = np.full((len(rows_A), k + count_Q.max(initial=0)), NOTHING)
+    both[:, :k] = best_Qk[rows_A]
+    both[row_F, column_F] = found_F
+    both.sort(axis=1)
+    best_Qk[rows_A] = both[:, :k]
+
+
+def pack(similarity: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """int64 that sort by falling similarity (float32), then by rising index (below 2**32)."""
+    bits = (0.0 - similarity).view(np.int32)  # 0.0, never -0.0, which would not tie with it
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # of negative floats the larger has smaller bits
+    return (ordered.astype(np.int64) << 32) | index
+
+
+def unpack(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Similarity float32 and index int64, from `pack`."""
+    ordered = (packed >> 32).astype(np.int32)
+    bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
+    return 0.0 - bits.view(np.float32), packed & 0xFFFFFFFF
+
+
+# Sorts behind all keys.
+NOTHING = pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int64))[0]
