@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
+from benchmarks.our_step import make_step
 from coder_jax.bert import abstract_bert
 from coder_jax.bert_config import BertConfig
 from coder_jax.config import Config
 from coder_jax.memory_plan import plan_memory
-from coder_jax.mesh import BATCH, make_mesh, step_cut
-from coder_jax.optimizer import make_optimizer
-from coder_jax.state import TrainState, abstract_state, split_encoder
-from coder_jax.step import TrainStep, make_train_step
+from coder_jax.mesh import BATCH
+from coder_jax.state import TrainState
+from coder_jax.step import TrainStep
 from coder_jax.step_cost import StepCost, read_cost
 from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.errors import BadInput
@@ -105,31 +105,11 @@ def measure(
         program: where the compiled program is written as text, if anywhere.
     """
     passes = config.run.passes
-    mesh = make_mesh(config.batch.groups // passes, devices)
-    cut = step_cut(mesh, passes)
+    structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
+    parts = make_step(config, structure, relations, devices)
+    mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
     plan = plan_of(config, cut, data, rows)
-    structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
-    graph, shapes = split_encoder(structure)
-    optimizer = make_optimizer(config.optimizer)
-    like = abstract_state(
-        shapes,
-        relations if config.loss.mu else 0,
-        encoder.hidden_size,
-        optimizer,
-        mesh,
-        shard_encoder=config.run.shard_encoder,
-    )
-    train_step = make_train_step(
-        graph,
-        config.loss,
-        optimizer,
-        mesh,
-        like,
-        pooling=config.model.pooling,
-        seed=0,
-        dropout=True,
-    )
     usual = RowPlan(usual=plan.usual, ample=plan.usual)
     batch = {
         name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(mesh, BATCH[name]))
@@ -146,7 +126,7 @@ def measure(
         "relations": relations,
         "planned": plan_memory(like, structure, config.batch, cut, usual).total,
     }
-    return found | compile_and_read(train_step, like, batch, passes, program)
+    return found | compile_and_read(parts.train_step, like, batch, passes, program)
 
 
 def compile_and_read(

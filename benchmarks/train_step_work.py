@@ -1,0 +1,96 @@
+"""The work that all systems of `benchmarks.train_step` do: batches, initial matrices, operations.
+
+NumPy arrays and plain values, which each system puts on the device in its own way.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from coder_jax.bert_config import BertConfig
+from coder_jax.config import CoderLoss, OptimizerConfig
+from data_pipeline.batch_files import INDEX, batch_path
+from data_pipeline.batch_spec import BatchSpec
+
+RELATION_NOISE = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One task for every system; plain values, as it travels to processes."""
+
+    encoder: Path
+    """Hugging Face folder of a BERT."""
+    batches: Path
+    """Folder of `data_pipeline.batch_files`."""
+    steps: int
+    """Batches in it that are used, again and again."""
+    relations: int
+    """R, matrices in the table."""
+    dtype: Literal["float32", "bfloat16"]
+    """Arithmetic of the encoder; of the recipe it is TF32 where the others have bfloat16."""
+    dropout: bool
+    """At the rate of the encoder's config.json, or none."""
+    loss: CoderLoss = dataclasses.field(default_factory=CoderLoss)
+    optimizer: OptimizerConfig = dataclasses.field(
+        # No warm-up: the first update already moves the losses of the second step.
+        default_factory=lambda: OptimizerConfig(warmup_steps=0)
+    )
+
+    @property
+    def spec(self) -> BatchSpec:
+        """What the batches are made of."""
+        return BatchSpec(**json.loads((self.batches / INDEX).read_text(encoding="utf-8"))["spec"])
+
+    def stored(self, step: int) -> "Terms":
+        """The terms of a step, from its file."""
+        with np.load(batch_path(self.batches, step)) as arrays:
+            return Terms(**arrays)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms of a step, unpacked; N = 2k terms in each of G groups."""
+
+    tokens: np.ndarray
+    """int32 [sum of lengths], term after term."""
+    lengths: np.ndarray
+    """int32 [G, N], tokens of each."""
+    concepts: np.ndarray
+    """int32 [G, N], heads, then tails."""
+    relations: np.ndarray
+    """int32 [G, U]; pair u * m + j is the j-th occurrence of triplet u."""
+
+
+def initial_relations(relations: int, width: int) -> np.ndarray:
+    """float32 [R, D, D]: identity plus noise, the same in every process."""
+    table = np.random.default_rng(0).standard_normal((relations, width, width), np.float32)
+    table *= RELATION_NOISE
+    table[:, np.arange(width), np.arange(width)] += 1
+    return table
+
+
+def useful_flops(encoder: BertConfig, terms: Terms) -> float:
+    """Floating-point operations of one step for tokens that are not padding, forward and backward.
+
+    Two per multiply-add. Counted are matrix products alone: all linear layers for every token,
+    attention of every token to those of its own term, the queries M_r^T e, both similarity
+    matrices. The backward pass has two products for each of the forward pass, hence the factor 3;
+    the optimizer has none. A system that needs less, because only [CLS] leaves the last layer, gets
+    the same count.
+    """
+    width, inner, lengths = encoder.hidden_size, encoder.intermediate_size, terms.lengths
+    tokens, pairs_of_tokens = float(lengths.sum()), float((lengths.astype(np.int64) ** 2).sum())
+    groups, vectors = terms.concepts.shape
+    pairs = vectors // 2
+    layer = tokens * 2 * (4 * width**2 + 2 * width * inner) + pairs_of_tokens * 2 * 2 * width
+    head = groups * 2 * width * (vectors**2 + pairs**2 + pairs * width)
+    return 3.0 * (encoder.num_layers * layer + head)
+
+
+def as_plain(work: Work) -> dict[str, Any]:
+    """The work as JSON holds it."""
+    return json.loads(json.dumps(dataclasses.asdict(work), default=str))
