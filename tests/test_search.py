@@ -86,6 +86,15 @@ def test_one_cpu_where_every_block_is_better_than_those_before_it(rising):
     np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-6)
 
 
+def test_padding_beside_the_last_keys_hides_no_better_group():
+    n = np.full((1024 + 70, 1), -2, np.float32)  # below the zeros of padding
+    n[1024 + 3] = -1
+    similarity, index = search(
+        np.ones((1, 1), np.float32), n, 1, block_keys=1024, devices=jax.devices()[:1]
+    )
+    assert (similarity.item(), index.item()) == (-1, 1027)
+
+
 def test_packed_keys_sort_by_similarity_and_then_by_index():
     values = np.float32([-np.inf, -2, -1e-45, -0.0, 0.0, 1e-45, 0.5, 0.5, 3, np.inf])
     index = np.array([0, 9, 1, 7, 3, 2, 2**30, 4, 5, 6])
