@@ -169,7 +169,7 @@ def test_pairs(write, name, content):
         ("a\tb\t1\nc\td\t1\n", r"2 pairs with 1 distinct scores; expected 2 or more"),
         (
             "Mean,Term1\n1,a\n",
-            r"m.tsv:1: found the columns Mean, Term1, without Term2; expected one",
+            r"m.tsv:1: found the columns Mean, Term1, without Term2; expected Te",
         ),
     ],
 )
@@ -190,6 +190,63 @@ def test_folders_that_cannot_be_used(write, tmp_path):
     write("fold/test.txt", "1\thot\n")
     with pytest.raises(BadInput, match="fold/standard.txt: cannot be read .No such file"):
         read_benchmark("toy", tmp_path)
+
+
+def test_quotes_of_a_spreadsheet_are_taken_off_folds(write, tmp_path):
+    """As in PsyTar's files; a field that no CSV writer would have made stays as it is."""
+    rows = ['"became ""flat"""', '"weak, tired"', '"x" and "y"', 'say "x"', '"', "flat"]
+    write("fold_1/test.txt", "".join(f"7\t{row}\n" for row in rows))
+    write("fold_1/standard.txt", '7\tFlat affect\n8\t"fear, mental"\n')
+    benchmark = read_benchmark("psytar", tmp_path)
+    (fold,) = benchmark.folds
+    expected = ['became "flat"', "weak, tired", '"x" and "y"', 'say "x"', '"', "flat"]
+    assert fold.mentions == expected and benchmark.quoted == 2
+    assert fold.dictionary.terms == ["Flat affect", "fear, mental"]
+
+
+@pytest.mark.parametrize("end", ["", "_with_context"])
+def test_xl_bel(write, tmp_path, end):
+    context = "||Eine <tgt>Armeria</tgt> || ist" if end else ""
+    write(f"x/de_1k_test_query{end}.txt", f"C1||Armeria{context}\nC2|C9||Trichter-{context}\n")
+    write(f"x/ja_1k_test_query{end}.txt", f"C2||リウマチ関節炎{context}\n")
+    write(f"x/all_1k_test_query{end}.txt", f"C2||リウマチ関節炎{context}\n")
+    terms = read_dictionary(write("umls.txt", "C1||Armeria\nC2||funnel | tub\nC2|C3||arthritis\n"))
+    assert terms.terms == ["Armeria", "funnel | tub", "arthritis"]
+    assert terms.concepts == ["C1", "C2", "C2|C3"]
+    german, japanese = read_benchmark("xl", tmp_path / "x", dictionary=terms).folds
+    assert (german.name, german.mentions) == ("de", ["Armeria", "Trichter-"])
+    assert german.gold == ["C1", "C2|C9"]
+    assert (japanese.name, japanese.mentions) == ("ja", ["リウマチ関節炎"])
+    only = tmp_path / "x" / f"de_1k_test_query{end}.txt"
+    assert read_benchmark("xl", only, dictionary=terms).folds[0].gold == german.gold
+    with pytest.raises(BadInput, match="found XL-BEL and no dictionary to search; give --dict"):
+        read_benchmark("xl", only)
+    only.write_text("C1||Armeria\nC2\n")
+    with pytest.raises(BadInput, match=r"query.*txt:2: found 'C2'; expected CUI\|\|mention or"):
+        read_benchmark("xl", only, dictionary=terms)
+
+
+def test_pairs_of_the_authors(write):
+    mayo = read_benchmark(
+        "mayo",
+        write(
+            "MayoSRS.csv",
+            '"Mean","CUI1","CUI2","TERM1","TERM2"\r\n6.5,"C1","C2","gait, antalgic","limp"\r\n'
+            '1,"C3","C4","rheumatoid nodule","nevus"\r\n',
+        ),
+    )
+    assert mayo.first == ["gait, antalgic", "rheumatoid nodule"]
+    assert (mayo.scores, mayo.concepts) == ([6.5, 1], (["C1", "C3"], ["C2", "C4"]))
+    assert mayo.keys("concepts") == mayo.concepts and mayo.keys("terms")[1] == ["limp", "nevus"]
+    rows = ["Physicians,Coders,CUI1,CUI2,TERM1,TERM2", "4,3,C1,C1,Heart,Cor", "1,2,C2,C3,Skin,Toe"]
+    mini = read_benchmark("mini", write("MiniMayoSRS.csv", "\n".join(rows)))
+    assert mini.scores == [3.5, 1.5]
+    assert mini.groups == {"physicians": [4, 1], "coders": [3, 2]}
+    plain = read_benchmark("toy", write("p.tsv", "a\tb\t1\nc\td\t2\n"))
+    with pytest.raises(BadInput, match="p.tsv: found no CUIs, and concept vectors to compare"):
+        plain.keys("concepts")
+    with pytest.raises(BadInput, match=r"MiniMayoSRS.csv:3: found 'Skin', 'Toe', '1', ''; expect"):
+        read_benchmark("mini", write("MiniMayoSRS.csv", "\n".join(rows).replace("1,2", "1,")))
 
 
 def test_dictionaries_that_cannot_be_used(write, tmp_path):

@@ -50,3 +50,22 @@ def test_a_language_that_is_not_there(folder):
 def test_its_retired_cuis(folder):
     retired = read_retired_cuis(choose_list(None, folder))
     assert retired.successor == {"C0000009": "C0000002"}
+
+
+def test_the_terms_of_a_release(tmp_path):
+    mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
+    everything = read_dictionary(mrconso)
+    rows = list(zip(everything.concepts, everything.terms, strict=True))
+    assert rows[:2] == [("C0000001", "Heart attack"), ("C0000001", "Infarctus")], "preferred first"
+    assert ("C0000003", '"Pain" in limb') in rows
+    assert not {"Sore limb", "Old name"} & set(everything.terms), "suppressed"
+    assert everything.terms.count("Cardiac disease") == 1, "in two languages, once"
+    chosen = read_dictionary(mrconso, ["ENG"], ["SNOMEDCT_US"])
+    assert chosen.terms == ["HEART ATTACK", "Myocardial infarction NOS", "(NOS)"]
+    assert chosen.source == f"{mrconso} ENG SNOMEDCT_US"
+    with pytest.raises(BadInput, match="--sources MDR: no term of the source has it. It has MSH"):
+        read_dictionary(mrconso, None, ["MDR"])
+    with pytest.raises(
+        BadInput, match=r"found a choice of sources \(MSH\); expected the MRCONSO.RRF"
+    ):
+        read_dictionary(tmp_path / "terms.tsv", None, ["MSH"])

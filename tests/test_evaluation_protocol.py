@@ -55,7 +55,10 @@ def record_of(terms=("pain", "fever"), concepts=("C1", "C2")):
 
 def test_record_names_the_whole_protocol():
     record = record_of()
-    assert record.counts == {"mentions": 4, "unreachable": 1, "tied": 0, "retired": 1}
+    assert record.counts == {
+        **{"mentions": 4, "unreachable": 1, "tied": 0, "retired": 1},
+        **{"quoted": 0, "missing": 0},
+    }
     assert record.dictionary["source"] == "toy.tsv"
     assert (record.dictionary["terms"], record.dictionary["concepts"]) == (2, 2)
     assert record.folds["two"]["counts"]["unreachable"] == 1

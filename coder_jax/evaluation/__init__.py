@@ -1,12 +1,24 @@
-"""Evaluation: one benchmark or metric, one file.
+"""Evaluation: one benchmark, format or metric, one file.
 
-normalization.py  term vectors and gold concepts -> acc@k and MRR, ties counted openly
-similarity.py     term pairs with human scores -> Spearman's rank correlation
-benchmarks.py     files of a benchmark -> mentions, gold concepts, dictionary, term pairs
-dictionary.py     a TSV file or a built dataset -> the terms and concepts that are searched
-retired_cuis.py  MRCUI and its like -> the CUI that stands for each retired one today
-ranks.py          places of gold concepts, with ties -> acc@k and MRR
-rows.py           tab-separated text -> rows; hashes of rows
-protocol.py       what was measured, on what and how: the record that is written as JSON
-plots.py          metrics and scores -> training curves, before/after bars, similarity histograms
+benchmarks.py  files of any benchmark -> the benchmark; what a file is shows in its content
+score.py       a benchmark and vectors -> the record of its scores
+protocol.py    what was measured, on what and how: the record that is written as JSON
+table.py       records -> tables, with the papers' rows (published.py) below ours
+
+normalization_files.py, mantra.py    mentions and gold: Cadec, PsyTar, XL-BEL, MANTRA GSC
+normalization.py, ranks.py           term vectors -> acc@k and MRR, ties counted openly
+pair_files.py, similarity.py         pairs with human scores -> Spearman's rank correlation
+concept_similarity.py                concepts with semantic types -> MCSM
+relation_files.py                    pairs of concepts and their relation: DDBRC
+relation_classification.py           features of head and tail -> accuracy of a linear softmax
+relation_fine_tuning.py              the same, the encoder trained along
+softmax_classifier.py                its training
+term_features.py                     terms -> vectors of any length
+case_studies.py                      terms -> the nearest terms of a dictionary
+
+vectors.py, vector_files.py  vectors of an encoder; of words or concepts, from a file
+dictionary.py                a TSV file, a dataset or a release -> terms and concepts to search
+retired_cuis.py              MRCUI and its like -> the CUI that stands for each retired one today
+rows.py                      tab-separated text -> rows; hashes of rows
+plots.py                     metrics and scores -> curves, before/after bars, histograms
 """

@@ -1,5 +1,6 @@
-"""A TSV file or a built dataset folder in, the dictionary of terms and concepts to search out."""
+"""A TSV file, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,8 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from coder_jax.evaluation.retired_cuis import RetiredCuis
-from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, two_columns
+from coder_jax.evaluation.rows import (
+    CONCEPT_SEPARATOR,
+    content_hash,
+    double_piped,
+    is_double_piped,
+    two_columns,
+)
 from data_pipeline.errors import BadInput
+from data_pipeline.filters import Filters, check_filter_values, term_drop_reason
+from data_pipeline.rrf import read_rrf
 
 
 @dataclass(frozen=True)
@@ -41,17 +50,29 @@ class Dictionary:
         return replace(self, concepts=now, retired=sum(map(retired_cuis.has, self.concepts)))
 
 
-def read_dictionary(path: str | Path, languages: Sequence[str] | None = None) -> Dictionary:
+def read_dictionary(
+    path: str | Path, languages: Sequence[str] | None = None, sources: Sequence[str] | None = None
+) -> Dictionary:
     """Reads a dictionary.
 
     Args:
-      path: a TSV file of term<TAB>CUI, or a dataset folder as `data_pipeline.build` makes it.
-      languages: of a dataset, keep the terms in these only, such as ["ENG"].
+      path: a TSV file of term<TAB>CUI, a file of CUI||name, a dataset folder as
+        `data_pipeline.build` makes it, or the MRCONSO.RRF of a release, also as .gz.
+      languages: of a dataset or a release, keep the terms in these only, such as ["ENG"].
+      sources: of a release, keep the terms of these vocabularies only, such as ["MSH"].
 
     Raises:
-      BadInput: neither of the two, a broken row, or a language that the dataset does not have.
+      BadInput: none of these, a broken row, or a language or source that is not there.
     """
     path = Path(path)
+    if path.name.upper().startswith("MRCONSO.RRF"):
+        return _dictionary_of_release(path, languages, sources)
+    if sources:
+        raise BadInput(
+            f"{path}: found a choice of sources ({', '.join(sources)}); expected the MRCONSO.RRF "
+            "of a release: only its rows have sources. For a dataset, choose when it is built: "
+            "python -m data_pipeline.build --sources"
+        )
     if path.is_dir():
         return _dictionary_of_dataset(path, languages)
     if languages:
@@ -59,8 +80,35 @@ def read_dictionary(path: str | Path, languages: Sequence[str] | None = None) ->
             f"{path}: found a file, and a choice of languages ({', '.join(languages)}); expected a "
             "dataset folder: only its terms have languages"
         )
+    if is_double_piped(path):
+        cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
+        return Dictionary(list(names), list(cuis), str(path))
     rows = two_columns(path, "term<TAB>CUI")
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))
+
+
+def _dictionary_of_release(
+    path: Path, languages: Sequence[str] | None, sources: Sequence[str] | None
+) -> Dictionary:
+    """Terms that are not suppressed, as they stand; of each concept the preferred one first."""
+    filters = Filters(languages=tuple(languages or ()), sources=tuple(sources or ()))
+    with tempfile.TemporaryDirectory() as scratch:
+        atoms = read_rrf(path, Path(scratch)).atoms
+        columns = ("language", "source", "term_type")
+        check_filter_values(atoms.select(columns).unique().collect(), filters)
+        kept = (
+            atoms.filter(term_drop_reason(filters).is_null())
+            .sort("cui", "rank", maintain_order=True)
+            .select("cui", "term")
+            .unique(maintain_order=True)
+            .collect()
+        )
+    if not kept.height:
+        raise BadInput(
+            f"{path}: found no term that is not suppressed; choose other --dictionary-..."
+        )
+    chosen = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
+    return Dictionary(kept["term"].to_list(), kept["cui"].to_list(), f"{path}{chosen}")
 
 
 def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dictionary:

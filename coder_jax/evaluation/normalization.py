@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.evaluation.benchmarks import NormalizationBenchmark
 from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.normalization_files import NormalizationBenchmark
 from coder_jax.evaluation.ranks import rank_scores
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR
 from data_pipeline import stopping

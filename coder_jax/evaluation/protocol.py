@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from coder_jax.evaluation.benchmarks import (
-    NormalizationBenchmark,
-    SimilarityBenchmark,
-)
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResult
+from coder_jax.evaluation.normalization_files import NormalizationBenchmark
+from coder_jax.evaluation.pair_files import SimilarityBenchmark
 from coder_jax.evaluation.rows import content_hash
 from coder_jax.evaluation.similarity import SimilarityResult
 from data_pipeline.errors import BadInput
@@ -52,11 +50,27 @@ class EncoderProtocol:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VectorFileProtocol:
+    """Which vectors of words or concepts were used, and how."""
+
+    model: str  # the file
+    weights_hash: str  # SHA-256 of the file
+    keyed_by: str  # "words" or "concepts"
+    pooling: str  # how a term or concept got its vector
+    width: int
+    vectors: int  # in the file
+    used: int  # of them, those that a benchmark asked for
+
+
+EncoderRecord = EncoderProtocol | VectorFileProtocol
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
     """One benchmark scored with one encoder."""
 
     benchmark: str
-    kind: str  # "normalization" or "similarity"
+    kind: str  # "normalization", "similarity", "concept similarity", ...: a table each
     path: str
     content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
     scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
@@ -65,7 +79,7 @@ class EvaluationRecord:
     dictionary: dict[str, Any] | None  # source, content_hash, terms, concepts, retired
     scoring: dict[str, Any]
     folds: dict[str, dict[str, Any]]
-    encoder: EncoderProtocol
+    encoder: EncoderRecord
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -99,11 +113,12 @@ def hash_weights(folder: Path) -> str:
 def normalization_record(
     benchmark: NormalizationBenchmark,
     result: NormalizationResult,
-    encoder: EncoderProtocol,
+    encoder: EncoderRecord,
     *,
+    missing: int = 0,
     tie_tolerance: float = TIE_TOLERANCE,
 ) -> EvaluationRecord:
-    """The record of `evaluate_normalization` on the benchmark's own dictionaries."""
+    """The record of `evaluate_normalization`; `missing` strings have no vector."""
     of_fold = {fold.name: fold for fold in benchmark.folds}
     retired = benchmark.retired_cuis
     return EvaluationRecord(
@@ -112,9 +127,14 @@ def normalization_record(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
-        counts={**_counts(result), "retired": benchmark.retired},
+        counts={
+            **_counts(result),
+            "retired": benchmark.retired,
+            "quoted": benchmark.quoted,
+            "missing": missing,
+        },
         unreachable=_unreachable(result),
-        dictionary=_describe_dictionary([fold.dictionary for fold in benchmark.folds]),
+        dictionary=describe_dictionary([fold.dictionary for fold in benchmark.folds]),
         scoring={
             "similarity": "cosine",
             "concept": "nearest of its terms",
@@ -125,13 +145,15 @@ def normalization_record(
             "retired_cuis": retired
             and {"source": retired.source, "content_hash": retired.content_hash},
             "folds": "unweighted mean over folds" if result.folds else "none",
+            "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
+            "missing": "strings without a vector have the cosine 0 with all others",
         },
         folds={
             name: {
                 "scores": dict(part.scores),
                 "counts": _counts(part),
                 "unreachable": _unreachable(part),
-                "dictionary": _describe_dictionary([of_fold[name].dictionary]),
+                "dictionary": describe_dictionary([of_fold[name].dictionary]),
             }
             for name, part in result.folds.items()
         },
@@ -140,7 +162,7 @@ def normalization_record(
 
 
 def similarity_record(
-    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderProtocol
+    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderRecord
 ) -> EvaluationRecord:
     """The record of `evaluate_similarity`."""
     return EvaluationRecord(
@@ -149,10 +171,13 @@ def similarity_record(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
-        counts={"pairs": result.pairs},
+        counts={"pairs": result.pairs, "missing": result.missing},
         unreachable=None,
         dictionary=None,
-        scoring={"similarity": "cosine", "correlation": "Spearman, ties at their mean rank"},
+        scoring={
+            "similarity": "cosine; 0 for a pair without two vectors",
+            "correlation": "Spearman, ties at their mean rank",
+        },
         folds={},
         encoder=encoder,
     )
@@ -196,8 +221,9 @@ def _unreachable(result: NormalizationResult) -> dict[str, Any]:
     }
 
 
-def _describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+def describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
     """Of several folds: of the union of their dictionaries."""
+    dictionaries = list({id(one): one for one in dictionaries}.values())
     rows = {row for one in dictionaries for row in zip(one.terms, one.concepts, strict=True)}
     sources = list(dict.fromkeys(one.source for one in dictionaries))
     more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
@@ -206,5 +232,5 @@ def _describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
         "content_hash": content_hash(rows),
         "terms": len(rows),
         "concepts": len(frozenset().union(*(one.concept_set for one in dictionaries))),
-        "retired": sum(one.retired for one in {id(one): one for one in dictionaries}.values()),
+        "retired": sum(one.retired for one in dictionaries),
     }

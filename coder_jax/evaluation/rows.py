@@ -8,6 +8,7 @@ from data_pipeline.errors import BadInput
 
 # Joins several concepts of one mention or term in one field.
 CONCEPT_SEPARATOR = "|"
+DOUBLE_PIPE = "||"  # between the columns of XL-BEL's files
 # First lines that name the columns, lower-cased: they are skipped.
 TERM_COLUMNS = {"mention", "term", "name", "string"}
 CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
@@ -66,6 +67,32 @@ def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
         if not all(fields):
             raise BadInput(f"{path}:{number}: found an empty column; expected {expected}")
     return [(fields[0], fields[1]) for _, fields in rows]
+
+
+def is_double_piped(path: Path) -> bool:
+    """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
+    return DOUBLE_PIPE in read_text(path).split("\n", 1)[0]
+
+
+def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...]]:
+    """The first `columns` fields of each line of CUI||name, CUI||name||context, ...
+
+    Args:
+      path: the file.
+      columns: fields to keep; a line may have one more.
+      expected: the columns in words, for messages.
+    """
+    rows = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        fields = [field.strip() for field in line.split(DOUBLE_PIPE, columns)]
+        if len(fields) < columns or not all(fields[:columns]):
+            raise BadInput(f"{path}:{number}: found {line[:80]!r}; expected {expected}")
+        rows.append(tuple(fields[:columns]))
+    if not rows:
+        raise BadInput(f"{path}: found no lines; expected {expected}")
+    return rows
 
 
 def content_hash(rows: Iterable[Sequence[str]]) -> str:

@@ -9,22 +9,32 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
-from coder_jax.evaluation.benchmarks import SimilarityBenchmark
+from coder_jax.evaluation.pair_files import SimilarityBenchmark
+from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
+
+Encode = Callable[[list[str]], np.ndarray]
+Known = Callable[[Sequence[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class SimilarityResult:
     """Spearman's rho between cosines and human scores, tied values at their mean rank.
 
-    `scores` is {"spearman": rho}; rho is None where all cosines are equal: there are no ranks.
+    `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
+    where a term or concept has no vector, "spearman_known" over the other pairs. In "spearman" a
+    pair of which one has no vector has the cosine 0. A rho is None where all cosines are equal:
+    there are no ranks.
     """
 
     pairs: int
     scores: dict[str, float | None]
+    missing: int = 0
 
 
-def score_similarity(cosines: np.ndarray, human_scores: np.ndarray) -> SimilarityResult:
+def score_similarity(
+    cosines: np.ndarray, human_scores: Sequence[float] | np.ndarray
+) -> SimilarityResult:
     """Spearman's rank correlation of float [n] and float [n]; BadInput for a cosine not finite."""
     cosines, human_scores = np.asarray(cosines), np.asarray(human_scores)
     if cosines.shape != human_scores.shape or cosines.ndim != 1 or len(cosines) < 2:
@@ -44,21 +54,31 @@ def score_similarity(cosines: np.ndarray, human_scores: np.ndarray) -> Similarit
 
 
 def evaluate_similarity(
-    encode: Callable[[list[str]], np.ndarray], benchmark: SimilarityBenchmark
+    encode: Encode, benchmark: SimilarityBenchmark, *, known: Known | None = None, by: str = TERMS
 ) -> SimilarityResult:
     """Scores an encoder on term pairs; each distinct string is encoded once.
 
     Args:
       encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
       benchmark: from `benchmarks.read_benchmark`.
+      known: strings -> bool [n], which have a vector; all if None.
+      by: what is encoded: TERMS, or the CONCEPTS of the pairs.
     """
-    cosines = pair_cosines(encode, benchmark.first, benchmark.second)
-    return score_similarity(cosines, np.array(benchmark.scores))
+    first, second = benchmark.keys(by)
+    cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
+    both = np.ones(len(first), bool) if known is None else known(first) & known(second)
+    cosines = np.where(both, cosines, 0)
+    scores = dict(score_similarity(cosines, human).scores)
+    for group, ratings in benchmark.groups.items():
+        scores[f"spearman_{group}"] = score_similarity(cosines, ratings).scores["spearman"]
+    if not both.all():
+        enough = both.sum() > 1
+        rest = score_similarity(cosines[both], human[both]).scores["spearman"] if enough else None
+        scores["spearman_known"] = rest
+    return SimilarityResult(len(first), scores, int((~both).sum()))
 
 
-def pair_cosines(
-    encode: Callable[[list[str]], np.ndarray], first: Sequence[str], second: Sequence[str]
-) -> np.ndarray:
+def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """Cosine of first[i] and second[i], float64 [n]; each distinct string is encoded once."""
     strings = list(dict.fromkeys([*first, *second]))
     row_of = {string: row for row, string in enumerate(strings)}

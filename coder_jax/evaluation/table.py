@@ -1,32 +1,152 @@
-"""Records of evaluations in; a table of normalization and one of similarity out, as text."""
+"""Records of evaluations in, text out: a table for each kind of benchmark."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from coder_jax.evaluation.concept_similarity import PAPER_TYPES
+from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.protocol import EvaluationRecord
+from coder_jax.evaluation.published import rows_for
+
+Table = tuple[list[str], list[list[str]]]  # header and rows
 
 
 def print_records(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> None:
-    """Prints a table for normalization and one for similarity: benchmarks x poolings.
+    """Prints a table for each kind of benchmark that there is: benchmarks x poolings.
 
-    Where gold concepts are unreachable, a second row has the scores of the other mentions.
+    Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
+    the rows of a benchmark whose name says that it is one of the papers' (cadec, psytar, mantra,
+    mcsm, ddbrc) are the papers' own, marked as published.
     """
-    normalization = [record for record in records if record.kind == "normalization"]
-    if normalization:
-        header = ["normalization", "pooling", "mentions", "terms", "concepts"]
-        header += [f"acc@{k}" for k in ks] + ["MRR", "unreachable", "tied", f"acc@{ks[0]} by ties"]
-        print_table(header, [row for record in normalization for row in _rows(record, ks)])
-    similarity = [record for record in records if record.kind == "similarity"]
-    if normalization and similarity:
-        print()
-    if similarity:
-        rows = []
-        for record in similarity:
-            rho = record.scores["spearman"]
+    tables: dict[str, Callable[[Sequence[EvaluationRecord]], Table]] = {
+        "normalization": lambda chosen: normalization_table(chosen, ks),
+        "similarity": similarity_table,
+        MANTRA: mantra_table,
+        "concept similarity": concept_similarity_table,
+        "relation classification": relation_table,
+        "nearest terms": case_study_table,
+    }
+    printed = False
+    for kind, table in tables.items():
+        if chosen := [record for record in records if record.kind == kind]:
+            if printed:
+                print()
+            print_table(*table(chosen))
+            printed = True
+
+
+def normalization_table(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> Table:
+    """acc@k and MRR; all mentions, and where it differs a row of the reachable ones."""
+    header = ["normalization", "pooling", "mentions", "terms", "concepts"]
+    scores = [f"acc@{k}" for k in ks]
+    header += [*scores, "MRR", "unreachable", "tied", f"acc@{ks[0]} by ties"]
+    rows = [row for record in records for row in _rows(record, ks)]
+    return header, rows + published_rows(records, scores, len(header), before=5, digits=2)
+
+
+def published_rows(
+    records: Sequence[EvaluationRecord],
+    scores: Sequence[str],
+    width: int,
+    *,
+    before: int,
+    digits: int,
+) -> list[list[str]]:
+    """Rows of the papers for the benchmarks of the records, marked so.
+
+    Args:
+      scores: what the paper calls the columns that have a value.
+      width: columns of the table; the scores stand behind the first `before` of them.
+      digits: behind the decimal point.
+    """
+    rows = []
+    for name in dict.fromkeys(record.benchmark for record in records):
+        for row in rows_for(name):
+            values = [row.scores.get(score) for score in scores]
+            if all(value is None for value in values):
+                continue
+            shown = ["" if value is None else f"{value:.{digits}f}" for value in values]
+            label = f"{name}: {row.encoder} (published, {row.paper}, table {row.table})"
+            cells = [label, row.pooling, *[""] * (before - 2), *shown]
+            rows.append(cells + [""] * (width - len(cells)))
+    return rows
+
+
+def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
+    """F1 of each sub-corpus, in percent; mean precision, recall and F1."""
+    corpora = list(dict.fromkeys(name for record in records for name in record.folds))
+    header = [MANTRA, "pooling", "mentions", "CUIs", "unreachable", *corpora]
+    header += ["precision", "recall", "F1"]
+    rows = []
+    for record in records:
+        counts = [record.counts[name] for name in ("mentions", "annotations", "unreachable")]
+        f1 = [record.folds.get(name, {}).get("scores", {}).get("f1") for name in corpora]
+        means = [record.scores[name] for name in ("precision", "recall", "f1")]
+        rows.append(
+            [record.benchmark, record.encoder.pooling]
+            + [f"{count:,}" for count in counts]
+            + ["-" if score is None else f"{100 * score:.1f}" for score in f1]
+            + [one_decimal(None if mean is None else 100 * mean) for mean in means]
+        )
+    return header, rows + published_rows(records, corpora, len(header), before=5, digits=1)
+
+
+def relation_table(records: Sequence[EvaluationRecord]) -> Table:
+    """Accuracy on the test pairs, in percent, beside always answering the most frequent label."""
+    header = ["relation classification", "pooling", "train", "test", "labels", "missing", "unnamed"]
+    header += ["frozen", "fine-tuned", "macro F1", "most frequent"]
+    rows = []
+    for record in records:
+        names = ("train", "test", "labels", "missing", "unnamed")
+        counts = [f"{record.counts[name]:,}" for name in names]
+        accuracy = percent(record.scores["accuracy"])
+        by_features = [accuracy if record.scoring["features"] == f else "" for f in header[7:9]]
+        rest = [percent(record.scores[name]) for name in ("macro_f1", "most_frequent")]
+        rows.append([record.benchmark, record.encoder.pooling, *counts, *by_features, *rest])
+    return header, rows + published_rows(records, header[7:9], len(header), before=7, digits=2)
+
+
+def case_study_table(records: Sequence[EvaluationRecord]) -> Table:
+    """The nearest terms of each, one a row, and what the paper has in their place."""
+    header = ["nearest terms of", "nearest", "cosine", "concept", "pooling", "published"]
+    rows = []
+    for record in records:
+        for case in record.folds.values():
+            label = f"{case['term']} ({case['language']})" if case["language"] else case["term"]
+            found, published = case["nearest"], case["published"]
+            shown = [[one["term"], f"{one['cosine']:.3f}", one["concept"]] for one in found]
+            for place, cells in enumerate(shown or [["(no vector)", "", ""]]):
+                paper = published[place] if place < len(published) else ""
+                rows.append([label if not place else "", *cells, record.encoder.pooling, paper])
+    return header, rows
+
+
+def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
+    """Spearman's rho of each way to count (all pairs, groups of raters, pairs with vectors)."""
+    rows = []
+    for record in records:
+        for name, rho in record.scores.items():
+            part = name.removeprefix("spearman").removeprefix("_")
             shown = "undefined (all cosines are equal)" if rho is None else f"{rho:.4f}"
-            rows.append(
-                [record.benchmark, record.encoder.pooling, f"{record.counts['pairs']:,}", shown]
-            )
-        print_table(["similarity", "pooling", "pairs", "Spearman"], rows)
+            pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
+            label = f"{record.benchmark}, {part}" if part else record.benchmark
+            missing = f"{record.counts['missing']:,}"
+            rows.append([label, record.encoder.pooling, f"{pairs:,}", missing, shown])
+    return ["similarity", "pooling", "pairs", "missing", "Spearman"], rows
+
+
+def concept_similarity_table(records: Sequence[EvaluationRecord]) -> Table:
+    """MCSM of each semantic type, and what random neighbours would have."""
+    types = list(dict.fromkeys(name for record in records for name in record.folds))
+    header = ["MCSM", "pooling", "concepts", "missing", *(PAPER_TYPES.get(t, t) for t in types)]
+    rows = []
+    for record in records:
+        counts = [f"{record.counts[name]:,}" for name in ("concepts", "missing")]
+        scores = [record.folds.get(t, {}).get("scores", {}) for t in types]
+        mcsm = [one_decimal(score.get("mcsm")) for score in scores]
+        chance = [one_decimal(score.get("chance")) for score in scores]
+        rows.append([record.benchmark, record.encoder.pooling, *counts, *mcsm])
+        rows.append([f"{record.benchmark}, by chance", "", "", "", *chance])
+    return header, rows + published_rows(records, types, len(header), before=4, digits=1)
 
 
 def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[list[str]]:
@@ -54,6 +174,10 @@ def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[list[str]]:
 
 def percent(share: float | None) -> str:
     return "undefined" if share is None else f"{100 * share:.2f}"
+
+
+def one_decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:

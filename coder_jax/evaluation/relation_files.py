@@ -1,0 +1,143 @@
+"""Files of a relation classification benchmark in; pairs of concepts with the relation's label out.
+
+- DDBRC, as distributed with CODER: a folder with x_train.txt and x_test.txt of head<TAB>tail (CUIs)
+  and y_train.txt and y_test.txt with the relation of each line;
+- a folder with relations_train.tsv and relations_test.tsv, header head, tail, label.
+
+Term encoders need a name for each concept: the first term that the dictionary has of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, read_text, tab_separated
+from coder_jax.evaluation.vectors import TERMS
+from data_pipeline.errors import BadInput
+
+HALVES = ("train", "test")
+HEADER = ["head", "tail", "label"]
+
+
+@dataclass(frozen=True)
+class RelationPairs:
+    """Heads and tails, concepts, and the label of the relation between them."""
+
+    heads: list[str]
+    tails: list[str]
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class RelationBenchmark:
+    """Pairs to train a classifier on and pairs to test it on.
+
+    Attributes:
+      names: the term of each concept that the dictionary has; the others are encoded as their
+        identifier, as in CODER's released code. None without a dictionary.
+      dictionary: what the names come from.
+    """
+
+    name: str
+    path: str
+    train: RelationPairs
+    test: RelationPairs
+    content_hash: str
+    names: Mapping[str, str] | None = None
+    dictionary: Dictionary | None = None
+
+    def concepts(self) -> list[str]:
+        """The distinct concepts of all pairs."""
+        halves = (self.train, self.test)
+        return list(dict.fromkeys(c for half in halves for c in (*half.heads, *half.tails)))
+
+    def labels(self) -> list[str]:
+        """The distinct labels of all pairs, sorted."""
+        return sorted({*self.train.labels, *self.test.labels})
+
+    def strings(self) -> list[str]:
+        """Nothing to encode before: its vectors are features, see `keys`."""
+        return []
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """What stands for each of `concepts`: its name, or itself; BadInput without names."""
+        if keyed_by != TERMS:
+            return self.concepts()
+        if self.names is None:
+            raise BadInput(
+                f"{self.path}: found relations between CUIs and no names for them; give "
+                "--dictionary with a dataset folder, a release, or a TSV file of term<TAB>CUI"
+            )
+        return [self.names.get(concept, concept) for concept in self.concepts()]
+
+
+def is_relation_folder(path: Path) -> bool:
+    """Whether a folder has the files of one of the two formats."""
+    return (path / "x_train.txt").is_file() or (path / "relations_train.tsv").is_file()
+
+
+def read_relations(name: str, path: Path, dictionary: Dictionary | None) -> RelationBenchmark:
+    """Reads a folder of either format; BadInput for broken rows or halves of unequal length."""
+    read = _read_ddbrc if (path / "x_train.txt").is_file() else _read_tsv
+    train, test = (read(path, half) for half in HALVES)
+    unseen = sorted(set(test.labels) - set(train.labels))
+    if unseen:
+        raise BadInput(
+            f"{path}: found {len(unseen)} labels among the test pairs that no training pair has, "
+            f"such as {unseen[0]!r}; expected the labels of the training pairs"
+        )
+    rows = (
+        (half, *row)
+        for half, pairs in zip(HALVES, (train, test), strict=True)
+        for row in zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
+    )
+    benchmark = RelationBenchmark(name, str(path), train, test, content_hash(rows))
+    if dictionary is None:
+        return benchmark
+    wanted = set(benchmark.concepts())
+    names: dict[str, str] = {}
+    for term, joined in zip(dictionary.terms, dictionary.concepts, strict=True):
+        for concept in joined.split(CONCEPT_SEPARATOR):
+            if concept in wanted:
+                names.setdefault(concept, term)
+    if not names:
+        raise BadInput(
+            f"{path}: found none of its {len(wanted):,} concepts (such as "
+            f"{benchmark.concepts()[0]}) in the dictionary {dictionary.source} (such as "
+            f"{dictionary.concepts[0]}); expected concepts of one vocabulary"
+        )
+    fields = (benchmark.name, benchmark.path, train, test, benchmark.content_hash)
+    return RelationBenchmark(*fields, names, dictionary)
+
+
+def _read_ddbrc(path: Path, half: str) -> RelationPairs:
+    concepts, relations = path / f"x_{half}.txt", path / f"y_{half}.txt"
+    rows = tab_separated(concepts)
+    for number, fields in rows:
+        if len(fields) != 2 or not all(fields):
+            raise BadInput(f"{concepts}:{number}: found {fields!r}; expected head<TAB>tail")
+    labels = [line.strip() for line in read_text(relations).split("\n")]
+    labels = [label for label in labels if label]
+    if len(labels) != len(rows):
+        raise BadInput(
+            f"{relations}: found {len(labels):,} relations for {len(rows):,} pairs in {concepts}; "
+            "expected one for each"
+        )
+    return RelationPairs([f[0] for _, f in rows], [f[1] for _, f in rows], labels)
+
+
+def _read_tsv(path: Path, half: str) -> RelationPairs:
+    file = path / f"relations_{half}.tsv"
+    rows = tab_separated(file)
+    if [field.lower() for field in rows[0][1]] == HEADER:
+        rows = rows[1:]
+    for number, fields in rows:
+        if len(fields) != 3 or not all(fields):
+            raise BadInput(f"{file}:{number}: found {fields!r}; expected head<TAB>tail<TAB>label")
+    if not rows:
+        raise BadInput(f"{file}: found a header and no rows; expected head<TAB>tail<TAB>label")
+    columns = list(zip(*(fields for _, fields in rows), strict=True))
+    return RelationPairs(*(list(column) for column in columns))

@@ -1,0 +1,162 @@
+"""A benchmark of any kind and vectors in, the record of its scores out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coder_jax.evaluation.benchmarks import (
+    Benchmark,
+    CaseStudy,
+    ConceptSet,
+    NormalizationBenchmark,
+    RelationBenchmark,
+    SimilarityBenchmark,
+)
+from coder_jax.evaluation.case_studies import NEAREST, case_study_record, nearest_terms
+from coder_jax.evaluation.concept_similarity import (
+    NEIGHBOURS,
+    concept_similarity_record,
+    evaluate_concept_similarity,
+)
+from coder_jax.evaluation.mantra import FORMAT as MANTRA
+from coder_jax.evaluation.mantra import mantra_record
+from coder_jax.evaluation.normalization import evaluate_normalization
+from coder_jax.evaluation.protocol import (
+    EncoderRecord,
+    EvaluationRecord,
+    normalization_record,
+    similarity_record,
+)
+from coder_jax.evaluation.relation_classification import (
+    FINE_TUNED,
+    FINE_TUNING,
+    FROZEN,
+    evaluate_relations,
+    relation_record,
+)
+from coder_jax.evaluation.relation_fine_tuning import fine_tune
+from coder_jax.evaluation.similarity import evaluate_similarity
+from coder_jax.evaluation.softmax_classifier import ClassifierSettings
+from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
+from data_pipeline.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings:
+    """What is asked of the benchmarks; each takes what concerns it.
+
+    Attributes:
+      ks: normalization: the k of acc@k.
+      neighbours, only_these_types, sample: concepts, see `evaluate_concept_similarity`.
+      features, epochs: relations: FROZEN or FINE_TUNED, and how long the classifier is trained.
+      nearest: terms to look up: how many of the dictionary's are listed.
+      seed: of all that is drawn at random.
+    """
+
+    ks: Sequence[int] = (1, 3, 5)
+    neighbours: int = NEIGHBOURS
+    only_these_types: bool = False
+    sample: int | None = None
+    features: str = FROZEN
+    epochs: int = 50
+    nearest: int = NEAREST
+    seed: int = 0
+
+
+def keys_of(benchmark: Benchmark, keyed_by: str) -> list[str]:
+    """The terms or the concepts that a benchmark asks vectors of, which are in a file.
+
+    BadInput for a benchmark that has none.
+    """
+    if isinstance(benchmark, RelationBenchmark):
+        return benchmark.keys(keyed_by)
+    if keyed_by == TERMS:
+        return benchmark.strings()
+    if isinstance(benchmark, SimilarityBenchmark):
+        return [key for side in benchmark.keys(keyed_by) for key in side]
+    if isinstance(benchmark, ConceptSet):
+        return benchmark.concepts
+    raise BadInput(
+        f"{benchmark.path}: found terms to look up, and concept vectors, which have none for a "
+        "term; give such vectors with benchmarks of concepts, relations or pairs with CUIs"
+    )
+
+
+def score(
+    benchmark: Benchmark, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
+) -> EvaluationRecord:
+    """Scores one benchmark.
+
+    Raises:
+      BadInput: concept vectors for a benchmark that has only terms.
+      Stopped: a signal asked for it.
+    """
+    if isinstance(benchmark, SimilarityBenchmark):
+        result = evaluate_similarity(
+            vectors.encode, benchmark, known=vectors.known, by=vectors.keyed_by
+        )
+        return similarity_record(benchmark, result, encoder)
+    if isinstance(benchmark, ConceptSet):
+        return _score_concepts(benchmark, vectors, encoder, settings)
+    if isinstance(benchmark, RelationBenchmark):
+        return _score_relations(benchmark, vectors, encoder, settings)
+    keys_of(benchmark, vectors.keyed_by)  # the others have only terms
+    if isinstance(benchmark, CaseStudy):
+        listing = nearest_terms(vectors, benchmark, settings.nearest)
+        return case_study_record(benchmark, listing, encoder)
+    return _score_normalization(benchmark, vectors, encoder, settings)
+
+
+def _score_normalization(
+    benchmark: NormalizationBenchmark,
+    vectors: Vectors,
+    encoder: EncoderRecord,
+    settings: ScoreSettings,
+) -> EvaluationRecord:
+    missing = int((~vectors.known(benchmark.strings())).sum())
+    if benchmark.format == MANTRA:
+        result = evaluate_normalization(vectors.encode, benchmark, ks=[1])
+        return mantra_record(benchmark, result, encoder, missing)
+    result = evaluate_normalization(vectors.encode, benchmark, ks=settings.ks)
+    return normalization_record(benchmark, result, encoder, missing=missing)
+
+
+def _score_concepts(
+    benchmark: ConceptSet, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
+) -> EvaluationRecord:
+    k, only, sample, seed = (
+        settings.neighbours,
+        settings.only_these_types,
+        settings.sample,
+        settings.seed,
+    )
+    result, counts = evaluate_concept_similarity(
+        vectors, benchmark, k=k, only_these_types=only, sample=sample, seed=seed
+    )
+    return concept_similarity_record(
+        benchmark, result, counts, encoder, k=k, only_these_types=only, sample=sample, seed=seed
+    )
+
+
+def _score_relations(
+    benchmark: RelationBenchmark,
+    vectors: Vectors,
+    encoder: EncoderRecord,
+    settings: ScoreSettings,
+) -> EvaluationRecord:
+    is_encoder = isinstance(vectors, EncodedTerms)
+    if settings.features == FINE_TUNED:
+        if not isinstance(vectors, EncodedTerms):
+            raise BadInput(
+                "--features: found fine-tuned, and vectors out of a file; expected frozen for "
+                "these: only encoders are fine-tuned here"
+            )
+        training = replace(FINE_TUNING, epochs=settings.epochs, seed=settings.seed)
+        result = fine_tune(vectors.encoder, benchmark, training)
+    else:
+        # As in CODER's released code: the rate is constant for word and concept vectors.
+        warmup = ClassifierSettings().warmup if is_encoder else None
+        training = ClassifierSettings(epochs=settings.epochs, seed=settings.seed, warmup=warmup)
+        result = evaluate_relations(vectors, benchmark, training)
+    return relation_record(benchmark, result, settings.features, training, encoder)
