@@ -35,6 +35,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,11 @@ def largest_difference(losses: dict[str, list[float]]) -> float:
     return max((float(np.max(np.abs(other / first - 1))) for other in others), default=0.0)
 
 
-def time_systems(work: Work, systems: list[str], rounds: int, steps: int) -> dict[str, Any]:
+def time_systems(
+    work: Work, systems: list[str], rounds: int, steps: int, huge_pages: Sequence[str] = ()
+) -> dict[str, Any]:
     """Seconds of a step in each round, and the memory, of each system."""
-    processes = [SystemProcess(name, work) for name in systems]
+    processes = [SystemProcess(name, work, huge_pages) for name in systems]
     times: dict[str, list[float]] = {name: [] for name in systems}
     for number in range(rounds):
         turn = number % len(processes)  # each begins some rounds
@@ -183,7 +186,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
     losses = check_losses(work, args.systems)
     limits = in_a_process(measured_limits, args.dtype)
-    systems = time_systems(work, args.systems, args.rounds, args.steps)
+    systems = time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
     flops = statistics.mean(useful_flops(config, one) for one in terms)
@@ -203,6 +206,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "tokens": statistics.mean(int(one.lengths.sum()) for one in terms),
         "flops": flops,
         "row_length": work.spec.row_length,
+        "huge_pages": args.huge_pages,
         "losses": losses,
         "largest_difference": largest_difference(losses),
         "systems": systems,
@@ -262,7 +266,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
     parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")
     parser.add_argument("--repeats", type=int, default=8, help="m of a triplet (default: 8)")
-    parser.add_argument("--row-length", type=int, default=128, help="of ours (default: 128)")
+    parser.add_argument(
+        "--row-length", type=int, default=128, help="of ours (default: 128; on a CPU 32 is better)"
+    )
+    parser.add_argument(
+        "--huge-pages",
+        nargs="*",
+        choices=NAMES,
+        default=["ours"],
+        help="systems with memory in huge pages, as launch/train.sh asks for (default: ours)",
+    )
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--systems", nargs="+", choices=NAMES, default=list(NAMES))

@@ -4,12 +4,14 @@ Alone in its process a system has its own threads, its own memory to be measured
 other libraries in its way. The process waits, idle, while it is another system's turn.
 """
 
+import contextlib
 import multiprocessing
 import os
 import resource
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from benchmarks.train_step_work import Terms, Work
 from data_pipeline.errors import BadInput
 
 NAMES = ("ours", "recipe", "tuned")
+TUNABLES = "GLIBC_TUNABLES"
 
 
 class System(Protocol):
@@ -39,6 +42,9 @@ class System(Protocol):
 def make_system(name: str, work: Work) -> System:
     """The system of a name; only its own libraries are imported."""
     if name == "ours":
+        from coder_jax.xla_settings import set_up_xla
+
+        set_up_xla()  # as `python -m coder_jax` does
         from benchmarks.our_step import Ours
 
         return Ours(work)
@@ -92,6 +98,18 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+@contextlib.contextmanager
+def huge_pages(wanted: bool) -> Iterator[None]:
+    """A process that starts meanwhile takes memory in huge pages (glibc), as `launch/train.sh`."""
+    before = os.environ.pop(TUNABLES, None)
+    if wanted:
+        os.environ[TUNABLES] = "glibc.malloc.hugetlb=1"
+    yield
+    os.environ.pop(TUNABLES, None)
+    if before is not None:
+        os.environ[TUNABLES] = before
+
+
 class SystemProcess:
     """The process of a system, from outside.
 
@@ -101,14 +119,15 @@ class SystemProcess:
         start_s: seconds until then, imports and compilation included.
     """
 
-    def __init__(self, name: str, work: Work):
+    def __init__(self, name: str, work: Work, with_huge_pages: Sequence[str] = ("ours",)):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         # Or jax would take most of a GPU's memory, the others' too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.process = context.Process(target=serve, args=(name, work, theirs), daemon=True)
-        self.process.start()
+        with huge_pages(name in with_huge_pages):
+            self.process.start()
         theirs.close()
         begun = self.answer()
         self.losses: list[float] = begun["losses"]

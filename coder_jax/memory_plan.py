@@ -66,7 +66,13 @@ def plan_memory(
     """
     params, moments = bytes_per_device(like.params), bytes_per_device(like.opt_state)
     table = bytes_per_device(like.params.get("relations", {}))
-    accumulated = params if cut.passes > 1 else 0
+    # With the lazy update a step works on the matrices that it needs, and their moments, instead.
+    borrowed = 0
+    if like.relation_steps is not None:
+        number = like.relation_steps.shape[0]
+        borrowed = table * min(number, spec.groups * spec.triplets) // number
+    trained = params - table + borrowed if borrowed else params
+    accumulated = trained if cut.passes > 1 else 0
     mesh = like.step.sharding.mesh
     gathered = 0
     if any(leaf.sharding.spec for leaf in jax.tree.leaves(like.params["encoder"])):
@@ -75,9 +81,10 @@ def plan_memory(
     parts = {
         "parameters": params,
         "moments": moments,
-        "gradients": params + accumulated + gathered,
+        "gradients": trained + accumulated + gathered,
         "activations": activation_bytes(structure, spec, -(-rows.ample // cut.row_multiple)),
-        "relations at work": table and queries_bytes(structure, spec, cut, mesh.size),
+        "relations at work": 3 * borrowed
+        + (table and queries_bytes(structure, spec, cut, mesh.size)),
     }
     on_state = "more devices" + (
         "" if gathered or mesh.size == 1 else ", or --shard-encoder, which spreads the encoder too"

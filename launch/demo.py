@@ -232,8 +232,11 @@ def table(results: dict[str, Any], path: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
+    from coder_jax.xla_settings import set_up_xla
     from data_pipeline.command import run_command
     from data_pipeline.whole_files import write_json
+
+    set_up_xla()
 
     def work() -> int:
         out, config, source = settings(arguments)

@@ -26,6 +26,8 @@ fi
 
 python=$(bash "$repo/launch/environment.sh" requirements.txt requirements-demo.txt -- "$@")
 export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}"
+# A step on a CPU takes its gigabytes of memory anew: in huge pages that costs a tenth less time.
+export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}"
 
 # -P: a folder or file of the caller's that is named like a module must not be imported instead.
 # exec: signals (Ctrl-C, a scheduler's SIGTERM) reach Python itself, which then saves and stops.
