@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.machine import machine, one_line
 from benchmarks.rounds import alternate, medians
+from coder_jax.xla_settings import set_up_xla
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 from data_pipeline.whole_files import write_json
@@ -218,6 +219,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
+    set_up_xla()  # as `python -m coder_jax encode` does
     args = parse(argv)
 
     def work() -> int:
