@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
-from benchmarks.our_step import make_step
 from coder_jax.bert import abstract_bert
 from coder_jax.bert_config import BertConfig
 from coder_jax.config import Config
 from coder_jax.memory_plan import plan_memory
 from coder_jax.mesh import BATCH
+from coder_jax.run_step import make_run_step
 from coder_jax.state import TrainState
 from coder_jax.step import TrainStep
 from coder_jax.step_cost import StepCost, read_cost
@@ -106,7 +106,7 @@ def measure(
     """
     passes = config.run.passes
     structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
-    parts = make_step(config, structure, relations, devices)
+    parts = make_run_step(config, structure, relations, devices)
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
     plan = plan_of(config, cut, data, rows)

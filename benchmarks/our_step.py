@@ -1,81 +1,18 @@
 """Our train step outside a run: with shapes only, to be compiled, or with a state, to be timed."""
 
 import dataclasses
-from collections.abc import Sequence
 
 import jax
-import optax
-from flax import nnx
-from jax.sharding import Mesh
 
 from benchmarks.train_step_work import Terms, Work, initial_relations
-from coder_jax.bert import Bert
-from coder_jax.config import Config, coder_eng
+from coder_jax.config import coder_eng
 from coder_jax.feed import Feed, SaveClock
 from coder_jax.hf_weights import load_bert
-from coder_jax.lazy_relations import MissedSteps
-from coder_jax.mesh import make_mesh, put_whole, step_cut
-from coder_jax.optimizer import make_optimizer
-from coder_jax.state import TrainState, abstract_state, new_state, split_encoder
-from coder_jax.step import TrainStep, make_train_step
+from coder_jax.mesh import put_whole
+from coder_jax.run_step import make_run_step
+from coder_jax.state import TrainState, new_state, split_encoder
 from coder_jax.train import encoder_structure
 from data_pipeline.batch_files import BatchFiles
-from data_pipeline.batch_spec import StepCut
-
-
-@dataclasses.dataclass(frozen=True)
-class StepParts:
-    """A step that was made and not yet compiled, with what it belongs to."""
-
-    mesh: Mesh
-    cut: StepCut
-    graph: nnx.GraphDef
-    like: TrainState  # shapes with their places
-    optimizer: optax.GradientTransformation
-    train_step: TrainStep
-
-
-def make_step(
-    config: Config,
-    structure: Bert,
-    relations: int,
-    devices: Sequence[jax.Device] | None = None,
-    *,
-    dropout: bool = True,
-) -> StepParts:
-    """The step of a run, made as `coder_jax.train` makes it.
-
-    Args:
-        config: the run; its batch, loss, optimizer, pooling, passes and placement are used.
-        structure: of `bert.abstract_bert`.
-        relations: R, the relation matrices.
-        devices: what to compile for; all if None.
-        dropout: whether the encoder's dropout is on.
-    """
-    mesh = make_mesh(config.batch.groups // config.run.passes, devices)
-    graph, shapes = split_encoder(structure)
-    optimizer = make_optimizer(config.optimizer)
-    like = abstract_state(
-        shapes,
-        relations if config.loss.mu else 0,
-        structure.config.hidden_size,
-        optimizer,
-        mesh,
-        shard_encoder=config.run.shard_encoder,
-        lazy=config.optimizer.relation_update == "lazy",
-    )
-    train_step = make_train_step(
-        graph,
-        config.loss,
-        optimizer,
-        mesh,
-        like,
-        pooling=config.model.pooling,
-        seed=config.batch.seed,
-        dropout=dropout,
-        missed=MissedSteps(config.optimizer) if like.relation_steps is not None else None,
-    )
-    return StepParts(mesh, step_cut(mesh, config.run.passes), graph, like, optimizer, train_step)
 
 
 class Ours:
@@ -93,7 +30,7 @@ class Ours:
         bert, hf_config, _ = load_bert(work.encoder)
         encoder = {"config": hf_config, "pooler": bert.pooler is not None}
         structure = encoder_structure(config, encoder)
-        parts = make_step(
+        parts = make_run_step(
             config, structure, work.relations, jax.devices()[:1], dropout=work.dropout
         )
         state = new_state(parts.like, split_encoder(bert)[1], parts.optimizer, noise=0.0, seed=0)

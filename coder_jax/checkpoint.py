@@ -100,7 +100,7 @@ class Checkpoints:
             return
         items = {
             "params": ocp.args.StandardSave(state.params),
-            "opt_state": ocp.args.StandardSave(state.opt_state),
+            "opt_state": ocp.args.StandardSave(of_optimizer(state)),
             "identity": ocp.args.JsonSave(this_run),
             "checksums": ocp.args.JsonSave(state_checksums(state)),
         }
@@ -154,7 +154,7 @@ class Checkpoints:
         """The state after `step` steps; Damaged if it is not what was saved."""
         arrays = ocp.args.Composite(
             params=ocp.args.StandardRestore(like.params),
-            opt_state=ocp.args.StandardRestore(like.opt_state),
+            opt_state=ocp.args.StandardRestore(of_optimizer(like)),
         )
         notes = ocp.args.Composite(
             identity=ocp.args.JsonRestore(), checksums=ocp.args.JsonRestore()
@@ -162,11 +162,15 @@ class Checkpoints:
         saved = or_damaged(lambda: self.manager.restore(step, args=notes))
         check_identity(saved.identity, this_run, f"checkpoint {self.folder / str(step)}")
         restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
+        opt_state, relation_steps = restored.opt_state, None
+        if like.relation_steps is not None:
+            opt_state, relation_steps = opt_state
         state = dataclasses.replace(
             like,
             step=jax.device_put(np.int32(step), like.step.sharding),
             params=restored.params,
-            opt_state=restored.opt_state,
+            opt_state=opt_state,
+            relation_steps=relation_steps,
         )
         check_sums(state_checksums(state), saved.checksums)
         return state
@@ -229,9 +233,16 @@ def in_words(steps: Sequence[int]) -> str:
     return ", ".join(map(str, steps)) or "none"
 
 
+def of_optimizer(state: TrainState) -> Any:
+    """What is saved as the optimizer's: with the lazy update its `relation_steps`, too."""
+    if state.relation_steps is None:
+        return state.opt_state
+    return state.opt_state, state.relation_steps
+
+
 def state_checksums(state: TrainState) -> dict[str, int]:
     """The checksum of every array of parameters and optimizer state."""
-    return checksums({"params": state.params, "opt_state": state.opt_state})
+    return checksums({"params": state.params, "opt_state": of_optimizer(state)})
 
 
 @contextlib.contextmanager

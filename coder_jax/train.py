@@ -12,9 +12,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from huggingface_hub import ModelCard
-from jax.sharding import Mesh
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
@@ -25,21 +23,20 @@ from coder_jax.heldout import HeldOut, in_words
 from coder_jax.hf_files import find_folder
 from coder_jax.hf_weights import check_vocabulary, load_bert
 from coder_jax.hosts import barrier, first_decides, is_first, must_agree
-from coder_jax.lazy_relations import MissedSteps, settle
+from coder_jax.lazy_relations import settle
 from coder_jax.memory_plan import check_memory, plan_memory
-from coder_jax.mesh import local_copy, make_mesh, step_cut
+from coder_jax.mesh import local_copy
 from coder_jax.metrics import MetricsLog, Window
-from coder_jax.optimizer import learning_rate, make_optimizer
+from coder_jax.optimizer import learning_rate
 from coder_jax.run_files import RunFiles
 from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
+from coder_jax.run_step import RunStep, make_run_step
 from coder_jax.state import (
     TrainState,
-    abstract_state,
     merge_encoder,
     new_state,
     split_encoder,
 )
-from coder_jax.step import TrainStep, make_train_step
 from data_pipeline.batch_spec import RowPlan, StepCut
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped
@@ -202,7 +199,8 @@ def _take_steps(
 ) -> RunResult:
     """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
     run, steps = config.run, config.optimizer.steps
-    mesh, graph, state, train_step = _prepare(config, source, checkpoints, this_run, bert)
+    made, state = _prepare(config, source, checkpoints, this_run, bert)
+    mesh, graph, train_step = made.mesh, made.graph, made.train_step
     first_step = int(state.step)
     log = MetricsLog(files.here, first_step, steps)
     window = Window(
@@ -262,40 +260,15 @@ def _prepare(
     checkpoints: Checkpoints,
     this_run: dict[str, Any],
     bert: Bert | None,
-) -> tuple[Mesh, nnx.GraphDef, TrainState, TrainStep]:
-    """Devices, structure of the encoder, state and step: what `_take_steps` begins with."""
-    # ---- Mesh, memory ----
-    mesh = make_mesh(config.batch.groups // source.cut.passes)
-    assert source.cut == step_cut(mesh, source.cut.passes), "batches are cut for another mesh"
+) -> tuple[RunStep, TrainState]:
+    """The step and the state before it: what `_take_steps` begins with."""
     structure = encoder_structure(config, this_run["encoder"])
-    graph, shapes = split_encoder(structure)
-    optimizer = make_optimizer(config.optimizer)
-    like = abstract_state(
-        shapes,
-        len(source.manifest["relations"]) if config.loss.mu else 0,
-        structure.config.hidden_size,
-        optimizer,
-        mesh,
-        shard_encoder=config.run.shard_encoder,
-        lazy=config.optimizer.relation_update == "lazy",
-    )
-    say(check_memory(plan_memory(like, structure, config.batch, source.cut, source.plan)))
-
-    # ---- State, step ----
+    made = make_run_step(config, structure, len(source.manifest["relations"]))
+    assert source.cut == made.cut, "batches are cut for another mesh"
+    plan = plan_memory(made.like, structure, config.batch, source.cut, source.plan)
+    say(check_memory(plan))
     if bert is None:
-        state = checkpoints.restore(like, this_run, config.run.restore_step)
-    else:
-        noise, seed = config.model.relation_noise, config.batch.seed
-        state = new_state(like, split_encoder(bert)[1], optimizer, noise=noise, seed=seed)
-    train_step = make_train_step(
-        graph,
-        config.loss,
-        optimizer,
-        mesh,
-        like,
-        pooling=config.model.pooling,
-        seed=config.batch.seed,
-        dropout=True,
-        missed=MissedSteps(config.optimizer) if like.relation_steps is not None else None,
-    )
-    return mesh, graph, state, train_step
+        return made, checkpoints.restore(made.like, this_run, config.run.restore_step)
+    noise, seed = config.model.relation_noise, config.batch.seed
+    encoder = split_encoder(bert)[1]
+    return made, new_state(made.like, encoder, made.optimizer, noise=noise, seed=seed)

@@ -14,7 +14,7 @@ import pytest
 from tiny_bert import TERMS, TINY, write_model
 from tiny_dataset import tiny_dataset
 
-import coder_jax.train
+import coder_jax.run_step
 from coder_jax.checkpoint_reader import read_params
 from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.encoder import TermEncoder
@@ -95,7 +95,9 @@ def one_device():
     """Eight fake devices would only make the compiler slow here; test_step.py has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            coder_jax.train, "make_mesh", lambda groups: make_mesh(groups, jax.devices()[:1])
+            coder_jax.run_step,
+            "make_mesh",
+            lambda groups, _=None: make_mesh(groups, jax.devices()[:1]),
         )
         yield
 
@@ -313,7 +315,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     model, source, tmp_path, monkeypatch, bad, kept
 ):
     """Also where the bad step is the one to be saved."""
-    real = coder_jax.train.make_train_step
+    real = coder_jax.run_step.make_train_step
 
     def spoiled(*args, **kwargs):
         step = real(*args, **kwargs)
@@ -324,7 +326,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
 
         return run
 
-    monkeypatch.setattr(coder_jax.train, "make_train_step", spoiled)
+    monkeypatch.setattr(coder_jax.run_step, "make_train_step", spoiled)
     out = tmp_path / "run"
     with pytest.raises(
         BadInput, match=rf"step {bad}: the loss is inf .*(?s:.)*lower learning rate"
