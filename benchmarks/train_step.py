@@ -54,7 +54,7 @@ from data_pipeline.whole_files import write_json
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
 PAPERS_STEPS = 100_000
-SETTINGS = ("encoder", "groups", "pairs", "relations", "dtype", "device")
+SETTINGS = ("encoder", "groups", "pairs", "row_length", "relations", "dtype", "device")
 
 
 def find_batches(args: argparse.Namespace, work: Path) -> Path:
@@ -238,8 +238,8 @@ def table(row: dict[str, Any]) -> str:
         f"\n{row['device']}, {row['dtype']}: peak {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
         f"at {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s. A step: {row['terms']:,} terms, "
         f"{row['tokens']:,.0f} tokens, {row['flops'] / 1e9:,.0f} GFLOP useful, "
-        f"{row['relations']:,} relation matrices. Losses of {CHECKED_STEPS} steps differ by at "
-        f"most {row['largest_difference']:.0e}."
+        f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens. "
+        f"Losses of {CHECKED_STEPS} steps differ by at most {row['largest_difference']:.0e}."
     )
     return "\n".join(lines)
 
