@@ -90,7 +90,7 @@ def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, c
 
 def test_systems_that_differ_are_not_compared(monkeypatch, folder):
     class Process:
-        def __init__(self, name, work):
+        def __init__(self, name, work, with_huge_pages=()):
             assert work.dtype == "float32" and not work.dropout
             self.losses = [1.0, 2.0, 3.0 if name == "ours" else 3.001]
 
@@ -112,7 +112,7 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
     class Process:
         start_s = 1.0
 
-        def __init__(self, name, work):
+        def __init__(self, name, work, with_huge_pages=()):
             self.name = name
 
         def take(self, steps):
