@@ -65,7 +65,7 @@ def plan_of(config: Config, cut: StepCut, data: Path | None, rows: int) -> RowPl
     """
     spec = config.batch
     if rows:
-        return RowPlan(usual=rows, ample=rows)
+        return RowPlan((rows,))
     if data:
         from data_pipeline.batches import BatchMaker
         from data_pipeline.store import open_dataset
@@ -79,7 +79,7 @@ def plan_of(config: Config, cut: StepCut, data: Path | None, rows: int) -> RowPl
             "--data DIR (a built dataset), or --rows N"
         )
     usual = -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
-    return RowPlan(usual=usual, ample=usual)
+    return RowPlan((usual,))
 
 
 def measure(
@@ -110,7 +110,7 @@ def measure(
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
     plan = plan_of(config, cut, data, rows)
-    usual = RowPlan(usual=plan.usual, ample=plan.usual)
+    usual = RowPlan((plan.usual,))
     batch = {
         name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(mesh, BATCH[name]))
         for name, shape in batch_shapes(config.batch, cut, groups, plan.usual).items()

@@ -12,7 +12,6 @@ table has the median round, both warm. Rates count tokens that are not padding.
 """
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -22,11 +21,11 @@ import numpy as np
 
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.machine import machine, one_line
+from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from coder_jax.xla_settings import set_up_xla
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import write_json
 from launch.demo import HUB_ID, package_file
 
 if TYPE_CHECKING:
@@ -181,14 +180,6 @@ def table(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Adds a row to a file of rows, in place of one with the same settings."""
-    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"rows": [*there, row]})
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(
@@ -235,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
         row = measure(args, encoder, folder) | {"machine": before}
         print(f"\n{table(row)}\n\n{one_line(before)}")
         if args.json:
-            keep(args.json, row)
+            keep_rows(args.json, [row], SETTINGS)
         return 0
 
     return run_command(work, when_asked=None)

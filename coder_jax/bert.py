@@ -20,9 +20,9 @@ from flax import nnx
 
 from coder_jax.bert_config import POOLINGS, BertConfig
 from coder_jax.hash_dropout import hash_dropout
-from coder_jax.pooling import first_tokens, pool
+from coder_jax.pooling import first_tokens, mean_by_term
 
-__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert", "pool"]
+__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     # The exact form through erf; jax.nn.gelu goes through erfc, which costs more on every backend.
@@ -217,10 +217,20 @@ class Bert(nnx.Module):
         pooling: str,
         dropout_ids_RL: jax.Array | None = None,
     ) -> jax.Array:
-        """One float32 vector per term, [N, D], not normalized; `pooling` as in POOLINGS."""
+        """One float32 vector per term, [N, D], not normalized; `pooling` as in POOLINGS.
+
+        A term that no token carries gets a zero vector.
+
+        Raises:
+          ValueError: another pooling, or 'pooler' without a pooler.
+        """
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}")
+        if pooling == "pooler" and self.pooler is None:
+            raise ValueError("pooling 'pooler' needs weights with a pooler; these have none")
         if pooling == "mean":
             hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
-            return pool(hidden_RLD, positions_RL, segments_RL, num_terms, pooling)
+            return mean_by_term(hidden_RLD, segments_RL, num_terms)
         # Only [CLS] is read: nothing else needs the last layer's dense part.
         x_RLD, attended_RLD, site = self._attended(
             tokens_RL, positions_RL, segments_RL, dropout_ids_RL
@@ -239,11 +249,7 @@ class Bert(nnx.Module):
         )
         there_N1 = (first_N < positions_RL.size)[:, None]
         cls_ND = jnp.where(there_N1, hidden_ND.astype(jnp.float32), 0.0)
-        if pooling == "cls":
-            return cls_ND
-        if self.pooler is None:
-            raise ValueError("pooling 'pooler' needs weights with a pooler; these have none")
-        return jnp.tanh(self.pooler(cls_ND))
+        return cls_ND if self.pooler is None or pooling == "cls" else jnp.tanh(self.pooler(cls_ND))
 
     def with_dtype(self, dtype: Any) -> Bert:
         """The same parameters, computing in another dtype."""

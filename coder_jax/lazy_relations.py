@@ -22,19 +22,20 @@ Adam: Kingma and Ba 2015. V borrowed matrices, R matrices, D width.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.config import OptimizerConfig
+from coder_jax.mesh import BATCH, EVERYWHERE, features_of_matrices, lie
 from coder_jax.optimizer import relation_learning_rate
 from coder_jax.relations import is_relations
 from coder_jax.state import TrainState
 
 NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
-Place = Callable[[jax.Array], jax.Array]  # puts [V, D, D] where the matrices lie
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,8 @@ class MissedSteps:
         """
         config = self.config
         missed_V11 = (now - since_V).astype(jnp.float32)[:, None, None]
-        moments = dict(_matrices(state.opt_state))
+        leaves = jax.tree_util.tree_leaves_with_path(state.opt_state)
+        moments = {_moment(path): leaf for path, leaf in leaves if is_relations(path, leaf)}
         # A matrix that never had a gradient has no moments and stays: 0 / tiny.
         moved_VDD = sum(
             w_V[:, None, None]
@@ -105,22 +107,30 @@ class MissedSteps:
         def made_up(path: tuple[Any, ...], leaf: Any) -> Any:
             if not is_relations(path, leaf):
                 return leaf
-            name = _name(path)
-            decay = {"mu": config.b1, "nu": config.b2}.get(name)
-            if decay is None:
-                return leaf - moved_VDD
-            return leaf * decay**missed_V11
+            decay = {"mu": config.b1, "nu": config.b2}.get(_moment(path))
+            return leaf - moved_VDD if decay is None else leaf * decay**missed_V11
 
         return jax.tree_util.tree_map_with_path(made_up, state)
+
+
+def _moment(path: tuple[Any, ...]) -> str:
+    """mu or nu; empty for what is no moment of Adam."""
+    names = (getattr(part, "name", "") for part in path)
+    return next((name for name in names if name in ("mu", "nu")), "")
 
 
 def settle(state: TrainState, config: OptimizerConfig) -> TrainState:
     """The whole state with no missed step left: what a finished run keeps.
 
+    A checkpoint of before holds each matrix as it was when it was last used; to settle it there
+    would make a run that goes on from it differ, in rounding, from one that was never stopped.
+
     Args:
-        state: given up (donation).
+        state: given up (donation); as it is if it is not lazy.
         config: of the run.
     """
+    if state.relation_steps is None:
+        return state
 
     def settled(state: TrainState) -> TrainState:
         since_R = jnp.asarray(state.relation_steps)
@@ -131,48 +141,42 @@ def settle(state: TrainState, config: OptimizerConfig) -> TrainState:
     return jax.jit(settled, donate_argnums=0, out_shardings=places)(state)
 
 
-def _name(path: tuple[Any, ...]) -> str:
-    """mu or nu for the moments, else another name."""
-    return next((part.name for part in path if getattr(part, "name", "") in ("mu", "nu")), "table")
-
-
-def _matrices(tree: Any) -> list[tuple[str, jax.Array]]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(_name(path), leaf) for path, leaf in leaves if is_relations(path, leaf)]
-
-
 def borrow(
-    state: TrainState, relations: jax.Array, missed: MissedSteps, place: Place
-) -> tuple[TrainState, jax.Array, jax.Array]:
+    state: TrainState, batch: Mapping[str, jax.Array], missed: MissedSteps, mesh: Mesh
+) -> tuple[TrainState, dict[str, jax.Array], jax.Array]:
     """What a step needs of the state: its V = min(R, ids) matrices, up to date.
 
     Args:
         state: whole.
-        relations: int32, the relation ids of the step; negative ones stand for none.
+        batch: of the step.
         missed: of the run's optimizer.
-        place: where matrices lie.
+        mesh: the devices.
 
     Returns:
-        (state, relations, borrowed): the state with V matrices in place of R; the same relations,
-        counted among these; and int32 [V], the relation of each matrix, R where there is none.
+        (state, batch, borrowed): the state with V matrices in place of R; the batch with its
+        relations counted among these; and int32 [V], the relation of each, R where there is none.
     """
     assert state.relation_steps is not None
     number = state.relation_steps.shape[0]
+    relations = lie(mesh, batch["relations"], EVERYWHERE)
+    used = jnp.where(relations < 0, number, relations)  # negative ones stand for no relation
     size = min(number, relations.size)
-    used = jnp.where(relations < 0, number, relations)
-    # One more, for the negative ones, which are the largest and so the last.
+    # One more, for those without, which are the largest and so the last.
     borrowed = jnp.unique(used.reshape(-1), size=size + 1, fill_value=number)[:size]
 
     def take(path: tuple[Any, ...], leaf: Any) -> Any:
         if not is_relations(path, leaf):
             return leaf
-        return place(leaf.at[borrowed].get(mode="clip", indices_are_sorted=True))
+        matrix_VDD = leaf.at[borrowed].get(mode="clip", indices_are_sorted=True)
+        axes = features_of_matrices(mesh, leaf.shape[-1])
+        return lie(mesh, matrix_VDD, PartitionSpec(None, axes))
 
     rows = jax.tree_util.tree_map_with_path(take, state)
     since = state.relation_steps.at[borrowed].get(mode="clip")
     rows = missed.make_up(dataclasses.replace(rows, relation_steps=None), since, state.step)
-    local = jnp.searchsorted(borrowed, used).astype(relations.dtype)
-    return rows, jnp.where(relations < 0, relations, local), borrowed
+    local = jnp.where(relations < 0, relations, jnp.searchsorted(borrowed, used))
+    local = lie(mesh, local.astype(relations.dtype), BATCH["relations"])
+    return rows, {**batch, "relations": local}, borrowed
 
 
 def put_back(whole: TrainState, rows: TrainState, borrowed: jax.Array) -> TrainState:

@@ -115,6 +115,11 @@ def features_of_matrices(mesh: Mesh, width: int) -> tuple[str, ...] | None:
     return spread[1] if spread else None
 
 
+def lie(mesh: Mesh, array: jax.Array, place: PartitionSpec) -> jax.Array:
+    """In traced code: the array, which is to lie there; its gradient, too."""
+    return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
+
+
 def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """This host's blocks as part of the whole batch on all devices; the copy goes on by itself.
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.search_on_host import GROUP, rows_from, search_on_host
+from coder_jax.search_on_host import GROUP, check_numbers, rows_from, search_on_host
 from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
@@ -50,8 +50,8 @@ def search(
       (similarity float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
 
     Raises:
-      ValueError: widths differ, k is not in 1..n, there are more than 2**30 keys, or (on one CPU) a
-        similarity is not a number.
+      ValueError: widths differ, k is not in 1..n, there are more than 2**30 keys, or a similarity
+        is not a number.
       Stopped: a signal asked for it.
     """
     check_shapes(queries, keys, k)
@@ -86,7 +86,10 @@ def search(
             for queries_QD, found in zip(query_blocks, best, strict=True)
         ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
-    merged = [best_of_devices(*pair) for pair in jax.device_get(best)]
+    found = jax.device_get(best)
+    for similarity, _ in found:
+        check_numbers(similarity)  # top_k puts first what is none
+    merged = [best_of_devices(*pair) for pair in found]
     similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
     return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.hash_dropout import mix_bits
 from coder_jax.lazy_relations import MissedSteps, borrow, put_back
-from coder_jax.mesh import BATCH, EVERYWHERE, QUERIES, VECTORS, features_of_matrices, replicated
+from coder_jax.mesh import EVERYWHERE, QUERIES, VECTORS, features_of_matrices, lie, replicated
 from coder_jax.relations import relation_matrices, relation_queries
 from coder_jax.state import Params, TrainState, merge_encoder
 from coder_jax.systems.coder import CoderLoss, group_loss
@@ -56,8 +56,7 @@ def make_loss(
 ) -> Callable[..., tuple[jax.Array, dict[str, jax.Array]]]:
     """The mean loss over the groups of one pass, as a function of parameters and batch."""
 
-    def put(array: jax.Array, place: PartitionSpec) -> jax.Array:
-        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
+    put = partial(lie, mesh)
 
     def pass_loss(
         params: Params, batch: Mapping[str, jax.Array], number: jax.Array, step: jax.Array
@@ -143,22 +142,13 @@ def make_train_step(
     pass_loss = make_loss(graph, loss, mesh, pooling=pooling, seed=seed, dropout=dropout)
     value_and_grad = jax.value_and_grad(pass_loss, has_aux=True)
 
-    def put(array: jax.Array, place: PartitionSpec) -> jax.Array:
-        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
-
-    def put_matrices(matrix_VDD: jax.Array) -> jax.Array:
-        axes = features_of_matrices(mesh, matrix_VDD.shape[-1])
-        return put(matrix_VDD, PartitionSpec(None, axes))
-
     def train_step(
         state: TrainState, batch: dict[str, jax.Array]
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         passes = batch["tokens"].shape[0]
         whole, borrowed = state, None
-        if missed is not None and state.relation_steps is not None:
-            relations = put(batch["relations"], EVERYWHERE)
-            state, relations, borrowed = borrow(state, relations, missed, put_matrices)
-            batch = {**batch, "relations": put(relations, BATCH["relations"])}
+        if missed is not None:
+            state, batch, borrowed = borrow(state, batch, missed, mesh)
 
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Params]:
             (total, metrics), grads = value_and_grad(state.params, part, number, state.step)

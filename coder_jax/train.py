@@ -240,7 +240,7 @@ def _take_steps(
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
             scores = look(step)
             stop = feed.stop
-            if last and state.relation_steps is not None:
+            if last:
                 state = settle(state, config.optimizer)
             if step % run.save_steps == 0 or feed.save or last or stop:
                 window.check()

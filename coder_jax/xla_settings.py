@@ -1,6 +1,6 @@
 """What XLA is told before jax starts: faster code on CPUs, and where compiled programs are kept.
 
-Only environment variables, and none that the user has set: nothing here imports jax.
+Only through the environment, where what the user has set stays; nothing here imports jax.
 """
 
 import importlib.metadata
@@ -9,8 +9,8 @@ import os
 from data_pipeline.buckets import cache_folder
 
 # On CPUs jaxlib 0.10 gives matrix products to YNNPACK, which on the shapes of a BERT is slower than
-# Eigen (by 10 to 20 % in a product, a quarter in a training step); it keeps its reductions. An
-# unknown flag would end the process, hence the version.
+# Eigen (by 10 to 20 % in a product); it keeps its reductions. An unknown flag would end the
+# process, hence the version.
 YNN, VERSION = "--xla_cpu_experimental_ynn_fusion_type", "0.10."
 
 

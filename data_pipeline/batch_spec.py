@@ -100,18 +100,26 @@ class StepCut:
         return np.arange(spec.groups).reshape(shape)[:, self.first : self.last]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class RowPlan:
-    """The numbers of rows that a block can have, from `usual` to `ample`; a shape to compile each.
+    """The numbers of rows that a block can have; each is a shape to compile.
 
     The same on all hosts, as it follows from the dataset, the BatchSpec and the StepCut alone.
     """
 
-    usual: int
-    between: tuple[int, ...] = ()
-    ample: int
+    sizes: tuple[int, ...]
+    """Rising; the last is enough for any block."""
+
+    @property
+    def ample(self) -> int:
+        """Rows that are enough for any block."""
+        return self.sizes[-1]
+
+    @property
+    def usual(self) -> int:
+        """Rows that are enough for nearly all blocks."""
+        return self.sizes[-2:][0]
 
     def rows(self, needed: int) -> int:
         """The smallest number of rows that is enough; `ample` if none is."""
-        enough = (rows for rows in (self.usual, *self.between) if needed <= rows)
-        return next(enough, self.ample)
+        return next((rows for rows in self.sizes if needed <= rows), self.ample)

@@ -106,10 +106,10 @@ def pack_rows(
 
 
 def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int = 0) -> RowPlan:
-    """Choose the two row counts from a sample of steps.
+    """Choose the numbers of rows from a sample of steps (`choose_sizes`).
 
-    `usual` has the lowest expected cost; `ample` is eight standard deviations above the mean, which
-    sums of hundreds of term lengths do not reach.
+    `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
+    not reach.
 
     Args:
         lengths_SGN: int [S, G, 2k], the lengths of all terms of S steps, in tokens.
@@ -127,12 +127,11 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
         return -(-int(np.ceil(rows)) // cut.row_multiple) * cut.row_multiple
 
     ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
-    sizes = choose_sizes(np.array([min(round_up(rows), ample) for rows in fullest]), ample)
-    return RowPlan(usual=sizes[0], between=sizes[1:-1], ample=ample)
+    return RowPlan(choose_sizes(np.array([min(round_up(rows), ample) for rows in fullest]), ample))
 
 
 def choose_sizes(needed_S: np.ndarray, ample: int) -> tuple[int, ...]:
-    """At most four shapes, `ample` the last, each of which is worth compiling.
+    """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
 
     Args:
         needed_S: rows that the steps of a sample need.
@@ -140,7 +139,8 @@ def choose_sizes(needed_S: np.ndarray, ample: int) -> tuple[int, ...]:
     """
     values, counts = np.unique(needed_S, return_counts=True)
     steps = np.concatenate([[0], np.cumsum(counts)])
-    # cost[i], sizes[i]: of all steps that need at most values[i - 1] rows, with so many shapes.
+    # Dynamic programming. best[i]: the rows computed in all steps that need at most values[i - 1],
+    # and the sizes that do it, of which values[i - 1] is the last; with one size more each time.
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(np.inf, ())] * len(values)]
     chosen: tuple[int, ...] = (ample,)
     cost = float(len(needed_S) * ample)

@@ -126,7 +126,7 @@ def test_rows_are_full_on_a_real_ontology(tmp_path, hpo_path, minilm_path):
     fill = []
     for batch in maker.batches(0, 50):
         segments = batch["segments"]
-        rows = maker.plan.usual if rows_in_use(segments) <= maker.plan.usual else maker.plan.ample
+        rows = maker.plan.rows(rows_in_use(segments))
         fill.append(np.mean(segments[:, :, :rows] > 0))
     assert np.mean(fill) >= 0.93
 

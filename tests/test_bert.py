@@ -9,8 +9,9 @@ import pytest
 from flax import nnx
 from tiny_bert import TINY, single_row
 
-from coder_jax.bert import POOLINGS, Bert, BertConfig, abstract_bert, pool
+from coder_jax.bert import POOLINGS, Bert, BertConfig, abstract_bert
 from coder_jax.hf_weights import random_bert
+from coder_jax.pooling import first_tokens, mean_by_term
 from data_pipeline.errors import BadInput
 from data_pipeline.packing import pack_rows
 
@@ -79,17 +80,29 @@ def test_gradients_stay_finite_with_rows_of_padding(bert):
     assert (np.abs(gradient).sum(axis=1) > 0).tolist() == used.tolist()  # padding learns nothing
 
 
-def test_pool_takes_cls_or_the_mean_and_leaves_absent_terms_zero():
+def test_the_mean_and_the_first_token_of_each_term_absent_ones_too():
     hidden = jnp.arange(2 * 4 * 3, dtype=jnp.bfloat16).reshape(2, 4, 3)
     positions = np.array([[0, 1, 0, 1], [0, 1, 2, 0]], np.int32)
     segments = np.array([[2, 2, 1, 1], [4, 4, 4, 0]], np.int32)
-    cls = pool(hidden, positions, segments, 4, "cls")
-    mean = pool(hidden, positions, segments, 4, "mean")
-    assert cls.dtype == mean.dtype == jnp.float32
-    np.testing.assert_array_equal(cls, [[6, 7, 8], [0, 1, 2], [0, 0, 0], [12, 13, 14]])
+    mean = mean_by_term(hidden, segments, 4)
+    assert mean.dtype == jnp.float32
     np.testing.assert_array_equal(mean, [[7.5, 8.5, 9.5], [1.5, 2.5, 3.5], [0, 0, 0], [15, 16, 17]])
-    with pytest.raises(ValueError, match="'max'"):
-        pool(hidden, positions, segments, 4, "max")
+    np.testing.assert_array_equal(first_tokens(positions, segments, 4), [2, 0, 8, 4])
+
+
+def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert):
+    """The last layer is computed for these tokens alone; an absent term has a zero vector."""
+    tokens, start = random_terms([3, 5, 2, 7])
+    packed = pack_rows(tokens, start, 8)
+    ids = np.arange(packed["tokens"].size, dtype=np.uint32).reshape(packed["tokens"].shape)
+    whole = np.asarray(bert(*packed.values(), ids)).reshape(ids.size, -1)
+    vectors = np.asarray(bert.term_vectors(*packed.values(), 5, "cls", ids))
+    for term in range(4):
+        first = np.flatnonzero(
+            (packed["segments"].ravel() == term + 1) & (packed["positions"].ravel() == 0)
+        )
+        np.testing.assert_allclose(vectors[term], whole[first[0]], atol=1e-5)
+    assert not vectors[4].any()
 
 
 def test_bfloat16_computes_in_bfloat16_and_gives_about_the_same_vectors(bert):
@@ -108,6 +121,8 @@ def test_pooler_pooling_without_a_pooler_is_an_error():
     bert = abstract_bert(TINY, pooler=False)
     with pytest.raises(ValueError, match="pooler"):
         jax.eval_shape(lambda bert: bert.term_vectors(*single_row([2, 3]), 1, "pooler"), bert)
+    with pytest.raises(ValueError, match="'max'"):
+        jax.eval_shape(lambda bert: bert.term_vectors(*single_row([2, 3]), 1, "max"), bert)
 
 
 @pytest.mark.parametrize(

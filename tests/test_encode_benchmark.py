@@ -87,15 +87,6 @@ def test_rivals_take_turns():
     assert medians({"a": [3.0, 1.0, 2.0]}) == {"a": 2.0}
 
 
-def test_a_file_keeps_earlier_rows_and_the_newest_of_equal_ones(tmp_path):
-    path = tmp_path / "new" / "encode.json"
-    row = dict.fromkeys(encode.SETTINGS, 1)
-    for changed in ({"cold_s": 1.0}, {"device": 2}, {"cold_s": 3.0}):
-        encode.keep(path, row | changed)
-    rows = json.loads(path.read_text())["rows"]
-    assert [(one["device"], one.get("cold_s")) for one in rows] == [(2, None), (1, 3.0)]
-
-
 @pytest.fixture
 def quick_limits(monkeypatch):
     monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype: 1e11)

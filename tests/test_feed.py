@@ -11,7 +11,7 @@ from coder_jax.mesh import make_mesh, step_cut
 from data_pipeline import stopping
 from data_pipeline.batch_spec import RowPlan
 
-PLAN = RowPlan(usual=4, ample=6)
+PLAN = RowPlan((2, 4, 6))
 
 
 def batch(in_use: int) -> dict[str, np.ndarray]:
@@ -40,9 +40,9 @@ def feed(request):
 
 def test_the_fullest_block_decides_the_rows_of_all(feed):
     fed = list(feed([batch(2), batch(4), batch(5), batch(1)]))
-    assert [item.batch["tokens"].shape[2] for item in fed] == [4, 4, 6, 4]
+    assert [item.batch["tokens"].shape[2] for item in fed] == [2, 4, 6, 2]
     np.testing.assert_array_equal(fed[2].batch["segments"], batch(5)["segments"])
-    assert fed[0].fill == (4 + 2 * 8) / (2 * 4 * 8)
+    assert fed[0].fill == (4 + 2 * 8) / (2 * 2 * 8)
 
 
 def test_each_batch_is_given_once_and_in_order(feed):

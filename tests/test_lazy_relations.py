@@ -10,6 +10,7 @@ import pytest
 
 from coder_jax.config import Config, OptimizerConfig
 from coder_jax.lazy_relations import MissedSteps, borrow, put_back, settle
+from coder_jax.mesh import make_mesh
 from coder_jax.optimizer import make_optimizer, relation_learning_rate
 from coder_jax.state import TrainState
 from data_pipeline.errors import BadInput
@@ -45,7 +46,10 @@ def take_step(state, relations, config=CONFIG):
     """One step that uses `relations`, lazily if the state says so."""
     relations, whole, borrowed = jnp.asarray(relations, jnp.int32), state, None
     if state.relation_steps is not None:
-        state, relations, borrowed = borrow(state, relations, MissedSteps(config), lambda x: x)
+        batch = {"relations": relations[None, None, None]}
+        mesh = make_mesh(1, jax.devices()[:1])
+        state, batch, borrowed = borrow(state, batch, MissedSteps(config), mesh)
+        relations = batch["relations"].reshape(-1)
     grads = gradient(state.params, relations[relations >= 0])
     updates, opt_state = make_optimizer(config).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)

@@ -103,7 +103,7 @@ def test_the_plan_is_near_what_the_compiler_says(devices, passes, relations, laz
     cut = step_cut(mesh, passes)
     structure, like = shapes_of(mesh, relations=relations, lazy=lazy)
     rows = 64 // cut.passes // cut.blocks
-    plan = plan_memory(like, structure, SPEC, cut, RowPlan(usual=rows, ample=rows))
+    plan = plan_memory(like, structure, SPEC, cut, RowPlan((rows,)))
     found = compiled_bytes(like, structure, mesh, cut, rows)
     assert 2 / 3 < plan.total / found < 3 / 2, (plan.parts, found)
 
@@ -119,7 +119,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_helps(relations, rows, mo
     mesh = make_mesh(8)
     cut = step_cut(mesh, 1)
     structure, like = shapes_of(mesh, relations=relations)
-    plan = plan_memory(like, structure, SPEC, cut, RowPlan(usual=rows, ample=rows))
+    plan = plan_memory(like, structure, SPEC, cut, RowPlan((rows,)))
     assert "warning" not in check_memory(dataclasses.replace(plan, limit=plan.total))
     tight = check_memory(dataclasses.replace(plan, limit=plan.total - 1))
     assert "may not fit" in tight and advice in tight

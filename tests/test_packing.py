@@ -1,10 +1,18 @@
 """Packing: the textbook algorithm as twin, nothing lost, nothing split."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from data_pipeline.errors import BadInput
-from data_pipeline.packing import first_fit_decreasing, pack_rows
+from data_pipeline.packing import (
+    MOST_SHAPES,
+    WORTH_A_SHAPE,
+    choose_sizes,
+    first_fit_decreasing,
+    pack_rows,
+)
 
 
 def naive_first_fit_decreasing(lengths, row_length):
@@ -71,3 +79,34 @@ def test_messages():
         first_fit_decreasing(np.array([3, 0]), 8)
     with pytest.raises(BadInput, match="need 2 rows of 8 tokens, but only 1"):
         pack_rows(np.ones(10, np.int32), np.array([0, 5, 10]), 8, rows=1)
+
+
+def rows_computed(needed, sizes):
+    return sum(min(size for size in sizes if size >= rows) for rows in needed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_sizes_are_the_best_of_all_choices(seed):
+    """Also of those of a step more: each size saves its part, and one more would not."""
+    rng = np.random.default_rng(seed)
+    needed = np.round(rng.normal(40, rng.choice([1, 4, 12]), 60)).clip(5).astype(int)
+    ample = needed.max() + int(rng.integers(0, 40))
+    sizes = choose_sizes(needed, ample)
+    assert list(sizes) == sorted(set(sizes)) and sizes[-1] == ample and len(sizes) <= MOST_SHAPES
+
+    def best(more):
+        choices = itertools.combinations(np.unique(needed), more)
+        return min(rows_computed(needed, (*choice, ample)) for choice in choices)
+
+    found = rows_computed(needed, sizes)
+    more = len(set(sizes) - {ample})
+    assert found == best(more)
+    if more:
+        assert found <= (1 - WORTH_A_SHAPE) * best(more - 1)
+    if len(sizes) < MOST_SHAPES and ample not in needed:
+        assert best(more + 1) > (1 - WORTH_A_SHAPE) * found
+
+
+def test_steps_that_all_need_the_same_have_one_size_and_the_ample_one():
+    assert choose_sizes(np.full(50, 30), 40) == (30, 40)
+    assert choose_sizes(np.full(50, 40), 40) == (40,)

@@ -107,11 +107,12 @@ def test_packed_keys_sort_by_similarity_and_then_by_index():
     assert NOTHING > packed.max()
 
 
-def test_what_is_not_a_number_is_refused():
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_is_not_a_number_is_refused(devices):
     keys = np.ones((600, 4), np.float32)
     keys[500, 2] = np.nan
     with pytest.raises(ValueError, match="not a number; expected finite queries and keys"):
-        search(keys[:3], keys, 2, block_keys=64, devices=jax.devices()[:1])
+        search(keys[:3], keys, 2, block_keys=64, devices=jax.devices()[:devices])
 
 
 def test_devices_change_no_bit():

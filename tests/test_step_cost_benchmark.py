@@ -133,15 +133,6 @@ def test_the_table():
     assert "| v5e x8, 2 passes, encoder sharded | 8 | 27 | - |" in step_cost.table([two])
 
 
-def test_a_file_keeps_earlier_rows_and_the_newest_of_equal_ones(tmp_path):
-    path = tmp_path / "new" / "cost.json"
-    for row in (ROW, ROW | {"devices": 64}, ROW | {"peak": 5.0}):
-        step_cost.keep(path, row)
-    rows = json.loads(path.read_text())["rows"]
-    assert [(row["devices"], row["peak"]) for row in rows] == [(64, 3.5e9), (8, 5.0)]
-    assert [file.name for file in path.parent.iterdir()] == ["cost.json"]
-
-
 def test_rows_that_were_measured_are_rounded_to_the_devices_of_a_block():
     cut = StepCut(blocks=8, row_multiple=8)
     assert plan_of(Config(), cut, None, 0).usual == 32

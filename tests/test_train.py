@@ -26,7 +26,7 @@ from coder_jax.mesh import make_mesh
 from coder_jax.metrics import keep_lines_until
 from coder_jax.train import train
 from data_pipeline.batch_files import BatchFiles, write_batches
-from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.batch_spec import BatchSpec, RowPlan
 from data_pipeline.batches import BatchMaker
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped, poll, stop_when_asked
@@ -61,7 +61,7 @@ def source(model):
     dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
     dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
     maker = BatchMaker(dataclasses.replace(dataset, folder=folder), SPEC)
-    maker.plan = dataclasses.replace(maker.plan, usual=maker.plan.ample)  # compile one shape
+    maker.plan = RowPlan((maker.plan.ample,))  # compile one shape
     return maker
 
 

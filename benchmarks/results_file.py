@@ -1,0 +1,30 @@
+"""The files of figures in results/: rows, one for each setting that was measured."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data_pipeline.whole_files import write_json
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows that are there; none where there is no file."""
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+
+
+def keep_rows(
+    path: Path, rows: Sequence[dict[str, Any]], settings: Sequence[str], **beside: Any
+) -> None:
+    """Adds rows to a file, in place of those with the same settings.
+
+    Args:
+        path: the file; it and its folder are made if need be.
+        rows: new ones.
+        settings: the names of what tells rows apart.
+        beside: what stands beside the rows, for all of them.
+    """
+    new = [[row[name] for name in settings] for row in rows]
+    there = [row for row in read_rows(path) if [row[name] for name in settings] not in new]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**beside, "rows": [*there, *rows]})
