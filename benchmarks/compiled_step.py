@@ -106,7 +106,7 @@ def measure(
     """
     passes = config.run.passes
     structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
-    parts = make_run_step(config, structure, relations, devices)
+    parts = make_run_step(config, structure, relations, devices=devices)
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
     plan = plan_of(config, cut, data, rows)

@@ -31,7 +31,7 @@ class Ours:
         encoder = {"config": hf_config, "pooler": bert.pooler is not None}
         structure = encoder_structure(config, encoder)
         parts = make_run_step(
-            config, structure, work.relations, jax.devices()[:1], dropout=work.dropout
+            config, structure, work.relations, devices=jax.devices()[:1], dropout=work.dropout
         )
         state = new_state(parts.like, split_encoder(bert)[1], parts.optimizer, noise=0.0, seed=0)
         table = initial_relations(work.relations, structure.config.hidden_size)

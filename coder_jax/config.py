@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from coder_jax.systems.coder import CoderLoss
+from coder_jax.systems.coder_v1 import CoderV1Loss
+from coder_jax.systems.group import MultiSimilarity
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
 
@@ -28,7 +30,8 @@ class ModelConfig:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
     relation_noise: float = 0.01
-    """Standard deviation around the identity in a new relation matrix."""
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ class OptimizerConfig:
     warmup_steps: int = 10_000
     """Steps over which the rate rises."""
     relation_learning_rate_factor: float = 1.0
-    """Relation matrices learn at this multiple of the encoder's rate."""
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
@@ -100,8 +103,9 @@ class Config:
     batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=BatchSpec
     )
-    loss: Annotated[CoderLoss, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=CoderLoss
+    # The recipe chooses the system; its flags are then those of --help.
+    loss: Annotated[CoderLoss | CoderV1Loss, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = (
+        dataclasses.field(default_factory=CoderLoss)
     )
     optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=OptimizerConfig
@@ -126,14 +130,35 @@ class Config:
             raise BadInput(
                 f"dropout is {self.model.dropout}; it must be at least 0 and less than 1"
             )
-        if self.loss.mu and self.batch.draw == "synonyms":
-            raise BadInput(
-                f"mu is {self.loss.mu}, but the draw 'synonyms' takes no relations; "
-                "use --mu 0 or another draw"
-            )
+        self._validate_loss()
         for name in ("passes", "log_steps", "save_steps"):
             if getattr(run, name) < 1:
                 raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
+
+    def _validate_loss(self) -> None:
+        loss, batch = self.loss, self.batch
+        if loss.mu and batch.draw == "synonyms":
+            raise BadInput(
+                f"mu is {loss.mu}, but the draw 'synonyms' takes no relations; "
+                "use --mu 0 or another draw"
+            )
+        if not isinstance(loss, CoderV1Loss):
+            if batch.corrupted_tails:
+                raise BadInput(
+                    "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, "
+                    "or a recipe of CODER v1"
+                )
+            return
+        if loss.mu and not batch.corrupted_tails:
+            raise BadInput(
+                f"mu is {loss.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "use --corrupted-tails or --mu 0"
+            )
+        if loss.type_weight and not batch.semantic_types:
+            raise BadInput(
+                f"type_weight is {loss.type_weight}, but the batches tell no semantic types; use "
+                "--semantic-types or --type-weight 0"
+            )
 
 
 def coder_eng() -> Config:
@@ -149,6 +174,75 @@ def coder_all() -> Config:
         optimizer=OptimizerConfig(steps=1_000_000),
         run=RunConfig(save_steps=100_000),
     )
+
+
+def coder_eng_no_relations() -> Config:
+    """CODER_ENG's ablation without the relation similarity (table 5)."""
+    return dataclasses.replace(coder_eng(), recipe="coder_eng_no_relations", loss=CoderLoss(mu=0.0))
+
+
+def coder_eng_transe() -> Config:
+    """CODER_ENG's ablation with a TransE-like similarity (table 5, appendix A.5)."""
+    return dataclasses.replace(coder_eng(), recipe="coder_eng_transe", loss=transe_like(28.0))
+
+
+def transe_like(distance: float) -> CoderLoss:
+    """CODER with the similarity -|e_i + r - e_j| and the constants of appendix A.5.
+
+    The appendix sets lambda to 28, what the norm is about at first, so that exponents stay near 0;
+    the similarity is the norm's negative, hence -28.
+
+    Args:
+        distance: between terms of the initial encoder; the constants are in its units, so that the
+            loss is the same for an encoder whose vectors are all shorter.
+    """
+    unit = distance / 28
+    relation = MultiSimilarity(alpha=0.2 / unit, beta=5.0 / unit, base=-distance, margin=0.1 * unit)
+    return CoderLoss(mu=0.1 / unit, score="translation", relation=relation)
+
+
+def coder_v1_eng() -> Config:
+    """CODER v1, English: BioBERT, 1,000,000 steps, TransE with corrupted tails (MS+REL)."""
+    # The paper has 256 terms in a batch: 10 triplets of 8 terms for head, tail and corrupted tail.
+    return Config(
+        recipe="coder_v1_eng",
+        model=ModelConfig(init="dmis-lab/biobert-v1.1"),
+        batch=BatchSpec(triplets=10, corrupted_tails=True),
+        loss=CoderV1Loss(),
+        optimizer=OptimizerConfig(steps=1_000_000),
+        run=RunConfig(save_steps=100_000),
+    )
+
+
+def coder_v1_all() -> Config:
+    """CODER v1 of all languages: multilingual BERT."""
+    return dataclasses.replace(
+        coder_v1_eng(),
+        recipe="coder_v1_all",
+        model=ModelConfig(init="bert-base-multilingual-cased"),
+    )
+
+
+def _v1_ablation(name: str, loss: CoderV1Loss) -> Config:
+    """CODER v1 with another loss on the same terms, those of the corrupted tails too."""
+    v1 = coder_v1_eng()
+    batch = dataclasses.replace(v1.batch, semantic_types=loss.type_weight > 0)
+    return dataclasses.replace(v1, recipe=name, batch=batch, loss=loss)
+
+
+def coder_v1_eng_types() -> Config:
+    """CODER v1's ablation MS+REL+STY (table 6): semantic types are learnt, too."""
+    return _v1_ablation("coder_v1_eng_types", CoderV1Loss(type_weight=0.1))
+
+
+def coder_v1_eng_types_no_relations() -> Config:
+    """CODER v1's ablation MS+STY (table 6)."""
+    return _v1_ablation("coder_v1_eng_types_no_relations", CoderV1Loss(mu=0.0, type_weight=0.1))
+
+
+def coder_v1_eng_no_relations() -> Config:
+    """CODER v1's ablation MS (table 6)."""
+    return _v1_ablation("coder_v1_eng_no_relations", CoderV1Loss(mu=0.0))
 
 
 def small() -> Config:
@@ -178,7 +272,35 @@ def small() -> Config:
     )
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (coder_eng, coder_all, small)}
+def small_transe() -> Config:
+    """`small` with CODER's TransE-like similarity."""
+    # 7: between the [CLS] vectors of heads and other heads' tails, with MiniLM.
+    return dataclasses.replace(small(), recipe="small_transe", loss=transe_like(7.0))
+
+
+def small_v1() -> Config:
+    """`small` with the loss of CODER v1, on about as many terms."""
+    batch = dataclasses.replace(small().batch, triplets=42, corrupted_tails=True)
+    return dataclasses.replace(small(), recipe="small_v1", batch=batch, loss=CoderV1Loss())
+
+
+RECIPES = {
+    recipe.__name__: recipe
+    for recipe in (
+        coder_eng,
+        coder_eng_no_relations,
+        coder_eng_transe,
+        coder_all,
+        coder_v1_eng,
+        coder_v1_eng_types,
+        coder_v1_eng_types_no_relations,
+        coder_v1_eng_no_relations,
+        coder_v1_all,
+        small,
+        small_transe,
+        small_v1,
+    )
+}
 
 
 def to_json(config: Config) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 
 from coder_jax.bert import Bert
 from coder_jax.encoder_settings import SETTINGS_FILE, EncoderSettings, write_settings
+from coder_jax.exported_relations import ExportedRelations, write_relations
 from coder_jax.hf_files import hub_errors
 from coder_jax.hf_weights import check_vocabulary, to_hf
 from coder_jax.model_card import check_card, model_card
@@ -27,10 +28,6 @@ from coder_jax.sentence_transformers_files import write_json, write_sentence_tra
 from coder_jax.verify_export import require_torch, verify_export
 from data_pipeline.errors import BadInput
 
-RELATIONS_HOW_TO = (
-    "Row r of relation_matrices [R, D, D] belongs to labels[r]. A head term with vector e points "
-    "with relation r to tail terms near M_r^T e: similarity = cos(M_r^T e_head, e_tail)."
-)
 # What a config.json may say of the place and type it was loaded with, and ours would not be true.
 STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
 
@@ -44,7 +41,7 @@ def export_encoder(
     pooling: str,
     cleaning: str,
     max_length: int,
-    relations: tuple[np.ndarray, Sequence[str]] | None = None,
+    relations: ExportedRelations | None = None,
     card: Mapping[str, Any] | None = None,
     pytorch_bin: bool = False,
 ) -> dict[str, float]:
@@ -58,7 +55,7 @@ def export_encoder(
       pooling: 'cls', 'mean' or 'pooler'.
       cleaning: the rule set that terms went through in training.
       max_length: longest term in tokens.
-      relations: (matrices float32 [R, D, D], R labels), or None.
+      relations: what was learned of relations, or None.
       card: what the model card tells; see `model_card`.
       pytorch_bin: also write pytorch_model.bin.
 
@@ -73,7 +70,7 @@ def export_encoder(
     """
     out, card = Path(out), dict(card or {})
     settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
-    check_parts(bert, settings, relations, card, out)
+    check_parts(bert, settings, card, out)
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     try:
         partial.mkdir(parents=True)
@@ -81,8 +78,8 @@ def export_encoder(
         write_tokenizer(partial, tokenizer, bert, max_length)
         write_sentence_transformers_files(partial, tensors, pooling=pooling, max_length=max_length)
         if relations is not None:
-            write_relations(partial, *relations)
-        write_descriptions(partial, settings, card, relations[1] if relations else ())
+            write_relations(partial, relations)
+        write_descriptions(partial, settings, card, relations)
         differences = verify_export(partial, bert, settings=settings)
         for path in partial.rglob("*.safetensors"):  # written for the owner alone
             shutil.copymode(partial / "config.json", path)
@@ -94,23 +91,12 @@ def export_encoder(
     return differences
 
 
-def check_parts(
-    bert: Bert,
-    settings: EncoderSettings,
-    relations: tuple[np.ndarray, Sequence[str]] | None,
-    card: Mapping[str, Any],
-    out: Path,
-) -> None:
+def check_parts(bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], out: Path) -> None:
     """Refuses, before anything is written, what could not become an export."""
     require_torch()
     check_card(card)
     if settings.pooling == "pooler" and bert.pooler is None:
         raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
-    if relations is not None and len(relations[0]) != len(relations[1]):
-        raise BadInput(
-            f"there are {len(relations[0])} relation matrices and {len(relations[1])} labels; "
-            "expected one label per matrix"
-        )
     in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if in_use and not (out / SETTINGS_FILE).is_file():
         raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
@@ -150,21 +136,17 @@ def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, max_length: int) -
         tokenizer.model_max_length = previous
 
 
-def write_relations(folder: Path, matrices_RDD: np.ndarray, labels: Sequence[str]) -> None:
-    """relations.safetensors and relations.json: one matrix and one label per relation."""
-    matrices = np.ascontiguousarray(matrices_RDD, np.float32)
-    save_file({"relation_matrices": matrices}, folder / "relations.safetensors")
-    write_json(folder / "relations.json", {"labels": list(labels), "how_to_use": RELATIONS_HOW_TO})
-
-
 def write_descriptions(
-    folder: Path, settings: EncoderSettings, card: Mapping[str, Any], labels: Sequence[str]
+    folder: Path,
+    settings: EncoderSettings,
+    card: Mapping[str, Any],
+    relations: ExportedRelations | None,
 ) -> None:
     """coder_jax.json for programs and README.md, the model card, for people."""
     about = {name: card[name] for name in ("recipe", "dataset_hash") if name in card}
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
     write_settings(folder, settings, about | {"versions": versions})
-    (folder / "README.md").write_text(model_card(card, settings, labels), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
 
 
 def replace_folder(new: Path, out: Path) -> None:

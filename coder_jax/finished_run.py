@@ -5,17 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from coder_jax.bert import Bert, abstract_bert
 from coder_jax.bert_config import BertConfig
 from coder_jax.checkpoint_reader import read_params, saved_steps
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.export import export_encoder
+from coder_jax.exported_relations import ExportedRelations
 from coder_jax.metrics import read_metrics
 from coder_jax.run_files import small_files
 from coder_jax.run_folder import read_identity
 from coder_jax.state import merge_encoder, split_encoder
+from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
 
 
@@ -28,7 +29,7 @@ class FinishedRun:
     settings: EncoderSettings
     tokenizer: Path  # folder
     hf_config: dict[str, Any]  # config.json of the initial encoder
-    relations: tuple[np.ndarray, list[str]] | None  # float32 [R, D, D] and R labels
+    relations: ExportedRelations | None
     card: dict[str, Any]  # for the model card
 
 
@@ -52,7 +53,7 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
     config = BertConfig.from_hf(encoder["config"])
     structure = abstract_bert(config, jnp.float32, pooler=encoder["pooler"])
     graph, _ = split_encoder(structure)
-    relations = params.get("relations")
+    table = params.get("relations")
     return FinishedRun(
         step=step,
         bert=merge_encoder(graph, params["encoder"]),
@@ -63,7 +64,7 @@ def load_run(out: Path, step: int | None = None) -> FinishedRun:
         ),
         tokenizer=files / "tokenizer",
         hf_config=encoder["config"],
-        relations=None if relations is None else (relations, dataset["relations"]),
+        relations=None if table is None else ExportedRelations(table, dataset["relations"]),
         card=describe(there, files, step),
     )
 
@@ -110,7 +111,7 @@ def describe(there: dict[str, Any], out: Path, step: int) -> dict[str, Any]:
         "recipe": {
             "name": config["recipe"],
             "steps": f"{step:,} of {optimizer['steps']:,}",
-            "terms per step": 2 * batch["groups"] * batch["triplets"] * batch["repeats"],
+            "terms per step": BatchSpec(**batch).terms,
             "groups x triplets x repeats": (
                 f"{batch['groups']} x {batch['triplets']} x {batch['repeats']}"
             ),

@@ -32,7 +32,7 @@ from jax.sharding import Mesh, PartitionSpec
 from coder_jax.config import OptimizerConfig
 from coder_jax.mesh import BATCH, EVERYWHERE, features_of_matrices, lie
 from coder_jax.optimizer import relation_learning_rate
-from coder_jax.relations import is_relations
+from coder_jax.relations import is_matrices
 from coder_jax.state import TrainState
 
 NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
@@ -95,7 +95,7 @@ class MissedSteps:
         config = self.config
         missed_V11 = (now - since_V).astype(jnp.float32)[:, None, None]
         leaves = jax.tree_util.tree_leaves_with_path(state.opt_state)
-        moments = {_moment(path): leaf for path, leaf in leaves if is_relations(path, leaf)}
+        moments = {_moment(path): leaf for path, leaf in leaves if is_matrices(path, leaf)}
         # A matrix that never had a gradient has no moments and stays: 0 / tiny.
         moved_VDD = sum(
             w_V[:, None, None]
@@ -105,7 +105,7 @@ class MissedSteps:
         )
 
         def made_up(path: tuple[Any, ...], leaf: Any) -> Any:
-            if not is_relations(path, leaf):
+            if not is_matrices(path, leaf):
                 return leaf
             decay = {"mu": config.b1, "nu": config.b2}.get(_moment(path))
             return leaf - moved_VDD if decay is None else leaf * decay**missed_V11
@@ -165,7 +165,7 @@ def borrow(
     borrowed = jnp.unique(used.reshape(-1), size=size + 1, fill_value=number)[:size]
 
     def take(path: tuple[Any, ...], leaf: Any) -> Any:
-        if not is_relations(path, leaf):
+        if not is_matrices(path, leaf):
             return leaf
         matrix_VDD = leaf.at[borrowed].get(mode="clip", indices_are_sorted=True)
         axes = features_of_matrices(mesh, leaf.shape[-1])
@@ -184,7 +184,7 @@ def put_back(whole: TrainState, rows: TrainState, borrowed: jax.Array) -> TrainS
     assert whole.relation_steps is not None
 
     def put(path: tuple[Any, ...], old: Any, new: Any) -> Any:
-        if not is_relations(path, old):
+        if not is_matrices(path, old):
             return new
         return old.at[borrowed].set(new, mode="drop", indices_are_sorted=True)
 

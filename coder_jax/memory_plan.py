@@ -65,7 +65,10 @@ def plan_memory(
         spec, cut, rows: of the batches.
     """
     params, moments = bytes_per_device(like.params), bytes_per_device(like.opt_state)
-    table = bytes_per_device(like.params.get("relations", {}))
+    relations = like.params.get("relations")
+    table = 0
+    if relations is not None and relations.ndim == 3:
+        table = bytes_per_device(relations)
     # With the lazy update a step works on the matrices that it needs, and their moments, instead.
     borrowed = 0
     if like.relation_steps is not None:

@@ -7,7 +7,7 @@ groups, several of them, the axis `within`, share a block: its rows and its anch
 | array | place |
 |---|---|
 | tokens, positions, segments [P, B, R, L] | B over `groups`, R over `within` |
-| concepts, relations [P, B, G, ...] | B over `groups` |
+| concepts, relations, types [P, B, G, ...] | B over `groups` |
 | relation matrices [R, D, D], their gradient and moments | the first D over all devices |
 | encoder, its gradient and moments | on every device; or, if asked for, each large array over all |
 """
@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.relations import is_relations
+from coder_jax.relations import is_matrices
 from data_pipeline.batch_spec import StepCut
 
 AXES = ("groups", "within")
@@ -30,8 +30,9 @@ BATCH = {
     "segments": PartitionSpec(None, "groups", "within"),
     "concepts": PartitionSpec(None, "groups"),
     "relations": PartitionSpec(None, "groups"),
+    "types": PartitionSpec(None, "groups"),
 }
-VECTORS = PartitionSpec("groups", None, "within")  # [B, G, 2k, D]
+VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
 QUERIES = PartitionSpec("groups")  # [B, G, U, m, D]
 EVERYWHERE = PartitionSpec()
 # Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
@@ -85,7 +86,7 @@ def state_sharding(mesh: Mesh, state: Any, *, shard_encoder: bool) -> Any:
 
     def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         parts = {getattr(part, "key", None) for part in path}
-        if is_relations(path, leaf):
+        if is_matrices(path, leaf):
             return NamedSharding(mesh, _spread(leaf.shape, mesh, [1]))
         if "encoder" in parts and shard_encoder and leaf.size >= SMALLEST_TO_SHARD:
             largest_first = sorted(range(leaf.ndim), key=lambda i: -leaf.shape[i])

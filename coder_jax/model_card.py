@@ -12,6 +12,7 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from coder_jax.encoder_settings import EncoderSettings
+from coder_jax.exported_relations import KINDS, ExportedRelations
 
 POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",
@@ -40,14 +41,16 @@ def check_card(card: Mapping[str, Any]) -> None:
 
 
 def model_card(
-    card: Mapping[str, Any], settings: EncoderSettings, relations: Sequence[str] = ()
+    card: Mapping[str, Any],
+    settings: EncoderSettings,
+    relations: ExportedRelations | None = None,
 ) -> str:
     """The text of README.md: YAML front matter for the hub, then what, data, recipe, results, use.
 
     Args:
       card: any of KEYS.
       settings: pooling, cleaning and length of the model.
-      relations: labels of the relation matrices in the folder.
+      relations: those in the folder.
     """
     base = card.get("base_model")
     metadata = ModelCardData(
@@ -74,7 +77,9 @@ def is_hub_id(name: str) -> bool:
     return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
 
 
-def about(card: Mapping[str, Any], settings: EncoderSettings, relations: Sequence[str]) -> str:
+def about(
+    card: Mapping[str, Any], settings: EncoderSettings, relations: ExportedRelations | None
+) -> str:
     """What the model is, in a paragraph."""
     base = card.get("base_model")
     start = f", trained from `{base if is_hub_id(base) else Path(base).name}`" if base else ""
@@ -90,7 +95,9 @@ def about(card: Mapping[str, Any], settings: EncoderSettings, relations: Sequenc
             "`TermEncoder` applies it by itself, other libraries do not."
         )
     if relations:
-        text += f" The matrices of {len(relations)} relations are included (`relations.json`)."
+        what = "matrices" if relations.bilinear else "translations"
+        count = len(relations.labels)
+        text += f" The {what} of {count} relations are included (`relations.json`)."
     return text
 
 
@@ -129,7 +136,7 @@ def cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def usage(settings: EncoderSettings, relations: Sequence[str]) -> str:
+def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
     """Code for each library that opens the folder; MODEL is its path or hub id."""
     pooled = {
         "cls": "hidden[:, 0]",
@@ -165,14 +172,18 @@ hidden = output.last_hidden_state
 vectors = torch.nn.functional.normalize({pooled}, dim=-1)
 ```"""
     if relations:
-        text += """
+        name, _ = KINDS[relations.table.ndim]
+        query = "table[r].T @ vector" if relations.bilinear else "vector + table[r]"
+        near = "" if relations.bilinear else "; the vector is not normalized"
+        text += f"""
 
 ```python
 import json
 from safetensors.numpy import load_file
 
-labels = json.load(open(f"{MODEL}/relations.json"))["labels"]
-matrices = load_file(f"{MODEL}/relations.safetensors")["relation_matrices"]
-query = matrices[labels.index(LABEL)].T @ vector  # near the tails of the relation LABEL
+labels = json.load(open(f"{{MODEL}}/relations.json"))["labels"]
+table = load_file(f"{{MODEL}}/relations.safetensors")["{name}"]
+r = labels.index(LABEL)
+query = {query}  # near the tails of the relation LABEL{near}
 ```"""
     return text

@@ -43,10 +43,11 @@ def decayed(params: Any) -> Any:
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimizer of {'encoder': ..., 'relations': [R, D, D]} (either may be absent).
+    """The optimizer of {'encoder': ..., and what is in `objective.head_shapes`}.
 
     Relation matrices do not decay: towards zero they would forget the identity that they start
-    at. They have a learning rate of their own, `relation_learning_rate_factor` times the encoder's.
+    at. They have a learning rate of their own, `relation_learning_rate_factor` times the encoder's;
+    and so have translations and the head of semantic types.
     """
     moments = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
     optimizers = {
@@ -57,7 +58,9 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     }
 
     def label_parts(params: Any) -> Any:
-        return jax.tree_util.tree_map_with_path(lambda path, _: path[0].key, params)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _: "encoder" if path[0].key == "encoder" else "relations", params
+        )
 
     by_part = optax.partition(optimizers, label_parts)
     if not config.clip_norm:

@@ -1,8 +1,8 @@
-"""The relation table: one bilinear matrix per relation, [R, D, D].
+"""The relation table: one bilinear matrix per relation, [R, D, D], or one translation, [R, D].
 
 (head vector, relation) in, query vector out: the query is compared with tails as a term vector
 would be. With the identity as matrix the query is the head itself, so that S is the special case of
-S^rel with M = I (CODER, section 3.3).
+S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 """
 
 from typing import Any
@@ -11,13 +11,19 @@ import jax
 import jax.numpy as jnp
 
 
-def init_relations(relations: int, width: int, *, noise: float, seed: int) -> jax.Array:
-    """float32 [R, D, D]: the identity plus normal noise of standard deviation `noise`.
+def table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
+    """The shape of the table for a `score`, bilinear or translation."""
+    return (relations, width, width) if score == "bilinear" else (relations, width)
 
+
+def init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
+    """float32, of a `table_shape`: relations that leave heads as they are, but for normal noise.
+
+    That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`.
     Under `jax.jit` with a sharded output each device makes its own part, of the same values.
     """
-    normal_RDD = jax.random.normal(jax.random.key(seed), (relations, width, width))
-    return jnp.eye(width)[None] + noise * normal_RDD
+    normal = jax.random.normal(jax.random.key(seed), shape)
+    return (jnp.eye(shape[-1])[None] if len(shape) == 3 else 0.0) + noise * normal
 
 
 def relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
@@ -47,6 +53,12 @@ def relation_queries(
     return jnp.where((relation_U >= 0)[..., None, None], query_UmD, head_UmD)
 
 
-def is_relations(path: tuple[Any, ...], leaf: Any) -> bool:
-    """Whether the leaf of a `TrainState` at this path is the relation table or a moment of it."""
+def translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+    """The query e + r of each head; shapes as for `relation_queries`."""
+    translation_UD = jnp.where((relation_U >= 0)[..., None], table_RD[relation_U], 0.0)
+    return head_UmD + translation_UD[..., None, :]
+
+
+def is_matrices(path: tuple[Any, ...], leaf: Any) -> bool:
+    """Whether the leaf of a `TrainState` at this path is the matrices or a moment of theirs."""
     return leaf.ndim == 3 and any(getattr(part, "key", None) == "relations" for part in path)

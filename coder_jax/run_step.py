@@ -12,6 +12,7 @@ from coder_jax.bert import Bert
 from coder_jax.config import Config
 from coder_jax.lazy_relations import MissedSteps
 from coder_jax.mesh import make_mesh, step_cut
+from coder_jax.objective import head_shapes
 from coder_jax.optimizer import make_optimizer
 from coder_jax.state import TrainState, abstract_state, split_encoder
 from coder_jax.step import TrainStep, make_train_step
@@ -34,8 +35,9 @@ def make_run_step(
     config: Config,
     structure: Bert,
     relations: int,
-    devices: Sequence[jax.Device] | None = None,
+    types: int = 0,
     *,
+    devices: Sequence[jax.Device] | None = None,
     dropout: bool = True,
 ) -> RunStep:
     """The step of a run.
@@ -44,6 +46,7 @@ def make_run_step(
         config: the run; its batch, loss, optimizer, pooling, passes and placement are used.
         structure: of `bert.abstract_bert`.
         relations: R, the relations of the data; there is no table if mu is 0.
+        types: S, the semantic types of the data.
         devices: of the mesh; all if None.
         dropout: whether the encoder's dropout is on.
     """
@@ -52,8 +55,7 @@ def make_run_step(
     optimizer = make_optimizer(config.optimizer)
     like = abstract_state(
         shapes,
-        relations if config.loss.mu else 0,
-        structure.config.hidden_size,
+        head_shapes(config.loss, relations, types, structure.config.hidden_size),
         optimizer,
         mesh,
         shard_encoder=config.run.shard_encoder,
@@ -65,6 +67,7 @@ def make_run_step(
         optimizer,
         mesh,
         like,
+        pairs=config.batch.pairs,
         pooling=config.model.pooling,
         seed=config.batch.seed,
         dropout=dropout,

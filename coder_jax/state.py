@@ -13,9 +13,9 @@ from jax.sharding import Mesh
 
 from coder_jax.bert import Bert
 from coder_jax.mesh import put_whole, state_sharding
-from coder_jax.relations import init_relations
+from coder_jax.objective import new_heads
 
-Params = dict[str, Any]  # {"encoder": nested dict, "relations": float32 [R, D, D] unless mu is 0}
+Params = dict[str, Any]  # {"encoder": nested dict, and what is in `objective.head_shapes`}
 
 
 @jax.tree_util.register_dataclass
@@ -43,8 +43,7 @@ def merge_encoder(graph: nnx.GraphDef, params: Mapping[str, Any]) -> Bert:
 
 def abstract_state(
     encoder: dict[str, Any],
-    relations: int,
-    width: int,
+    heads: dict[str, Any],
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
     *,
@@ -55,19 +54,20 @@ def abstract_state(
 
     Args:
         encoder: shapes of the encoder's parameters.
-        relations: R, the relation matrices; 0 for no table.
-        width: D.
+        heads: shapes of the objective's own parameters (`objective.head_shapes`).
         optimizer: whose state belongs to it.
         mesh, shard_encoder: see `mesh.state_sharding`.
-        lazy: relation matrices are updated as in `lazy_relations`.
+        lazy: relation matrices, if there are any, are updated as in `lazy_relations`.
     """
-    table = jax.ShapeDtypeStruct((relations, width, width), jnp.float32)
-    params = {"encoder": encoder} | ({"relations": table} if relations else {})
+    params = {"encoder": encoder, **heads}
+    relation_steps = None
+    if lazy and "relations" in heads and heads["relations"].ndim == 3:
+        relation_steps = jax.ShapeDtypeStruct(heads["relations"].shape[:1], jnp.int32)
     state = TrainState(
         jax.ShapeDtypeStruct((), jnp.int32),
         params,
         jax.eval_shape(optimizer.init, params),
-        jax.ShapeDtypeStruct((relations,), jnp.int32) if lazy and relations else None,
+        relation_steps,
     )
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
@@ -90,7 +90,7 @@ def new_state(
         like: of `abstract_state`.
         encoder: the initial encoder's parameters, whole, in this host's memory.
         optimizer: whose state belongs to it.
-        noise, seed: of `init_relations`.
+        noise, seed: of `objective.new_heads`.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, like)
     params: Params = {
@@ -100,12 +100,9 @@ def new_state(
             where.params["encoder"],
         )
     }
-    if "relations" in like.params:
-        relations, width, _ = like.params["relations"].shape
-        params["relations"] = jax.jit(
-            lambda: init_relations(relations, width, noise=noise, seed=seed),
-            out_shardings=where.params["relations"],
-        )()
+    heads = {name: shapes for name, shapes in like.params.items() if name != "encoder"}
+    places = {name: where.params[name] for name in heads}
+    params |= jax.jit(lambda: new_heads(heads, noise=noise, seed=seed), out_shardings=places)()
     opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(params)
     steps, relation_steps = jax.tree.map(
         lambda leaf: put_whole(np.zeros(leaf.shape, np.int32), leaf.sharding),

@@ -17,9 +17,10 @@ from jax.sharding import Mesh, PartitionSpec
 from coder_jax.hash_dropout import mix_bits
 from coder_jax.lazy_relations import MissedSteps, borrow, put_back
 from coder_jax.mesh import EVERYWHERE, QUERIES, VECTORS, features_of_matrices, lie, replicated
-from coder_jax.relations import relation_matrices, relation_queries
+from coder_jax.objective import SystemLoss, group_loss
+from coder_jax.relations import relation_matrices, relation_queries, translated
 from coder_jax.state import Params, TrainState, merge_encoder
-from coder_jax.systems.coder import CoderLoss, group_loss
+from coder_jax.systems.group import Group
 
 # (state, batch) -> (state, metrics), compiled when it is first called.
 TrainStep = jax.stages.Wrapped
@@ -52,7 +53,14 @@ def single(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def make_loss(
-    graph: nnx.GraphDef, loss: CoderLoss, mesh: Mesh, *, pooling: str, seed: int, dropout: bool
+    graph: nnx.GraphDef,
+    loss: SystemLoss,
+    mesh: Mesh,
+    *,
+    pairs: int,
+    pooling: str,
+    seed: int,
+    dropout: bool,
 ) -> Callable[..., tuple[jax.Array, dict[str, jax.Array]]]:
     """The mean loss over the groups of one pass, as a function of parameters and batch."""
 
@@ -76,20 +84,31 @@ def make_loss(
         # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
         encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
         vector_BGND = put(encode_blocks(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
-        query_BGkD = None
-        if loss.mu and "relations" in params:
-            query_BGkD = all_queries(params["relations"], batch["relations"], vector_BGND)
-        loss_BG, metrics_BG = jax.vmap(jax.vmap(partial(group_loss, loss=loss)))(
-            vector_BGND, batch["concepts"], batch["relations"], query_BGkD
+        queries, logits = None, None
+        if "relations" in params:
+            queries = all_queries(params["relations"], batch["relations"], vector_BGND)
+        if "types" in params:
+            logits = vector_BGND @ params["types"]["kernel"] + params["types"]["bias"]
+        group = Group(
+            vectors=vector_BGND,
+            concepts=batch["concepts"],
+            relations=batch["relations"],
+            queries=queries,
+            types=batch.get("types"),
+            type_logits=logits,
         )
+        loss_BG, metrics_BG = jax.vmap(jax.vmap(partial(group_loss, loss=loss)))(group)
         return loss_BG.mean(), jax.tree.map(jnp.mean, metrics_BG)
 
     def all_queries(
         table_RDD: jax.Array, relation_BGU: jax.Array, vector_BGND: jax.Array
     ) -> jax.Array:
         """[B, G, k, D]: each device adds what its part of the matrices gives, for all groups."""
-        *groups, terms, width = vector_BGND.shape
-        head_BGUmD = vector_BGND[:, :, : terms // 2].reshape(*relation_BGU.shape, -1, width)
+        *groups, _, width = vector_BGND.shape
+        head_BGUmD = vector_BGND[:, :, :pairs].reshape(*relation_BGU.shape, -1, width)
+        if table_RDD.ndim == 2:
+            query_BGUmD = translated(table_RDD, relation_BGU, head_BGUmD)
+            return put(query_BGUmD, QUERIES).reshape(*groups, pairs, width)
         axes = features_of_matrices(mesh, width)
         if axes is None:
             matrix_BGUDD = relation_matrices(table_RDD, relation_BGU)
@@ -105,18 +124,19 @@ def make_loss(
             query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
             if mesh.shape["within"] > 1:
                 query_BGUmD = put(query_BGUmD, EVERYWHERE)
-        return put(query_BGUmD, QUERIES).reshape(*groups, terms // 2, width)
+        return put(query_BGUmD, QUERIES).reshape(*groups, pairs, width)
 
     return pass_loss
 
 
 def make_train_step(
     graph: nnx.GraphDef,
-    loss: CoderLoss,
+    loss: SystemLoss,
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
     where: TrainState,
     *,
+    pairs: int,
     pooling: str,
     seed: int,
     dropout: bool,
@@ -130,6 +150,7 @@ def make_train_step(
         optimizer: of `make_optimizer`.
         mesh: the devices.
         where: the sharding of each array of the state, of arrays or shapes.
+        pairs: k, of a group.
         pooling: cls, mean or pooler.
         seed: of the dropout.
         dropout: whether the encoder's dropout is on.
@@ -139,7 +160,9 @@ def make_train_step(
         step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
         float32 scalars.
     """
-    pass_loss = make_loss(graph, loss, mesh, pooling=pooling, seed=seed, dropout=dropout)
+    pass_loss = make_loss(
+        graph, loss, mesh, pairs=pairs, pooling=pooling, seed=seed, dropout=dropout
+    )
     value_and_grad = jax.value_and_grad(pass_loss, has_aux=True)
 
     def train_step(

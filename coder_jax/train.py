@@ -27,6 +27,7 @@ from coder_jax.lazy_relations import settle
 from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy
 from coder_jax.metrics import MetricsLog, Window
+from coder_jax.objective import type_weight
 from coder_jax.optimizer import learning_rate
 from coder_jax.run_files import RunFiles
 from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
@@ -160,6 +161,11 @@ def train(config: Config, source: BatchSource) -> RunResult:
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
             "synonyms alone"
         )
+    if type_weight(config.loss) and not source.manifest["semantic_types"]:
+        raise BadInput(
+            f"type_weight is {type_weight(config.loss)}, but {source.folder} has no semantic types "
+            "(MRSTY.RRF); use --type-weight 0"
+        )
     heldout = None
     if run.eval_steps:
         heldout = HeldOut(source.folder, source.manifest, config.model.pooling, run.eval_terms)
@@ -263,7 +269,8 @@ def _prepare(
 ) -> tuple[RunStep, TrainState]:
     """The step and the state before it: what `_take_steps` begins with."""
     structure = encoder_structure(config, this_run["encoder"])
-    made = make_run_step(config, structure, len(source.manifest["relations"]))
+    relations, types = (len(source.manifest[name]) for name in ("relations", "semantic_types"))
+    made = make_run_step(config, structure, relations, types)
     assert source.cut == made.cut, "batches are cut for another mesh"
     plan = plan_memory(made.like, structure, config.batch, source.cut, source.plan)
     say(check_memory(plan))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 INDEX = "batches.json"
 SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
+PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
 READ_AHEAD = 4  # steps
 
 
@@ -139,8 +140,7 @@ class BatchFiles:
                 )
                 for name in packed[0]
             },
-            "concepts": stored["concepts"][self.groups],
-            "relations": stored["relations"][self.groups],
+            **{name: values[self.groups] for name, values in stored.items() if name not in PACKED},
         }
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:

@@ -18,7 +18,8 @@ class BatchSpec:
     the tail. `synonyms`: the same concepts, without relations.
 
     A group is the paper's mini-batch: `triplets` distinct triplets, each `repeats` times with terms
-    sampled afresh, so k = triplets * repeats pairs and 2k terms. A step has `groups` groups.
+    sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails. A step
+    has `groups` groups.
     """
 
     draw: Literal["relations", "concepts", "synonyms"] = "relations"
@@ -32,6 +33,10 @@ class BatchSpec:
     """U, distinct triplets in a group."""
     repeats: int = 8
     """m, times that each triplet occurs in its group."""
+    corrupted_tails: bool = False
+    """Add to each triplet a random other concept in the place of its tail (CODER v1)."""
+    semantic_types: bool = False
+    """Tell the semantic type of each term's concept (CODER v1's type loss)."""
     row_length: int = 128
     """Tokens in a packed row."""
     seed: int = 0
@@ -45,7 +50,7 @@ class BatchSpec:
     @property
     def terms(self) -> int:
         """The terms of a step."""
-        return self.groups * 2 * self.pairs
+        return self.groups * (3 if self.corrupted_tails else 2) * self.pairs
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""

@@ -106,7 +106,7 @@ class BatchMaker:
         )
 
     def sample_lengths(self) -> np.ndarray:
-        """int32 [S, G, 2k]: the lengths of the terms of some steps, the same on every host."""
+        """int32 [S, G, N]: the lengths of the terms of some steps, the same on every host."""
         lengths = tf.function(
             lambda step: self._lengths(self.draw(step, np.arange(self.spec.groups))["terms"])
         )
@@ -121,21 +121,19 @@ class BatchMaker:
         Returns:
             int32: `tokens`, `positions`, `segments` [P, B, R, L], R rows of L tokens (see
                 `packing.pack_rows`; segment s is the term at place s - 1 of the flattened concepts
-                of its block), R as in `self.plan.ample`; `concepts` [P, B, groups, 2k] (heads, then
-                tails), `relations` [P, B, groups, U]; pair u * m + j is the j-th occurrence of
-                triplet u.
+                of its block), R as in `self.plan.ample`; and what `Draw` says of the terms,
+                [P, B, groups, ...] each, without the terms.
         """
         drawn = self.draw(step, self.groups.ravel())
         passes, blocks, _ = shape = self.groups.shape
-        terms = tf.reshape(drawn["terms"], [passes * blocks, -1])
+        terms = tf.reshape(drawn.pop("terms"), [passes * blocks, -1])
         packed = self._pack(terms, step)
         return {
             **{
                 name: tf.reshape(rows, [passes, blocks, self.plan.ample, -1])
                 for name, rows in packed.items()
             },
-            "concepts": tf.reshape(drawn["concepts"], [*shape, -1]),
-            "relations": tf.reshape(drawn["relations"], [*shape, -1]),
+            **{name: tf.reshape(values, [*shape, -1]) for name, values in drawn.items()},
         }
 
     def _pack(self, terms: tf.Tensor, step: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -176,8 +174,8 @@ class BatchMaker:
         """All groups of a step before they are cut and packed.
 
         Returns:
-            `tokens` int32 [sum of lengths]; `lengths` int32 and `concepts` int32 [G, 2k];
-            `relations` int32 [G, U].
+            `tokens` int32 [sum of lengths]; `lengths` int32 [G, N]; and what `Draw` says of the
+            terms, without the terms.
         """
         drawn = self.draw(step, np.arange(self.spec.groups))
         terms = tf.reshape(drawn.pop("terms"), [-1])

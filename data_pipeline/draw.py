@@ -36,6 +36,8 @@ class Draw:
         self.related_start = self.related = None
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
+            if spec.corrupted_tails:
+                self.items = tf.range(dataset.term_start.size - 1, dtype=tf.int64)
         else:
             has_synonym = np.diff(dataset.term_start) >= 2
             items = np.flatnonzero(has_synonym)
@@ -49,6 +51,8 @@ class Draw:
                 f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
                 "or build with fewer filters"
             )
+        if spec.semantic_types:
+            self.types = tf.constant(first_types(dataset))
 
     def _index_relations(
         self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
@@ -105,14 +109,31 @@ class Draw:
             for column in (self.heads, self.relations, self.tails)
         )
 
-    def _draws(self, stream: str, slot: tf.Tensor, count: tf.Tensor, number: int) -> tf.Tensor:
-        """int64 [T, number]: which of a concept's `count` terms each of its occurrences shows."""
+    def corrupted(self, slot: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """int64 [T]: for each triplet a concept that is not its tail, all others equally often.
+
+        From all concepts with the draw `relations`, else from those with a synonym. That it is no
+        true tail of the relation is not looked up: among many concepts it hardly ever is one.
+        """
+        random = key(self.spec.seed, "corrupted tail", slot)
+        place = tf.cast(below(random, self.items.shape[0] - 1), tf.int64)
+        # The concepts rise: to step over the tail makes the others equally likely.
+        return tf.gather(
+            self.items, place + tf.cast(tf.gather(self.items, place) >= tail, tf.int64)
+        )
+
+    def _terms(self, stream: str, slot: tf.Tensor, concept: tf.Tensor, number: int) -> tf.Tensor:
+        """int64 [T, number]: the term that each occurrence of a triplet's concept shows."""
+        start = tf.gather(self.term_start, concept)
+        count = tf.gather(self.term_start, concept + 1) - start
         random = key(
             self.spec.seed, stream, slot[:, None], tf.range(number, dtype=tf.int64)[None, :]
         )
         if self.spec.distinct_terms:
-            return tf.cast(distinct_draws(random, count), tf.int64)
-        return tf.cast(below(random, count[:, None]), tf.int64)
+            nth = distinct_draws(random, count)
+        else:
+            nth = below(random, count[:, None])
+        return start[:, None] + tf.cast(nth, tf.int64)
 
     def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
         """The draw of G groups of a step, each of U triplets, k = U * m pairs.
@@ -122,32 +143,50 @@ class Draw:
             groups: int [G], the numbers of the groups within the step.
 
         Returns:
-            `concepts` int32 and `terms` int64 [G, 2k]: pair u * m + j is the j-th occurrence of
-            triplet u; the k heads come first, then the k tails. `relations` int32 [G, U], -1 where
-            a synonym stands for the tail.
+            `concepts` int32 and `terms` int64 [G, N], N = 2k: pair u * m + j is the j-th occurrence
+            of triplet u; the k heads come first, then the k tails, then (N = 3k) the k corrupted
+            tails if the spec asks for them. `relations` int32 [G, U], -1 where a synonym stands for
+            the tail. With `spec.semantic_types` also `types` int32 [G, N], of each term's concept,
+            -1 where it has none.
         """
         repeats, spec = self.spec.repeats, self.spec
         slot, head, relation, tail = self.triplets(step, groups)
-        start = tf.gather(self.term_start, tf.stack([head, tail]))
-        count = tf.gather(self.term_start, tf.stack([head, tail]) + 1) - start
         # A head that is its own tail goes on with its own draws, so that the pair shows two
         # different terms.
-        head_draws = self._draws(
-            "head term", slot, count[0], repeats if spec.draw == "relations" else 2 * repeats
-        )
-        tail_draws = self._draws("tail term", slot, count[1], repeats)
+        both = repeats if spec.draw == "relations" else 2 * repeats
+        head_terms = self._terms("head term", slot, head, both)
+        tail_terms = self._terms("tail term", slot, tail, repeats)
         if spec.draw != "relations":
-            tail_draws = tf.where((relation < 0)[:, None], head_draws[:, repeats:], tail_draws)
-        terms = [start[0][:, None] + head_draws[:, :repeats], start[1][:, None] + tail_draws]
-        concepts = [tf.repeat(tf.cast(x, tf.int32)[:, None], repeats, axis=1) for x in (head, tail)]
+            tail_terms = tf.where((relation < 0)[:, None], head_terms[:, repeats:], tail_terms)
+        concepts, terms = [head, tail], [head_terms[:, :repeats], tail_terms]
+        if spec.corrupted_tails:
+            concepts.append(self.corrupted(slot, tail))
+            terms.append(self._terms("corrupted tail term", slot, concepts[-1], repeats))
 
-        def by_group(heads_and_tails: list[tf.Tensor]) -> tf.Tensor:
-            return tf.concat(
-                [tf.reshape(x, [len(groups), spec.pairs]) for x in heads_and_tails], axis=1
+        def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
+            return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
+
+        def repeated(parts: list[tf.Tensor]) -> tf.Tensor:
+            return by_group(
+                [tf.repeat(tf.cast(x, tf.int32)[:, None], repeats, axis=1) for x in parts]
             )
 
-        return {
-            "concepts": by_group(concepts),
+        drawn = {
+            "concepts": repeated(concepts),
             "terms": by_group(terms),
             "relations": tf.reshape(tf.cast(relation, tf.int32), [len(groups), spec.triplets]),
         }
+        if spec.semantic_types:
+            drawn["types"] = repeated([tf.gather(self.types, concept) for concept in concepts])
+        return drawn
+
+
+def first_types(dataset: TripletDataset) -> np.ndarray:
+    """int32 [C]: the first semantic type of each concept, -1 where it has none.
+
+    CODER v1 takes each concept to have one; some have more.
+    """
+    has_one = np.diff(dataset.type_start) > 0
+    types = np.full(has_one.size, -1, np.int32)
+    types[has_one] = dataset.types[dataset.type_start[:-1][has_one]]
+    return types

@@ -12,7 +12,16 @@ from data_pipeline.quiet_tensorflow import tf
 # A decision that takes random numbers has its own stream, so that no two decisions share them.
 STREAMS = {
     name: number
-    for number, name in enumerate(("permutation", "relation", "head term", "tail term"))
+    for number, name in enumerate(
+        (
+            "permutation",
+            "relation",
+            "head term",
+            "tail term",
+            "corrupted tail",
+            "corrupted tail term",
+        )
+    )
 }
 
 # Eight rounds mix the halves well even where one of them holds two or three values.

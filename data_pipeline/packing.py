@@ -112,7 +112,7 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
     not reach.
 
     Args:
-        lengths_SGN: int [S, G, 2k], the lengths of all terms of S steps, in tokens.
+        lengths_SGN: int [S, G, N], the lengths of all terms of S steps, in tokens.
         spec, cut: what a batch is made of and how it is cut.
         rows: `ample`, if not 0.
     """

@@ -63,7 +63,7 @@ def twin_sample(randoms, size, *, distinct):
 
 
 def twin_draw(dataset, spec, step):
-    """concepts, terms [G, 2k] and relations [G, U] of a step, as nested lists."""
+    """concepts, terms (and types) [G, N] and relations [G, U] of a step, as nested lists."""
     counts = np.diff(dataset.term_start).tolist()
     triplets = list(
         zip(dataset.heads.tolist(), dataset.relations.tolist(), dataset.tails.tolist(), strict=True)
@@ -77,6 +77,7 @@ def twin_draw(dataset, spec, step):
     for group in range(spec.groups):
         number = step * spec.groups + group
         head_terms, tail_terms, head_concepts, tail_concepts, labels = [], [], [], [], []
+        corrupted_terms, corrupted_concepts = [], []
         for u in range(spec.triplets):
             epoch, within = divmod(number, per_epoch)
             key = twin_key(spec.seed, "permutation", epoch)
@@ -100,10 +101,24 @@ def twin_draw(dataset, spec, step):
             head_concepts += [head] * spec.repeats
             tail_concepts += [tail] * spec.repeats
             labels.append(relation)
-        concepts.append(head_concepts + tail_concepts)
-        terms.append(head_terms + tail_terms)
+            if spec.corrupted_tails:
+                possible = range(len(counts)) if spec.draw == "relations" else items
+                others = [concept for concept in possible if concept != tail]
+                random = twin_key(spec.seed, "corrupted tail", slot)
+                corrupted = others[twin_below(random, len(others))]
+                corrupted_terms += draw("corrupted tail term", corrupted, spec.repeats)
+                corrupted_concepts += [corrupted] * spec.repeats
+        concepts.append(head_concepts + tail_concepts + corrupted_concepts)
+        terms.append(head_terms + tail_terms + corrupted_terms)
         relations.append(labels)
-    return {"concepts": concepts, "terms": terms, "relations": relations}
+    drawn = {"concepts": concepts, "terms": terms, "relations": relations}
+    if spec.semantic_types:
+        start = dataset.type_start
+        drawn["types"] = [
+            [int(dataset.types[start[c]]) if start[c] < start[c + 1] else -1 for c in group]
+            for group in concepts
+        ]
+    return drawn
 
 
 def _triplet(triplets, counts, item, spec, slot):
@@ -134,6 +149,5 @@ def twin_batch(dataset, spec, step, plan, passes=1, blocks=1):
             name: np.reshape(part, (*shape[:2], plan.ample, spec.row_length))
             for name, part in packed.items()
         },
-        "concepts": drawn["concepts"].reshape(shape),
-        "relations": drawn["relations"].reshape(shape),
+        **{name: values.reshape(shape) for name, values in drawn.items() if name != "terms"},
     }

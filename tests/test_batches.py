@@ -25,6 +25,12 @@ SPECS = {
     "synonyms": BatchSpec(
         draw="synonyms", distinct_terms=True, groups=2, triplets=16, repeats=1, row_length=64
     ),
+    "corrupted tails": BatchSpec(
+        groups=2, triplets=8, repeats=3, corrupted_tails=True, semantic_types=True
+    ),
+    "corrupted tails of concepts": BatchSpec(
+        draw="concepts", groups=2, triplets=8, repeats=2, corrupted_tails=True
+    ),
 }
 
 

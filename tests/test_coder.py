@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from test_losses import naive
 
-from coder_jax.relations import relation_matrices, relation_queries
-from coder_jax.systems.coder import CoderLoss, MultiSimilarity, cosine, unit
-from coder_jax.systems.coder import group_loss as loss_of_queries
+from coder_jax.relations import relation_matrices, relation_queries, translated
+from coder_jax.systems.coder import CoderLoss
+from coder_jax.systems.coder import group_loss as loss_of_group
+from coder_jax.systems.group import Group, MultiSimilarity, cosine, distance, norm, unit
 
 LOSS = CoderLoss(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
 U, M, D = 4, 3, 6
@@ -30,10 +31,20 @@ def group(seed=0):
 def group_loss(vectors, concepts, relations, table, loss):
     """The loss of a group with the queries that its relations give."""
     relations = jnp.asarray(relations)
-    heads = vectors[:K].reshape(U, M, D)
-    matrices = relation_matrices(table, relations)
-    queries = relation_queries(matrices, relations, heads).reshape(K, D)
-    return loss_of_queries(vectors, concepts, relations, queries, loss)
+    heads = jnp.asarray(vectors)[:K].reshape(U, M, D)
+    if table.ndim == 3:
+        queries = relation_queries(relation_matrices(table, relations), relations, heads)
+    else:
+        queries = translated(table, relations, heads)
+    return loss_of_group(
+        Group(
+            vectors=jnp.asarray(vectors),
+            concepts=jnp.asarray(concepts),
+            relations=relations,
+            queries=queries.reshape(K, D),
+        ),
+        loss,
+    )
 
 
 def cos(a, b):
@@ -41,18 +52,21 @@ def cos(a, b):
 
 
 def paper_loss(vectors, concepts, relations, table, loss):
-    """L_MS + mu * L_MS^rel of section 3.3, one pair at a time."""
+    """L_MS + mu * L_MS^rel of section 3.3 (or of 5.1, for translations), one pair at a time."""
     vectors, table = vectors.astype(np.float64), table.astype(np.float64)
     similarity = [[cos(a, b) for b in vectors] for a in vectors]
     same = concepts[:, None] == concepts[None, :]
     term, *_ = naive(
         similarity, same & ~np.eye(2 * K, dtype=bool), ~same, **dataclasses.asdict(loss.term)
     )
-    related = [
-        [cos(table[relations[i // M]].T @ vectors[i], vectors[K + j]) for j in range(K)]
-        for i in range(K)
-        if relations[i // M] >= 0
-    ]
+
+    def score(i, j):
+        of_relation = table[relations[i // M]]
+        if table.ndim == 3:
+            return cos(of_relation.T @ vectors[i], vectors[K + j])
+        return -float(np.linalg.norm(vectors[i] + of_relation - vectors[K + j]))
+
+    related = [[score(i, j) for j in range(K)] for i in range(K) if relations[i // M] >= 0]
     rows = [i for i in range(K) if relations[i // M] >= 0]
     reached = same[K:, K:][rows]
     relation, *_ = naive(related, reached, ~reached, **dataclasses.asdict(loss.relation))
@@ -66,6 +80,20 @@ def test_equals_the_formulas(relations):
         jnp.asarray(vectors), jnp.asarray(concepts), jnp.array(relations), jnp.asarray(table), LOSS
     )
     want = paper_loss(vectors, concepts, np.array(relations), table, LOSS)
+    got = (total, metrics["loss_term"], metrics["loss_relation"])
+    np.testing.assert_allclose(got, want, rtol=2e-5)
+
+
+@pytest.mark.parametrize("relations", [[2, 0, 2, 4], [2, -1, 2, -1]])
+def test_equals_the_formulas_of_the_ablation(relations):
+    vectors, concepts, _, table = group()
+    loss = CoderLoss(
+        mu=0.3,
+        score="translation",
+        relation=MultiSimilarity(alpha=0.2, beta=5.0, base=-3.0, margin=0.1),
+    )
+    total, metrics = group_loss(vectors, concepts, relations, jnp.asarray(table[:, 0]), loss)
+    want = paper_loss(vectors, concepts, np.array(relations), table[:, 0], loss)
     got = (total, metrics["loss_term"], metrics["loss_relation"])
     np.testing.assert_allclose(got, want, rtol=2e-5)
 
@@ -116,3 +144,13 @@ def test_zero_and_huge_vectors_keep_the_gradient_finite():
 def test_unit():
     vectors = unit(jnp.array([[3.0, 4.0], [0.0, 0.0], [1e-15, 0.0]]))
     np.testing.assert_allclose(vectors, [[0.6, 0.8], [0, 0], [1e-3, 0]], rtol=1e-6)
+
+
+def test_distance():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(5, 8)).astype(np.float32), rng.normal(size=(6, 8)).astype(np.float32)
+    want = [[np.linalg.norm(x - y) for y in b] for x in a]
+    np.testing.assert_allclose(distance(jnp.asarray(a), jnp.asarray(b)), want, rtol=1e-5)
+    np.testing.assert_allclose(norm(jnp.asarray(a)), [np.linalg.norm(x) for x in a], rtol=1e-6)
+    same = jax.grad(lambda x: distance(x, x).sum() + norm(x - x).sum())(jnp.asarray(a))
+    assert np.isfinite(same).all()

@@ -6,6 +6,7 @@ import pytest
 
 from coder_jax.commands.train import open_source, parse
 from coder_jax.config import RECIPES, Config, RunConfig, differences, to_json
+from coder_jax.systems.coder_v1 import CoderV1Loss
 from data_pipeline.errors import BadInput
 
 
@@ -65,11 +66,57 @@ def test_help_explains_every_flag(capsys):
         (["--dropout", "1"], "dropout is 1.0; it must be at least 0 and less than 1"),
         (["--draw", "synonyms"], "draw 'synonyms' takes no relations; use --mu 0"),
         (["--passes", "0"], "passes is 0; it must be at least 1"),
+        (["--corrupted-tails"], "corrupted_tails is on, but only CODER v1 uses them"),
     ],
 )
 def test_messages(flags, message):
     with pytest.raises(BadInput, match=message):
         parse(["--recipe", "small", *flags]).validate()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--no-corrupted-tails"], "mu is 1.0, but the batches have no corrupted tails"),
+        (["--type-weight", "0.1"], "type_weight is 0.1, but the batches tell no semantic types"),
+    ],
+)
+def test_messages_of_coder_v1(flags, message):
+    with pytest.raises(BadInput, match=message):
+        parse(["--recipe", "small_v1", *flags]).validate()
+
+
+def test_the_recipe_chooses_the_system():
+    assert parse(["--recipe", "coder_v1_eng", "--transe-margin", "2"]).loss == CoderV1Loss(
+        transe_margin=2.0
+    )
+    with pytest.raises(SystemExit):
+        parse(["--recipe", "coder_eng", "--transe-margin", "2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "mu", "type_weight"),
+    [
+        ("coder_v1_eng", 1.0, 0.0),
+        ("coder_v1_eng_types", 1.0, 0.1),
+        ("coder_v1_eng_types_no_relations", 0.0, 0.1),
+        ("coder_v1_eng_no_relations", 0.0, 0.0),
+    ],
+)
+def test_the_ablations_of_coder_v1_differ_in_the_loss_alone(name, mu, type_weight):
+    """Table 6: MS+REL, MS+REL+STY, MS+STY, MS."""
+    config, whole = RECIPES[name](), RECIPES["coder_v1_eng"]()
+    assert config.loss == CoderV1Loss(mu=mu, type_weight=type_weight)
+    changed = {line.split(":")[0] for line in differences(to_json(config), to_json(whole))}
+    assert changed <= {"recipe", "loss.mu", "loss.type_weight", "batch.semantic_types"}
+    assert config.batch.terms == 8 * 240
+
+
+def test_the_ablation_with_translations_is_the_appendix():
+    """A.5; the base is negative, as the similarity is."""
+    loss = RECIPES["coder_eng_transe"]().loss
+    assert dataclasses.astuple(loss.relation) == (0.2, 5, -28, 0.1) and loss.mu == 0.1
+    assert loss.term == RECIPES["coder_eng"]().loss.term and loss.score == "translation"
 
 
 def test_data_and_out_are_needed(tmp_path):

@@ -12,6 +12,7 @@ from tiny_bert import TERMS, TINY, write_model, write_tokenizer
 from coder_jax import TermEncoder, export, verify_export
 from coder_jax.encoder_settings import EncoderSettings
 from coder_jax.export import export_encoder, push_to_hub
+from coder_jax.exported_relations import ExportedRelations
 from coder_jax.hf_weights import load_bert, random_bert, to_hf
 from data_pipeline.errors import BadInput
 
@@ -90,7 +91,7 @@ def test_what_the_folder_holds(source, loaded, tmp_path, quick):
         hf_config | {"_name_or_path": "/somewhere", "torch_dtype": "float16"},
         tmp_path / "export",
         **SETTINGS,
-        relations=(matrices, labels),
+        relations=ExportedRelations(matrices, labels),
         card={"name": "Tiny", "recipe": {"steps": 3}, "dataset_hash": "abc"},
         pytorch_bin=True,
     )
@@ -180,9 +181,6 @@ def test_a_failed_export_leaves_the_earlier_one(source, loaded, tmp_path, quick,
 def test_parts_that_do_not_fit(source, loaded, tmp_path, minilm_path):
     bert, hf_config, _ = loaded
     out = tmp_path / "export"
-    matrices = np.zeros((2, 32, 32), np.float32)
-    with pytest.raises(BadInput, match="2 relation matrices and 1 labels"):
-        export_encoder(bert, source, hf_config, out, **SETTINGS, relations=(matrices, ["RO|"]))
     with pytest.raises(BadInput, match="pooling is 'max'; expected one of"):
         export_encoder(bert, source, hf_config, out, **SETTINGS | {"pooling": "max"})
     with pytest.raises(BadInput, match="tokenizer has 30522 entries, the word table"):

@@ -15,6 +15,7 @@ from coder_jax.hf_weights import random_bert
 from coder_jax.lazy_relations import MissedSteps
 from coder_jax.memory_plan import bytes_per_device, check_memory, plan_memory
 from coder_jax.mesh import BATCH, make_mesh, step_cut
+from coder_jax.objective import head_shapes
 from coder_jax.optimizer import make_optimizer
 from coder_jax.state import abstract_state, new_state, split_encoder
 from coder_jax.step import make_train_step
@@ -31,8 +32,9 @@ def shapes_of(mesh, *, relations, shard_encoder=False, config=WIDER, lazy=False)
     structure = abstract_bert(config, jnp.float32)
     encoder = split_encoder(structure)[1]
     width = config.hidden_size
+    heads = head_shapes(CoderLoss(), relations, 0, width)
     return structure, abstract_state(
-        encoder, relations, width, OPTIMIZER, mesh, shard_encoder=shard_encoder, lazy=lazy
+        encoder, heads, OPTIMIZER, mesh, shard_encoder=shard_encoder, lazy=lazy
     )
 
 
@@ -69,6 +71,7 @@ def compiled_bytes(like, structure, mesh, cut, rows):
         OPTIMIZER,
         mesh,
         like,
+        pairs=SPEC.pairs,
         pooling="cls",
         seed=0,
         dropout=True,

@@ -1,9 +1,11 @@
 """Model card: front matter that the hub reads, and nothing that was not given."""
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
 from coder_jax.encoder_settings import EncoderSettings
+from coder_jax.exported_relations import ExportedRelations
 from coder_jax.model_card import model_card
 
 CARD = {
@@ -21,6 +23,9 @@ CARD = {
     "dataset_hash": "0123abc",
 }
 
+RELATIONS = ExportedRelations(np.zeros((2, 4, 4), np.float32), ["CHD|isa", "RO|"])
+TRANSLATIONS = ExportedRelations(np.zeros((2, 4), np.float32), ["CHD|isa", "RO|"])
+
 
 def test_the_front_matter_is_what_the_hub_reads():
     data = ModelCard(model_card(CARD, EncoderSettings(pooling="mean"))).data
@@ -32,7 +37,7 @@ def test_the_front_matter_is_what_the_hub_reads():
 
 def test_the_body_tells_what_is_known():
     settings = EncoderSettings(pooling="mean", cleaning="paper", max_length=20)
-    text = model_card(CARD, settings, ["CHD|isa", "RO|"])
+    text = model_card(CARD, settings, RELATIONS)
     for part in (
         "# CODER on HPO",
         "trained from `sentence-transformers/all-MiniLM-L6-v2`",
@@ -50,6 +55,12 @@ def test_the_body_tells_what_is_known():
         assert part in text
 
 
+def test_translations_are_added():
+    text = model_card(CARD, EncoderSettings(), TRANSLATIONS)
+    assert "translations of 2 relations" in text and "query = vector + table[r]" in text
+    assert "query = table[r].T @ vector" in model_card(CARD, EncoderSettings(), RELATIONS)
+
+
 def test_what_is_not_given_is_not_said():
     text = model_card({}, EncoderSettings())
     for absent in ("license", "base_model", "language", "trained from", "Measured", "relation"):
@@ -65,8 +76,8 @@ def test_a_folder_of_the_machine_is_no_link(name):
 
 
 def test_the_code_of_each_pooling_compiles():
-    for pooling in ("cls", "mean", "pooler"):
-        text = model_card(CARD, EncoderSettings(pooling=pooling), ["RO|"])
+    for pooling, relations in (("cls", RELATIONS), ("mean", TRANSLATIONS), ("pooler", RELATIONS)):
+        text = model_card(CARD, EncoderSettings(pooling=pooling), relations)
         blocks = text.split("```python\n")[1:]
         assert len(blocks) == 4
         for block in blocks:

@@ -13,12 +13,12 @@ def relation_queries(table, relations, heads):
 
 
 def test_starts_at_the_identity_plus_noise():
-    table = init_relations(50, 16, noise=0.01, seed=1)
+    table = init_relations((50, 16, 16), noise=0.01, seed=1)
     assert table.dtype == np.float32
     noise = np.asarray(table) - np.eye(16, dtype=np.float32)
     assert abs(noise.mean()) < 1e-3 and abs(noise.std() - 0.01) < 1e-3
-    np.testing.assert_array_equal(table, init_relations(50, 16, noise=0.01, seed=1))
-    assert not np.array_equal(table, init_relations(50, 16, noise=0.01, seed=2))
+    np.testing.assert_array_equal(table, init_relations((50, 16, 16), noise=0.01, seed=1))
+    assert not np.array_equal(table, init_relations((50, 16, 16), noise=0.01, seed=2))
 
 
 def test_query_is_the_transposed_matrix_times_the_head():
@@ -34,7 +34,7 @@ def test_query_is_the_transposed_matrix_times_the_head():
 
 
 def test_gradient_reaches_touched_matrices_only():
-    table = jnp.asarray(init_relations(6, 4, noise=0.1, seed=0))
+    table = jnp.asarray(init_relations((6, 4, 4), noise=0.1, seed=0))
     heads = jnp.ones((3, 2, 4))
     gradient = jax.grad(lambda t: jnp.sum(relation_queries(t, jnp.array([4, 4, -1]), heads) ** 2))(
         table

@@ -14,14 +14,19 @@ from coder_jax.config import OptimizerConfig
 from coder_jax.hf_weights import random_bert
 from coder_jax.lazy_relations import MissedSteps, settle
 from coder_jax.mesh import make_mesh, put_batch, step_cut
+from coder_jax.objective import head_shapes
 from coder_jax.optimizer import make_optimizer
 from coder_jax.state import abstract_state, new_state, split_encoder
 from coder_jax.step import dropout_ids, make_train_step
 from coder_jax.systems.coder import CoderLoss
+from coder_jax.systems.coder_v1 import CoderV1Loss
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
+CODER = CoderLoss()
+V1 = CoderV1Loss(type_weight=0.5)
+V1_SPEC = dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True)
 CONFIG = OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3)
 OPTIMIZER = make_optimizer(CONFIG)
 
@@ -48,7 +53,7 @@ def run(
     dropout=True,
     steps=3,
     pooling="cls",
-    mu=1.0,
+    loss=CODER,
     dtype="float32",
     spec=SPEC,
     shard_encoder=False,
@@ -60,8 +65,7 @@ def run(
     graph, encoder = initial(dtype)
     like = abstract_state(
         encoder,
-        5 if mu else 0,
-        TINY.hidden_size,
+        head_shapes(loss, 5, 4, TINY.hidden_size),
         OPTIMIZER,
         mesh,
         shard_encoder=shard_encoder,
@@ -71,14 +75,15 @@ def run(
     maker = BatchMaker(dataset, spec, cut)
     step = make_train_step(
         graph,
-        CoderLoss(mu=mu),
+        loss,
         OPTIMIZER,
         mesh,
         like,
+        pairs=spec.pairs,
         pooling=pooling,
         seed=0,
         dropout=dropout,
-        missed=MissedSteps(CONFIG) if lazy else None,
+        missed=None if like.relation_steps is None else MissedSteps(CONFIG),
     )
     history = []
     for batch in maker.batches(0, steps):  # all of their rows, so there is one shape to compile
@@ -86,7 +91,7 @@ def run(
         history.append({name: float(value) for name, value in metrics.items()})
     for leaf, shape in zip(jax.tree.leaves(state), jax.tree.leaves(like), strict=True):
         assert leaf.sharding == shape.sharding
-    if lazy:
+    if state.relation_steps is not None:
         assert int(state.relation_steps.max()) == steps
         state = settle(state, CONFIG)
     return history, jax.device_get(state.params)
@@ -119,6 +124,24 @@ def test_devices_and_passes_change_nothing(
     assert_same_run(again, plain)
 
 
+@pytest.mark.parametrize(
+    ("loss", "spec"), [(CoderLoss(score="translation"), SPEC), (V1, V1_SPEC)], ids=["transe", "v1"]
+)
+def test_nor_for_the_other_objectives(dataset, loss, spec):
+    plain = run(dataset, loss=loss, spec=spec)
+    again = run(dataset, loss=loss, spec=spec, devices=8, passes=4, lazy=True)
+    assert_same_run(again, plain)
+    assert plain[1]["relations"].shape == (5, TINY.hidden_size)
+
+
+def test_types_are_learned(dataset):
+    history, params = run(dataset, loss=V1, spec=V1_SPEC, steps=6, dropout=False)
+    assert history[-1]["loss_type"] < history[0]["loss_type"]
+    assert params["types"]["kernel"].shape == (TINY.hidden_size, 4)
+    without = run(dataset, loss=dataclasses.replace(V1, type_weight=0.0), spec=V1_SPEC, steps=1)
+    assert "types" not in without[1] and "loss_type" not in without[0][0]
+
+
 @pytest.mark.parametrize(("devices", "passes"), [(1, 1), (8, 1), (3, 2)])
 def test_the_lazy_update_changes_nothing(dataset, devices, passes):
     """With few triplets, so that most steps lack most relations; devices and passes, too."""
@@ -142,12 +165,13 @@ def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, gr
         assert array.addressable_shards[0].data.size * share == array.size, name
         np.testing.assert_array_equal(array, made[name])
     _, encoder = initial()
-    like = abstract_state(encoder, 5, 32, OPTIMIZER, mesh, shard_encoder=True)
+    heads = head_shapes(CODER, 5, 4, 32)
+    like = abstract_state(encoder, heads, OPTIMIZER, mesh, shard_encoder=True)
     state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if leaf.ndim == 3 or leaf.size >= 100:
             assert leaf.addressable_shards[0].data.size * 8 == leaf.size, path
-    alone = abstract_state(encoder, 5, 32, OPTIMIZER, make_mesh(1, jax.devices()[:1]))
+    alone = abstract_state(encoder, heads, OPTIMIZER, make_mesh(1, jax.devices()[:1]))
     for a, b in zip(
         jax.tree.leaves(state),
         jax.tree.leaves(new_state(alone, encoder, OPTIMIZER, noise=0.1, seed=0)),
@@ -157,7 +181,7 @@ def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, gr
 
 
 def test_without_mu_no_relation_is_learned(dataset):
-    history, params = run(dataset, mu=0.0, steps=1)
+    history, params = run(dataset, loss=CoderLoss(mu=0.0), steps=1)
     assert "relations" not in params and "loss_relation" not in history[0]
 
 

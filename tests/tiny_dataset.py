@@ -17,6 +17,11 @@ def tiny_dataset(
     # Half of the concepts head triplets, so that draws meet concepts without any.
     pairs = rng.permutation(concepts // 2 * concepts)[:triplets]
     heads, tails = np.sort(pairs) // concepts, np.sort(pairs) % concepts
+    tables = {
+        "tokens": rng.integers(1, vocabulary, lengths.sum()).astype(np.int32),
+        "relations": rng.integers(0, relations, triplets).astype(np.int32),
+    }
+    types = rng.integers(0, 3, concepts)  # of a concept: none, one, or two
     return TripletDataset(
         folder=Path("tiny"),
         manifest={
@@ -25,15 +30,15 @@ def tiny_dataset(
             "cleaning": "none",
             "content_hash": f"seed {seed}",
             "relations": [f"RO|r{i}" for i in range(relations)],
+            "semantic_types": [f"T{i}" for i in range(4)],
             "tokenizer": {"name": "tiny", "hash": "0", "max_length": 12, "vocab_size": vocabulary},
         },
         term_start=np.concatenate([[0], np.cumsum(terms)]).astype(np.int64),
         token_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        tokens=rng.integers(1, vocabulary, lengths.sum()).astype(np.int32),
         heads=heads.astype(np.int32),
-        relations=rng.integers(0, relations, triplets).astype(np.int32),
         tails=tails.astype(np.int32),
         term_language=np.zeros(terms.sum(), np.uint8),
-        type_start=np.zeros(concepts + 1, np.int64),
-        types=np.zeros(0, np.int32),
+        type_start=np.concatenate([[0], np.cumsum(types)]).astype(np.int64),
+        types=rng.integers(0, 4, types.sum()).astype(np.int32),
+        **tables,
     )

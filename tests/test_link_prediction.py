@@ -1,0 +1,87 @@
+"""Link prediction: ranks against a loop over all concepts, one score at a time."""
+
+import numpy as np
+import pytest
+
+from coder_jax.evaluation import link_prediction
+from coder_jax.evaluation.link_prediction import Links, evaluate_links
+from coder_jax.exported_relations import ExportedRelations
+
+C, D, R = 12, 6, 3
+RNG = np.random.default_rng(0)
+FEATURES = 3 * RNG.normal(size=(C, D)).astype(np.float32)
+FEATURES[7] = FEATURES[3]  # a tie
+# The first relation leads from 0 to two tails; the encoder does not know the one from 0 to 9.
+LINKS = Links(
+    np.array([0, 0, 1, 4, 5, 0, 8]),
+    np.array([0, 0, 1, 2, 2, -1, 0]),
+    np.array([3, 5, 2, 3, 7, 9, 5]),
+)
+MATRICES = ExportedRelations(RNG.normal(size=(R, D, D)).astype(np.float32), ["a", "b", "c"])
+TRANSLATIONS = ExportedRelations(RNG.normal(size=(R, D)).astype(np.float32), ["a", "b", "c"])
+
+
+def score(relations, head, relation, tail):
+    e_h, e_t = FEATURES[head].astype(np.float64), FEATURES[tail].astype(np.float64)
+    if relations is not None and relation >= 0:
+        table = relations.table[relation].astype(np.float64)
+        if table.ndim == 1:
+            return -np.linalg.norm(e_h + table - e_t)
+        e_h = table.T @ e_h
+    return e_h @ e_t / np.linalg.norm(e_h) / np.linalg.norm(e_t)
+
+
+def naive_ranks(relations):
+    """(concepts ahead, concepts tied) with each tail, then with each head."""
+    triplets = np.stack([LINKS.heads, LINKS.relations, LINKS.tails], axis=1).tolist()
+    found = []
+    for place in (2, 0):
+        for triplet in triplets:
+            own, others = score(relations, *triplet), []
+            for concept in range(C):
+                other = list(triplet)
+                other[place] = concept
+                if other not in triplets:
+                    others.append(score(relations, *other))
+            ahead = sum(x > own + 1e-6 for x in others)
+            found.append((ahead, sum(x >= own - 1e-6 for x in others) - ahead))
+    return found
+
+
+def naive_scores(ranks):
+    """Means over all orders of the tied concepts."""
+    places = [range(ahead + 1, ahead + tied + 2) for ahead, tied in ranks]
+    return {
+        "mrr": np.mean([np.mean([1 / place for place in some]) for some in places]),
+        "hits@1": np.mean([np.mean([place <= 1 for place in some]) for some in places]),
+        "hits@10": np.mean([np.mean([place <= 10 for place in some]) for some in places]),
+    }
+
+
+@pytest.mark.parametrize("block", [2, 1024])
+@pytest.mark.parametrize("relations", [MATRICES, TRANSLATIONS, None], ids=["M", "r", "none"])
+def test_equals_the_loop(relations, block, monkeypatch):
+    monkeypatch.setattr(link_prediction, "BLOCK", block)
+    found = evaluate_links(FEATURES, LINKS, relations)
+    ranks, cosine = naive_ranks(relations), naive_ranks(None)
+    assert any(tied for _, tied in ranks), "the tie is in play"
+    half = len(LINKS.heads)
+    parts = {"": ranks, "_tails": ranks[:half], "_heads": ranks[half:], "_cosine": cosine}
+    want = {
+        f"{name}{part}": value
+        for part, some in parts.items()
+        for name, value in naive_scores(some).items()
+    }
+    assert found == pytest.approx(want)
+
+
+def test_the_right_relations_find_all():
+    """Matrices that rotate each head onto its tail."""
+    heads, tails = np.arange(4), np.arange(4, 8)
+    features = np.concatenate([np.eye(4), np.roll(np.eye(4), 1, axis=1)]).astype(np.float32)
+    turn = np.roll(np.eye(4), 1, axis=1).astype(np.float32)[None]
+    found = evaluate_links(
+        features, Links(heads, np.zeros(4, int), tails), ExportedRelations(turn, ["turn"])
+    )
+    assert found["hits@10_cosine"] == 1 and found["mrr_cosine"] < 0.6
+    assert found["mrr_tails"] == pytest.approx(0.75)  # a head of another triplet is the same vector
