@@ -63,8 +63,8 @@ def test_the_table_has_rates_shares_and_ratios():
         "copy_bytes_per_s": 2e10,
     }
     text = search.table([row])
-    assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.50 | 2,000 | 200 | 50% | 1.00 |" in text
-    assert "| faiss-cpu | 1,000 | 50,000 | 384 | 10 | 1.00 | 1,000 | 100 | 25% | 2.00 |" in text
+    assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.5000 | 2,000 | 200 | 50% | 1.00 |" in text
+    assert "| faiss-cpu | 1,000 | 50,000 | 384 | 10 | 1.0000 | 1,000 | 100 | 25% | 2.00 |" in text
     assert "differ by at most 1e-07" in text
 
 
@@ -88,12 +88,12 @@ def test_the_command(tmp_path, quick_limits, monkeypatch, capsys):
     report = tmp_path / "search.json"
     told = []
     monkeypatch.setattr(search, "set_up_xla", lambda: told.append("set up"))
-    arguments = ["--num-queries", "5", "--num-keys", "700", "--width", "8", "--k", "1", "3"]
+    arguments = ["--num-queries", "1", "5", "--num-keys", "700", "--width", "8", "--k", "1", "3"]
     assert search.main([*arguments, "--rounds", "2", "--json", str(report)]) == 0
     assert search.main([*arguments, "--rounds", "1", "--json", str(report)]) == 0
     assert told == ["set up"] * 2
     rows = json.loads(report.read_text())["rows"]
-    assert [row["k"] for row in rows] == [1, 3]
+    assert [(row["queries"], row["k"]) for row in rows] == [(1, 1), (1, 3), (5, 1), (5, 3)]
     assert all(len(row["rounds"]["faiss-cpu"]) == 1 for row in rows)
     assert rows[0]["differences"]["faiss-cpu"]["similarity"] < 1e-5
     assert "| faiss-cpu | 5 | 700 | 8 | 3 |" in capsys.readouterr().out
