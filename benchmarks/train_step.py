@@ -123,7 +123,7 @@ def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
 
 
 def largest_difference(losses: dict[str, list[float]]) -> float:
-    """The largest relative difference of any loss to the first system's; not a number if one is."""
+    """The largest relative difference of any system's loss to that of the first system."""
     all_losses = np.array(list(losses.values()))
     return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
 

@@ -123,8 +123,6 @@ def test_losses_that_are_not_finite_are_refused(monkeypatch, folder, wrong, valu
     for systems in (list(NAMES), [wrong]):
         with pytest.raises(BadInput, match=f"the losses of {wrong} are .*expected finite"):
             train_step.check_losses(work_in(folder), systems)
-    losses = {name: [1.0, value if name == wrong else 2.0] for name in NAMES}
-    assert not train_step.largest_difference(losses) <= 1
 
 
 def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
