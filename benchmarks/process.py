@@ -1,5 +1,6 @@
 """Processes of their own for what a benchmark measures, so that each has its own peak of memory."""
 
+import contextlib
 import json
 import os
 import resource
@@ -7,13 +8,18 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from data_pipeline.errors import BadInput
 
 _PIECE = 16 << 20  # bytes read at once
+_TUNABLES = "GLIBC_TUNABLES"
 
 
 class Child:
@@ -34,7 +40,8 @@ class Child:
             text=True,
         )
         self.said: list[str] = []
-        self._listener = threading.Thread(target=self._listen)
+        # A daemon: this process may end before the child does, which then finds its input closed.
+        self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
@@ -55,14 +62,16 @@ class Child:
     def ask(self, question: str) -> Any:
         """Writes one line to its standard input and returns its answer."""
         assert self.process.stdin is not None
-        self.process.stdin.write(question + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended; `answer` says so
+            self.process.stdin.write(question + "\n")
+            self.process.stdin.flush()
         return self.answer()
 
     def finish(self) -> "Ended":
         """Closes its input and waits for its end; raises BadInput if it failed."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         for line in self.process.stdout:
             print(line, end="", file=sys.stderr, flush=True)
         _, status, usage = os.wait4(self.process.pid, 0)
@@ -99,6 +108,36 @@ class Ended:
 def run_child(command: list[str]) -> Ended:
     """Runs a command to its end."""
     return Child(command).finish()
+
+
+def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What `call` returns in a process that ends with it, and gives its memory back.
+
+    Raises:
+        BadInput: if the process was killed.
+    """
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            return pool.submit(call, *arguments).result()
+    except BrokenProcessPool:
+        raise BadInput(
+            "a process was killed; most often the system's memory was not enough: make the work "
+            "smaller"
+        ) from None
+
+
+@contextlib.contextmanager
+def huge_pages(wanted: bool) -> Iterator[None]:
+    """A process that starts meanwhile takes memory in huge pages (glibc), as `launch/train.sh`."""
+    before = os.environ.pop(_TUNABLES, None)
+    try:
+        if wanted:
+            os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
+        yield
+    finally:
+        os.environ.pop(_TUNABLES, None)
+        if before is not None:
+            os.environ[_TUNABLES] = before
 
 
 def forget(folder: Path) -> None:

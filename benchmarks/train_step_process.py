@@ -4,21 +4,18 @@ Alone in its process a system has its own threads, its own memory to be measured
 other libraries in its way. The process waits, idle, while it is another system's turn.
 """
 
-import contextlib
 import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from benchmarks.process import peak_memory
+from benchmarks.process import huge_pages, peak_memory
 from benchmarks.train_step_work import Terms, Work
 from data_pipeline.errors import BadInput
 
 NAMES = ("ours", "recipe", "tuned")
-TUNABLES = "GLIBC_TUNABLES"
 
 
 class System(Protocol):
@@ -83,18 +80,6 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
         raise SystemExit(1) from None
 
 
-@contextlib.contextmanager
-def huge_pages(wanted: bool) -> Iterator[None]:
-    """A process that starts meanwhile takes memory in huge pages (glibc), as `launch/train.sh`."""
-    before = os.environ.pop(TUNABLES, None)
-    if wanted:
-        os.environ[TUNABLES] = "glibc.malloc.hugetlb=1"
-    yield
-    os.environ.pop(TUNABLES, None)
-    if before is not None:
-        os.environ[TUNABLES] = before
-
-
 class SystemProcess:
     """The process of a system, from outside.
 
@@ -104,14 +89,14 @@ class SystemProcess:
         start_s: seconds until then, imports and compilation included.
     """
 
-    def __init__(self, name: str, work: Work, with_huge_pages: Sequence[str] = ("ours",)):
+    def __init__(self, name: str, work: Work, with_huge_pages: bool = False):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         # Or jax would take most of a GPU's memory, the others' too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.process = context.Process(target=serve, args=(name, work, theirs), daemon=True)
-        with huge_pages(name in with_huge_pages):
+        with huge_pages(with_huge_pages):
             self.process.start()
         theirs.close()
         begun = self.answer()

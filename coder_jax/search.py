@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.search_on_host import GROUP, check_numbers, rows_from, search_on_host
+from coder_jax.search_on_host import GROUP, check_finite, rows_from, search_on_host
 from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
@@ -51,7 +51,7 @@ def search(
 
     Raises:
       ValueError: widths differ, k is not in 1..n, there are more than 2**30 keys, or a similarity
-        is not a number.
+        among the k largest is infinite or not a number.
       Stopped: a signal asked for it.
     """
     check_shapes(queries, keys, k)
@@ -88,10 +88,11 @@ def search(
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
     found = jax.device_get(best)
     for similarity, _ in found:
-        check_numbers(similarity)  # top_k puts first what is none
+        check_finite(similarity.max())  # merging puts last what is not a number
     merged = [best_of_devices(*pair) for pair in found]
-    similarity, index = (np.concatenate(part) for part in zip(*merged, strict=True))
-    return similarity[: len(queries)], index[: len(queries)].astype(np.int64)
+    similarity, index = (np.concatenate(part)[: len(queries)] for part in zip(*merged, strict=True))
+    check_finite(similarity)
+    return similarity, index.astype(np.int64)
 
 
 def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:

@@ -45,7 +45,9 @@ def search_on_host(
             under_way = best[start : start + query_rows], first_key, compared
     assert under_way is not None  # neither queries nor keys are empty
     choose(*under_way)
-    return unpack(best)
+    similarity, index = unpack(best)
+    check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
+    return similarity, index
 
 
 def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
@@ -84,14 +86,14 @@ def keep_best(
       similarity_QN, largest_QG: from `similarities`.
 
     Raises:
-      ValueError: a similarity is not a number.
+      ValueError: a similarity is not a number, or infinite.
     """
     (queries, k), width = best_Qk.shape, similarity_QN.shape[1] // largest_QG.shape[1]
     similarity_QN, largest_QG = similarity_QN[:queries], largest_QG[:queries]
     if real < similarity_QN.shape[1]:
         largest_QG = largest_QG[:, : -(-real // width)].copy()
         largest_QG[:, -1] = similarity_QN[:, (real - 1) // width * width : real].max(axis=1)
-    check_numbers(largest_QG)
+    check_finite(largest_QG.max())
     least_Q, _ = unpack(best_Qk[:, -1])
     is_open_QG = largest_QG > least_Q[:, None]
     crowded_C = np.flatnonzero(np.count_nonzero(is_open_QG, axis=1) > k)
@@ -115,10 +117,13 @@ def keep_best(
     merge_rows(best_Qk, query_P[pair_F], pack(values_Pg[pair_F, place_F], start + key_F))
 
 
-def check_numbers(similarity: np.ndarray) -> None:
-    """ValueError if one is not a number."""
-    if np.isnan(similarity).any():
-        raise ValueError("a similarity is not a number; expected finite queries and keys")
+def check_finite(similarity: np.ndarray) -> None:
+    """ValueError if one is infinite or not a number."""
+    if not np.isfinite(similarity).all():
+        raise ValueError(
+            "a similarity is infinite or not a number; expected finite queries and keys whose "
+            "products float32 can hold"
+        )
 
 
 def merge_rows(best_Qk: np.ndarray, query_F: np.ndarray, found_F: np.ndarray) -> None:

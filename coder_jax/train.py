@@ -52,7 +52,7 @@ class BatchSource(Protocol):
     cut: StepCut
     """How the steps are cut for the devices."""
     plan: RowPlan
-    """The two numbers of rows that a block can have."""
+    """The numbers of rows that a block can have."""
     manifest: Mapping[str, Any]
     """Of the dataset."""
 

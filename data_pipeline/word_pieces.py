@@ -87,14 +87,17 @@ def splits_at_blanks(tokenizer: Tokenizer) -> bool:
     """Whether the ids of "a b" are those of "a", then those of "b", between two special tokens.
 
     So it is for BERT's normalizer (it looks at single characters and their accents) and BERT's
-    splitting at white space and punctuation, unless a special token may hold a blank or takes
-    blanks beside it away.
+    splitting at white space and punctuation, unless an added token holds white space (which the
+    normalizer makes blanks of) or takes blanks beside it away, or ids are cut off or filled up.
     """
     parts = json.loads(tokenizer.to_str())
     kinds = [(parts[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return False
-    if any(" " in t["content"] or t["lstrip"] or t["rstrip"] for t in parts["added_tokens"]):
+    if parts["truncation"] or parts["padding"]:
         return False
+    for token in parts["added_tokens"]:
+        if token["lstrip"] or token["rstrip"] or any(map(str.isspace, token["content"])):
+            return False
     special, word = tokenizer.encode("").ids, tokenizer.encode("a", add_special_tokens=False).ids
     return len(special) == 2 and tokenizer.encode("a").ids == [special[0], *word, special[1]]

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import encode
 from benchmarks.encode_peer import Variant, variants
+from benchmarks.encoder_flops import encoder_flops
 from benchmarks.rounds import alternate, medians
 from coder_jax.bert_config import BertConfig
 from data_pipeline.errors import BadInput
@@ -25,6 +26,7 @@ ROW = {
     "longest": 40,
     "pooling": "mean",
     "max_difference": 3e-7,
+    "huge_pages": "all",
     "cold_s": 4.0,
     "tokenize_s": 0.1,
     "device": "cpu",
@@ -36,7 +38,7 @@ def test_the_table_has_rates_shares_and_the_ratio():
     assert "| coder_jax | 2.00 | 500 | 100 | 25% |" in text
     name = "sentence-transformers (batch_size 32, float32)"
     assert f"| {name} | 5.00 | 200 | 40 | 10% |" in text
-    assert "2.50 times as fast" in text and "at most 3e-07" in text
+    assert "2.50 times as fast" in text and "at most 3e-07" in text and "pages: all" in text
 
 
 def test_useful_flops_by_hand():
@@ -49,8 +51,8 @@ def test_useful_flops_by_hand():
         max_positions=16,
     )
     # One token: query, key, value, output (4 x 4 x 4), two of 4 x 8, twice 4 of attention.
-    assert encode.useful_flops(bert, np.array([1])) == 3 * 2 * (64 + 64 + 8)
-    assert encode.useful_flops(bert, np.array([2, 1])) == 3 * 2 * (3 * 128 + (4 + 1) * 8)
+    assert encoder_flops(bert, np.array([1])) == 3 * 2 * (64 + 64 + 8)
+    assert encoder_flops(bert, np.array([2, 1])) == 3 * 2 * (3 * 128 + (4 + 1) * 8)
 
 
 def test_terms_come_from_a_file_an_ontology_or_the_default(tmp_path, hpo_path):
@@ -87,24 +89,39 @@ def test_rivals_take_turns():
     assert medians({"a": [3.0, 1.0, 2.0]}) == {"a": 2.0}
 
 
+def test_vectors_that_differ_by_more_than_rounding_are_an_error():
+    ours = np.float32([[0.6, 0.8]])
+    assert encode.check_same(ours, ours + np.float32(0.01), "bfloat16") == pytest.approx(0.01)
+    for theirs, dtype in (
+        (ours + 0.01, "float32"),
+        (ours + 0.1, "bfloat16"),
+        (ours * np.nan, "float32"),
+    ):
+        with pytest.raises(BadInput, match="the vectors differ by up to"):
+            encode.check_same(ours, theirs, dtype)
+
+
 @pytest.fixture
-def quick_limits(monkeypatch):
+def quick(monkeypatch):
+    """Limits that are not measured, and all in this process."""
     monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype: 1e11)
     monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda: 1e10)
+    monkeypatch.setattr(encode, "in_a_process", lambda call, *arguments: call(*arguments))
 
 
-def test_the_command(tmp_path, minilm_path, hpo_path, quick_limits, capsys):
+def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     pytest.importorskip("sentence_transformers")
     report = tmp_path / "encode.json"
     arguments = ["--terms", "60", "--rounds", "2", "--batch-sizes", "16", "--json", str(report)]
     assert encode.main(arguments) == 0
     (row,) = json.loads(report.read_text())["rows"]
     assert row["max_difference"] < 1e-5 and row["num_terms"] == 60
+    assert row["huge_pages"] == "all" and set(encode.SETTINGS) <= row.keys()
     assert len(row["rounds"]["coder_jax"]) == 2 and row["cold_s"] > 0
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
 
 
-def test_other_vectors_are_an_error(minilm_path, hpo_path, quick_limits, monkeypatch, capsys):
+def test_other_vectors_are_an_error(minilm_path, hpo_path, quick, monkeypatch, capsys):
     pytest.importorskip("sentence_transformers")
     monkeypatch.setattr("benchmarks.encode_peer.Peer.encode", lambda *_: np.ones((60, 384)))
     assert encode.main(["--terms", "60", "--rounds", "1", "--batch-sizes", "16"]) == 2

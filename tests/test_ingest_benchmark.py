@@ -91,7 +91,7 @@ def test_a_small_run(tmp_path, model, repo, monkeypatch, capsys):
         ["--scale", "0.0005", "--add"],
     ):
         assert ingest.main([*arguments, *source, "--rounds", "1"]) == 0
-    found = json.loads(report.read_text())
+    found = json.loads(report.read_text())["rows"]
     assert [one["source"] for one in found] == [tmp_path.name, "invented, scale 0.0005"]
     for loader in found[1]["loaders"].values():
         parts = sum(loader[part] for part in PARTS)

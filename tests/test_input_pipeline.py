@@ -58,7 +58,7 @@ def test_a_small_run(tmp_path, model, repo, monkeypatch, capsys):
     arguments = ["--work", str(tmp_path / "work"), "--tokenizer", model, "--json", str(report)]
     arguments += ["--scale", "0.001", "--rounds", "2", "--seconds", "1"]
     assert input_pipeline.main(arguments) == 0
-    (found,) = json.loads(report.read_text())
+    (found,) = json.loads(report.read_text())["rows"]
     assert [run["workers"] for run in found["tried"]] == [2, 1, 0]
     for name, pipeline in found["pipelines"].items():
         assert pipeline["terms_per_s"] > 0 and len(pipeline["runs"]) == 2, name

@@ -108,11 +108,17 @@ def test_packed_keys_sort_by_similarity_and_then_by_index():
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_what_is_not_a_number_is_refused(devices):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(devices, value):
+    """Minus infinity where there are not enough other keys; behind them it changes nothing."""
     keys = np.ones((600, 4), np.float32)
-    keys[500, 2] = np.nan
-    with pytest.raises(ValueError, match="not a number; expected finite queries and keys"):
-        search(keys[:3], keys, 2, block_keys=64, devices=jax.devices()[:devices])
+    keys[500, 2] = value
+    one = {"block_keys": 64, "devices": jax.devices()[:devices]}
+    with pytest.raises(ValueError, match="infinite or not a number; expected finite queries"):
+        search(keys[:3], keys, 600, **one)
+    if value == -np.inf:
+        similarity, index = search(keys[:3], keys, 599, **one)
+        assert np.all(similarity == 4) and 500 not in index
 
 
 def test_devices_change_no_bit():

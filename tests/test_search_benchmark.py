@@ -35,6 +35,19 @@ def test_a_worse_key_or_another_similarity_is_an_error():
         search.check_same(compared, "faiss-cpu")
 
 
+@pytest.mark.parametrize("values", [[np.nan, 0.6], [1, np.nan], [np.inf, 0.6]])
+def test_what_is_not_finite_is_an_error(values):
+    ours = found([1, 0.6], [0, 2])
+    with pytest.raises(BadInput, match="faiss-cpu differ"):
+        search.check_same(
+            search.differences(ours, found(values, [0, 2]), QUERIES, KEYS), "faiss-cpu"
+        )
+    keys = np.where(KEYS == 0.8, np.float32(np.nan), KEYS)
+    compared = search.differences(ours, found([1, 0.6], [0, 1]), QUERIES, keys)
+    with pytest.raises(BadInput, match="ours is nan less similar"):
+        search.check_same(compared, "faiss-cpu")
+
+
 def test_the_table_has_rates_shares_and_ratios():
     row = {
         "source": "random unit vectors",
@@ -50,8 +63,8 @@ def test_the_table_has_rates_shares_and_ratios():
         "copy_bytes_per_s": 2e10,
     }
     text = search.table([row])
-    assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.50 | 2,000 | 200 | 50% | 1.00 |" in text
-    assert "| faiss-cpu | 1,000 | 50,000 | 384 | 10 | 1.00 | 1,000 | 100 | 25% | 2.00 |" in text
+    assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.5000 | 2,000 | 200 | 50% | 1.00 |" in text
+    assert "| faiss-cpu | 1,000 | 50,000 | 384 | 10 | 1.0000 | 1,000 | 100 | 25% | 2.00 |" in text
     assert "differ by at most 1e-07" in text
 
 
@@ -70,14 +83,17 @@ def quick_limits(monkeypatch):
     monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda: 1e10)
 
 
-def test_the_command(tmp_path, quick_limits, capsys):
+def test_the_command(tmp_path, quick_limits, monkeypatch, capsys):
     pytest.importorskip("faiss", reason="faiss is in requirements-benchmarks.txt")
     report = tmp_path / "search.json"
-    arguments = ["--num-queries", "5", "--num-keys", "700", "--width", "8", "--k", "1", "3"]
+    told = []
+    monkeypatch.setattr(search, "set_up_xla", lambda: told.append("set up"))
+    arguments = ["--num-queries", "1", "5", "--num-keys", "700", "--width", "8", "--k", "1", "3"]
     assert search.main([*arguments, "--rounds", "2", "--json", str(report)]) == 0
     assert search.main([*arguments, "--rounds", "1", "--json", str(report)]) == 0
+    assert told == ["set up"] * 2
     rows = json.loads(report.read_text())["rows"]
-    assert [row["k"] for row in rows] == [1, 3]
+    assert [(row["queries"], row["k"]) for row in rows] == [(1, 1), (1, 3), (5, 1), (5, 3)]
     assert all(len(row["rounds"]["faiss-cpu"]) == 1 for row in rows)
     assert rows[0]["differences"]["faiss-cpu"]["similarity"] < 1e-5
     assert "| faiss-cpu | 5 | 700 | 8 | 3 |" in capsys.readouterr().out

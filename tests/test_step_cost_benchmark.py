@@ -136,7 +136,7 @@ def test_the_table():
 def test_rows_that_were_measured_are_rounded_to_the_devices_of_a_block():
     cut = StepCut(blocks=8, row_multiple=8)
     assert plan_of(Config(), cut, None, 0).usual == 32
-    assert plan_of(Config(), StepCut(), None, 0).usual == 186
+    assert plan_of(Config(), StepCut(), None, 0).usual == 187
     other = Config(batch=BatchSpec(triplets=32))
     with pytest.raises(BadInput, match="1 blocks of 8 groups.*--data DIR"):
         plan_of(other, StepCut(), None, 0)

@@ -75,6 +75,7 @@ def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, c
     (row,) = json.loads(report.read_text())["rows"]
     assert row["machine"]["versions"]["torch"] and row["relations"] == 7
     assert row["terms"] == SPEC.terms and row["largest_difference"] < 1e-4
+    assert row["huge_pages"] == "all" and set(train_step.SETTINGS) <= row.keys()
     out = capsys.readouterr().out
     assert train_step.table(row) in out
     for name in ("ours", "tuned"):
@@ -89,10 +90,12 @@ def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, c
 
 
 def test_systems_that_differ_are_not_compared(monkeypatch, folder):
+    third = {"ours": 3.0, "tuned": 3.001}
+
     class Process:
-        def __init__(self, name, work, with_huge_pages=()):
+        def __init__(self, name, work):
             assert work.dtype == "float32" and not work.dropout
-            self.losses = [1.0, 2.0, 3.0 if name == "ours" else 3.001]
+            self.losses = [1.0, 2.0, third[name]]
 
         def close(self):
             pass
@@ -100,20 +103,45 @@ def test_systems_that_differ_are_not_compared(monkeypatch, folder):
     monkeypatch.setattr(train_step, "SystemProcess", Process)
     with pytest.raises(BadInput, match="differ by 3.3e-04, more than 1e-04"):
         train_step.check_losses(work_in(folder, dtype="bfloat16", dropout=True), ["ours", "tuned"])
-    assert train_step.largest_difference({"ours": [1.0, float("nan")]}) == 0  # alone
-    with pytest.raises(BadInput, match="differ by nan"):
-        monkeypatch.setattr(train_step, "largest_difference", lambda losses: float("nan"))
-        train_step.check_losses(work_in(folder), ["ours"])
+    third["tuned"] = 3.0
+    assert train_step.check_losses(work_in(folder), ["ours", "tuned"])["ours"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("wrong", ["ours", "recipe", "tuned"])
+def test_losses_that_are_not_finite_are_refused(monkeypatch, folder, wrong, value):
+    """Whoever has them, first, last or alone: a comparison with what is no number is never true."""
+
+    class Process:
+        def __init__(self, name, work):
+            self.losses = [1.0, value if name == wrong else 2.0]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(train_step, "SystemProcess", Process)
+    for systems in (list(NAMES), [wrong]):
+        with pytest.raises(BadInput, match=f"the losses of {wrong} are .*expected finite"):
+            train_step.check_losses(work_in(folder), systems)
+
+
+def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
+    told = []
+    monkeypatch.setattr(train_step, "set_up_xla", lambda: told.append("set up"))
+    monkeypatch.setattr("benchmarks.limits.measured", lambda dtype: told.append(dtype) or {})
+    assert train_step.measured_limits("float32") == {"device": "cpu"}
+    assert told == ["set up", "float32"]
 
 
 def test_systems_take_turns_and_each_begins(monkeypatch):
-    turns = []
+    turns, with_huge_pages = [], {}
 
     class Process:
         start_s = 1.0
 
-        def __init__(self, name, work, with_huge_pages=()):
+        def __init__(self, name, work, huge_pages):
             self.name = name
+            with_huge_pages[name] = huge_pages
 
         def take(self, steps):
             turns.append(self.name)
@@ -123,9 +151,14 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
             return {"peak_memory": 1, "peak_device": None}
 
     monkeypatch.setattr(train_step, "SystemProcess", Process)
-    found = train_step.time_systems(None, ["a", "b"], rounds=3, steps=1)
-    assert turns == ["a", "b", "b", "a", "a", "b"]
-    assert found["a"]["rounds_s"] == [1, 4, 5] and found["a"]["step_s"] == 4
+    systems = ["ours", "tuned"]
+    found = train_step.time_systems(None, systems, rounds=3, steps=1, in_huge_pages="ours")
+    assert turns == ["ours", "tuned", "tuned", "ours", "ours", "tuned"]
+    assert found["ours"]["rounds_s"] == [1, 4, 5] and found["ours"]["step_s"] == 4
+    assert with_huge_pages == {"ours": True, "tuned": False}
+    for asked, expected in (("all", True), ("none", False)):
+        train_step.time_systems(None, systems, rounds=1, steps=1, in_huge_pages=asked)
+        assert with_huge_pages == {"ours": expected, "tuned": expected}
 
 
 def test_a_system_that_ends_is_named(folder, capfd):

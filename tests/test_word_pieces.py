@@ -95,6 +95,26 @@ def test_a_tokenizer_that_works_otherwise_gets_whole_terms(tokenizer):
     check(pieces, ["in limb pain", "limb pain"])
 
 
+@pytest.mark.parametrize("content", ["limb\tpain", "limb\u00a0pain"])
+def test_white_space_in_an_added_token_becomes_a_blank(tokenizer, content):
+    tokenizer.add_tokens([AddedToken(content, normalized=True)])
+    pieces = WordPieces(tokenizer)
+    assert len(tokenizer.encode("limb pain", add_special_tokens=False).ids) == 1
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", content])
+
+
+@pytest.mark.parametrize("what", ["truncation", "padding"])
+def test_a_tokenizer_that_cuts_or_fills_up_gets_whole_terms(tokenizer, what):
+    if what == "truncation":
+        tokenizer.enable_truncation(3)
+    else:
+        tokenizer.enable_padding()
+    pieces = WordPieces(tokenizer)
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", "limb pain"])
+
+
 def test_a_tokenizer_that_does_not_split_at_blanks_gets_whole_terms(tokenizer):
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     pieces = WordPieces(tokenizer)
