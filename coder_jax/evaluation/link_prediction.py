@@ -60,7 +60,7 @@ def evaluate_links(
     """
     tails, heads = (list(ranks(features_CD, links, relations, of=of)) for of in PLACES)
     cosine = [part for of in PLACES for part in ranks(features_CD, links, None, of=of)]
-    found = {}
+    found: dict[str, float] = {}
     parts_of = {"": tails + heads, "_tails": tails, "_heads": heads, "_cosine": cosine}
     for name, parts in parts_of.items():
         ahead, tied = (np.concatenate(counts) for counts in zip(*parts, strict=True))
