@@ -88,7 +88,8 @@ def make_loss(
         if "relations" in params:
             queries = all_queries(params["relations"], batch["relations"], vector_BGND)
         if "types" in params:
-            logits = vector_BGND @ params["types"]["kernel"] + params["types"]["bias"]
+            logits = vector_BGND @ params["types"]["kernel"]
+            logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
         group = Group(
             vectors=vector_BGND,
             concepts=batch["concepts"],

@@ -135,9 +135,10 @@ def test_nor_for_the_other_objectives(dataset, loss, spec):
 
 
 def test_types_are_learned(dataset):
-    history, params = run(dataset, loss=V1, spec=V1_SPEC, steps=6, dropout=False)
-    assert history[-1]["loss_type"] < history[0]["loss_type"]
+    history, params = run(dataset, loss=V1, spec=V1_SPEC, steps=1)
+    assert 0.5 < history[0]["loss_type"] / np.log(4) < 2
     assert params["types"]["kernel"].shape == (TINY.hidden_size, 4)
+    assert params["types"]["bias"].all(), "it began at zero"
     without = run(dataset, loss=dataclasses.replace(V1, type_weight=0.0), spec=V1_SPEC, steps=1)
     assert "types" not in without[1] and "loss_type" not in without[0][0]
 
