@@ -125,12 +125,18 @@ class TermEncoder:
         return cls(bert, load_tokenizer(folder), settings, report)
 
     def encode(
-        self, terms: Sequence[str], *, rows: int | None = None, progress: bool = False
+        self,
+        terms: Sequence[str],
+        *,
+        unit: bool = True,
+        rows: int | None = None,
+        progress: bool = False,
     ) -> np.ndarray:
-        """Vectors of terms, float32 [n, D], unit length, in the order given.
+        """Vectors of terms, float32 [n, D], in the order given.
 
         Args:
           terms: n strings; equal strings cost once.
+          unit: vectors of length 1; else as they come out of the pooling.
           rows: packed rows of 128 tokens per device and batch; chosen for the machine if None.
           progress: show a progress bar on stderr.
         """
@@ -146,6 +152,7 @@ class TermEncoder:
             pooling=settings.pooling,
             max_length=settings.max_length,
             attend_padding=settings.attend_padding,
+            unit=unit,
             rows=rows,
             progress=progress,
         )

@@ -76,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, several_poolings: bool = False) -> None:
+def add_model_arguments(
+    parser: argparse._ActionsContainer, *, several_poolings: bool = False
+) -> None:
     """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list."""
     parser.add_argument(
         "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"

@@ -27,6 +27,7 @@ from coder_jax.evaluation.relation_files import (
     RelationBenchmark,
     is_relation_folder,
     read_relations,
+    with_names,
 )
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import is_double_piped, tab_separated
@@ -76,7 +77,7 @@ def read_benchmark(
       path: a file or a folder, or one of the paper's case studies.
       dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
       retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
-        into.
+        into; of relations, what a retired concept is named after.
       types: of concepts, the semantic types to evaluate; the papers' if none.
 
     Raises:
@@ -92,6 +93,8 @@ def read_benchmark(
         if retired_cuis is not None:
             benchmark = with_successors(benchmark, retired_cuis)
         check_reachable(benchmark)
+    if isinstance(benchmark, RelationBenchmark) and dictionary is not None:
+        benchmark = with_names(benchmark, dictionary, retired_cuis)
     return benchmark
 
 
@@ -103,7 +106,7 @@ def _read_folder(
     if (path / "manifest.json").is_file():
         return read_dataset_concepts(name, path, types)
     if is_relation_folder(path):
-        return read_relations(name, path, dictionary)
+        return read_relations(name, path)
     if xl_bel_files(path):
         return read_xl_bel(name, path, dictionary)
     folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]

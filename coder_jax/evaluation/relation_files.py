@@ -10,10 +10,11 @@ Term encoders need a name for each concept: the first term that the dictionary h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, read_text, tab_separated
 from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
@@ -39,6 +40,7 @@ class RelationBenchmark:
       names: the term of each concept that the dictionary has; the others are encoded as their
         identifier, as in CODER's released code. None without a dictionary.
       dictionary: what the names come from.
+      retired: concepts that are named after the one that they were merged into.
     """
 
     name: str
@@ -48,6 +50,8 @@ class RelationBenchmark:
     content_hash: str
     names: Mapping[str, str] | None = None
     dictionary: Dictionary | None = None
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
 
     def concepts(self) -> list[str]:
         """The distinct concepts of all pairs."""
@@ -57,10 +61,6 @@ class RelationBenchmark:
     def labels(self) -> list[str]:
         """The distinct labels of all pairs, sorted."""
         return sorted({*self.train.labels, *self.test.labels})
-
-    def strings(self) -> list[str]:
-        """Nothing to encode before: its vectors are features, see `keys`."""
-        return []
 
     def keys(self, keyed_by: str) -> list[str]:
         """What stands for each of `concepts`: its name, or itself; BadInput without names."""
@@ -79,7 +79,7 @@ def is_relation_folder(path: Path) -> bool:
     return (path / "x_train.txt").is_file() or (path / "relations_train.tsv").is_file()
 
 
-def read_relations(name: str, path: Path, dictionary: Dictionary | None) -> RelationBenchmark:
+def read_relations(name: str, path: Path) -> RelationBenchmark:
     """Reads a folder of either format; BadInput for broken rows or halves of unequal length."""
     read = _read_ddbrc if (path / "x_train.txt").is_file() else _read_tsv
     train, test = (read(path, half) for half in HALVES)
@@ -94,23 +94,45 @@ def read_relations(name: str, path: Path, dictionary: Dictionary | None) -> Rela
         for half, pairs in zip(HALVES, (train, test), strict=True)
         for row in zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
     )
-    benchmark = RelationBenchmark(name, str(path), train, test, content_hash(rows))
-    if dictionary is None:
-        return benchmark
-    wanted = set(benchmark.concepts())
-    names: dict[str, str] = {}
+    return RelationBenchmark(name, str(path), train, test, content_hash(rows))
+
+
+def with_names(
+    benchmark: RelationBenchmark, dictionary: Dictionary, retired_cuis: RetiredCuis | None
+) -> RelationBenchmark:
+    """The benchmark with the first term that the dictionary has of each concept.
+
+    A retired concept has the name of the one that it was merged into. The concepts themselves stay
+    as they are: files of concept vectors are as old as the benchmark.
+
+    Raises:
+      BadInput: the dictionary has none of the concepts.
+    """
+    now = {concept: concept for concept in benchmark.concepts()}
+    if retired_cuis is not None:
+        dictionary = dictionary.with_successors(retired_cuis)
+        now = {concept: retired_cuis.now(concept) for concept in now}
+    wanted = set(now.values())
+    first_term: dict[str, str] = {}
     for term, joined in zip(dictionary.terms, dictionary.concepts, strict=True):
         for concept in joined.split(CONCEPT_SEPARATOR):
             if concept in wanted:
-                names.setdefault(concept, term)
+                first_term.setdefault(concept, term)
+    names = {c: first_term[successor] for c, successor in now.items() if successor in first_term}
     if not names:
         raise BadInput(
-            f"{path}: found none of its {len(wanted):,} concepts (such as "
-            f"{benchmark.concepts()[0]}) in the dictionary {dictionary.source} (such as "
+            f"{benchmark.path}: found none of its {len(now):,} concepts (such as "
+            f"{next(iter(now))}) in the dictionary {dictionary.source} (such as "
             f"{dictionary.concepts[0]}); expected concepts of one vocabulary"
         )
-    fields = (benchmark.name, benchmark.path, train, test, benchmark.content_hash)
-    return RelationBenchmark(*fields, names, dictionary)
+    retired = sum(concept != now[concept] for concept in names)
+    return replace(
+        benchmark,
+        names=names,
+        dictionary=dictionary,
+        retired=retired,
+        retired_cuis=retired_cuis,
+    )
 
 
 def _read_ddbrc(path: Path, half: str) -> RelationPairs:

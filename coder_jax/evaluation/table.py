@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from coder_jax.evaluation.concept_similarity import PAPER_TYPES
 from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.protocol import EvaluationRecord
-from coder_jax.evaluation.published import rows_for
+from coder_jax.evaluation.published import MCSM_TYPES, rows_for
 
 Table = tuple[list[str], list[list[str]]]  # header and rows
 
@@ -126,7 +125,7 @@ def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
     for record in records:
         for name, rho in record.scores.items():
             part = name.removeprefix("spearman").removeprefix("_")
-            shown = "undefined (all cosines are equal)" if rho is None else f"{rho:.4f}"
+            shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}"
             pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
             label = f"{record.benchmark}, {part}" if part else record.benchmark
             missing = f"{record.counts['missing']:,}"
@@ -137,7 +136,7 @@ def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
 def concept_similarity_table(records: Sequence[EvaluationRecord]) -> Table:
     """MCSM of each semantic type, and what random neighbours would have."""
     types = list(dict.fromkeys(name for record in records for name in record.folds))
-    header = ["MCSM", "pooling", "concepts", "missing", *(PAPER_TYPES.get(t, t) for t in types)]
+    header = ["MCSM", "pooling", "concepts", "missing", *(MCSM_TYPES.get(t, t) for t in types)]
     rows = []
     for record in records:
         counts = [f"{record.counts[name]:,}" for name in ("concepts", "missing")]
