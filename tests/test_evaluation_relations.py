@@ -16,7 +16,7 @@ from coder_jax.evaluation.relation_classification import (
     relation_result,
 )
 from coder_jax.evaluation.relation_files import RelationPairs
-from coder_jax.evaluation.relation_fine_tuning import fine_tune
+from coder_jax.evaluation.relation_fine_tuning import fine_tune, pad_tokens, term_vectors
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.softmax_classifier import (
     ClassifierSettings,
@@ -195,6 +195,9 @@ def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_pat
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(features / lengths, encoder.encode(terms), atol=1e-5)
     assert lengths.min() > 1.5, "not of unit length"
+    padded = pad_tokens(encoder, terms)
+    tuned = jax.jit(term_vectors, static_argnums=3)(encoder.bert, *padded, pooling)
+    np.testing.assert_allclose(tuned, features, atol=1e-5, err_msg="where fine-tuning begins")
 
 
 def test_fine_tuning_trains_a_copy_of_the_encoder(minilm_path, named):
