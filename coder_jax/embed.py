@@ -106,10 +106,11 @@ def embed_chunks(
       chunks: lists of terms; read one ahead, in another thread.
       bar: a progress bar that counts terms.
     """
-    if max_length > bert.config.max_positions:
+    longest = bert.config.longest_term
+    if max_length > longest:
         raise BadInput(
-            f"max_length is {max_length}, but the encoder has {bert.config.max_positions} "
-            f"positions; give a max_length of at most {bert.config.max_positions}"
+            f"max_length is {max_length}, but the encoder has {longest} positions; give a "
+            f"max_length of at most {longest}"
         )
     placed = place(bert)
     pad = bert.config.pad_token_id if attend_padding else None

@@ -1,8 +1,8 @@
 """Score an encoder on benchmarks: a table on stdout, all scores and the protocol as JSON.
 
-The encoder is a folder or a hub id: an export of ours, or any BERT of Hugging Face; or, with
---vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors, keyed
-by CUI. What has no vector is counted. A benchmark is
+The encoder is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face; or,
+with --vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors,
+keyed by CUI. What has no vector is counted. A benchmark is
 
   mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
             folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
