@@ -86,10 +86,12 @@ class Embeddings(nnx.Module):
         self.position = table(config.max_positions)
         self.token_type = table(config.type_vocab_size)
         self.norm = layer_norm(config, rngs)
+        self.first_position = config.first_position
 
     def __call__(self, tokens_RL: jax.Array, positions_RL: jax.Array) -> jax.Array:
         type_D = self.token_type.embedding[0]
-        return self.norm(self.word(tokens_RL) + self.position(positions_RL) + type_D[None, None])
+        position_RLD = self.position(positions_RL + self.first_position)
+        return self.norm(self.word(tokens_RL) + position_RLD + type_D[None, None])
 
 
 class Layer(nnx.Module):

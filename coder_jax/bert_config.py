@@ -1,4 +1,9 @@
-"""BertConfig: the sizes of a BERT, read from and written to Hugging Face's config.json."""
+"""BertConfig: the sizes of a BERT, read from and written to Hugging Face's config.json.
+
+RoBERTa and its kin (XLM-R, CamemBERT) are BERTs whose weights have the same names. What differs is
+in the numbers: the first row of the position table that a term uses, the padding token, and a
+single token type.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,13 @@ from typing import Any
 from data_pipeline.errors import BadInput
 
 POOLINGS = ("cls", "mean", "pooler")
+# model_type in config.json -> the class of transformers that opens the same weights.
+ARCHITECTURES = {
+    "bert": "BertModel",
+    "roberta": "RobertaModel",
+    "xlm-roberta": "XLMRobertaModel",
+    "camembert": "CamembertModel",
+}
 REQUIRED = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -32,8 +44,14 @@ ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Sizes and constants of a BERT; the names in config.json are in REQUIRED and OPTIONAL."""
+    """Sizes and constants of a BERT; the names in config.json are in REQUIRED and OPTIONAL.
 
+    Attributes:
+      model_type: a key of ARCHITECTURES.
+      max_positions: rows of the position table, of which RoBERTa leaves the first ones unused.
+    """
+
+    model_type: str = "bert"
     vocab_size: int
     hidden_size: int
     num_layers: int
@@ -72,15 +90,16 @@ class BertConfig:
             encoder does not compute (relative positions, decoders, unknown activations).
         """
         model_type = config.get("model_type", "bert")
-        if model_type != "bert":
+        if model_type not in ARCHITECTURES:
             raise BadInput(
-                f"{source}: model_type is {model_type!r}; expected 'bert'. Give a BERT checkpoint "
-                "(BERT, BioBERT, PubMedBERT, mBERT, MiniLM, SapBERT, CODER)"
+                f"{source}: model_type is {model_type!r}; expected one of "
+                f"{', '.join(ARCHITECTURES)}. Give a checkpoint of BERT (BioBERT, PubMedBERT, "
+                "mBERT, MiniLM, SapBERT, CODER) or of RoBERTa (XLM-R)"
             )
         missing = [name for name in REQUIRED.values() if name not in config]
         if missing:
             raise BadInput(
-                f"{source}: {', '.join(missing)} missing; expected a BERT config.json with all of "
+                f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
                 f"{', '.join(REQUIRED.values())}"
             )
         positions = config.get("position_embedding_type") or "absolute"
@@ -91,9 +110,25 @@ class BertConfig:
             )
         values = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
         values |= {o: config[t] for o, t in OPTIONAL.items() if config.get(t) is not None}
-        return cls(**values)
+        # The one value that equals RoBERTa's original where a file leaves it out, and not BERT's.
+        values.setdefault("pad_token_id", 0 if model_type == "bert" else 1)
+        return cls(model_type=model_type, **values)
+
+    @property
+    def first_position(self) -> int:
+        """The row of the position table for the first token of a term.
+
+        RoBERTa numbers tokens from the padding token's number + 1, as fairseq did.
+        """
+        return 0 if self.model_type == "bert" else self.pad_token_id + 1
+
+    @property
+    def longest_term(self) -> int:
+        """Tokens for which there are positions."""
+        return self.max_positions - self.first_position
 
     def to_hf(self) -> dict[str, Any]:
-        """The same as a config.json dict that transformers opens as a BertModel."""
+        """The same as a config.json dict that transformers opens as the same model."""
         sizes = {theirs: getattr(self, ours) for ours, theirs in (REQUIRED | OPTIONAL).items()}
-        return {"architectures": ["BertModel"], "model_type": "bert"} | sizes
+        architecture = ARCHITECTURES[self.model_type]
+        return {"architectures": [architecture], "model_type": self.model_type} | sizes

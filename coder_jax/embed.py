@@ -1,4 +1,4 @@
-"""Many terms in, unit vectors out: each distinct term once, packed rows, all local devices.
+"""Many terms in, vectors out: each distinct term once, packed rows, all local devices.
 
 Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
 of 128 tokens, and the rows dealt out into blocks of one static shape (`blocks.py`), one block per
@@ -41,10 +41,11 @@ def embed_terms(
     pooling: str,
     max_length: int,
     attend_padding: bool = False,
+    unit: bool = True,
     rows: int | None = None,
     progress: bool = False,
 ) -> np.ndarray:
-    """Encodes terms; float32 [n, D], each of unit length, in the order of `terms`.
+    """Encodes terms; float32 [n, D], in the order of `terms`.
 
     Args:
       bert: the encoder; its dtype is the compute dtype.
@@ -54,6 +55,7 @@ def embed_terms(
       max_length: longest term in tokens, special tokens included; longer terms are cut.
       attend_padding: pad each term to `max_length` and let it attend to the padding, as the
         published CODER checkpoints were trained and evaluated. Slower; only for those.
+      unit: vectors of length 1; else as they come out of the pooling.
       rows: packed rows per device and batch; chosen for the machine if None.
       progress: show a progress bar on stderr.
 
@@ -73,6 +75,7 @@ def embed_terms(
             pooling=pooling,
             max_length=max_length,
             attend_padding=attend_padding,
+            unit=unit,
             rows=rows,
             bar=bar,
         )
@@ -91,6 +94,7 @@ def embed_chunks(
     pooling: str,
     max_length: int,
     attend_padding: bool = False,
+    unit: bool = True,
     rows: int | None = None,
     bar: tqdm | None = None,
 ) -> Iterator[np.ndarray]:
@@ -102,10 +106,11 @@ def embed_chunks(
       chunks: lists of terms; read one ahead, in another thread.
       bar: a progress bar that counts terms.
     """
-    if max_length > bert.config.max_positions:
+    longest = bert.config.longest_term
+    if max_length > longest:
         raise BadInput(
-            f"max_length is {max_length}, but the encoder has {bert.config.max_positions} "
-            f"positions; give a max_length of at most {bert.config.max_positions}"
+            f"max_length is {max_length}, but the encoder has {longest} positions; give a "
+            f"max_length of at most {longest}"
         )
     placed = place(bert)
     pad = bert.config.pad_token_id if attend_padding else None
@@ -128,7 +133,9 @@ def embed_chunks(
         while (tokenized := upcoming.result()) is not None:
             upcoming = background.submit(tokenize_next)
             tokens, start, slots = tokenized
-            vectors = embed_tokens(placed, tokens, start, pooling=pooling, rows=rows, bar=bar)
+            vectors = embed_tokens(
+                placed, tokens, start, pooling=pooling, unit=unit, rows=rows, bar=bar
+            )
             if bar is not None:
                 bar.update(len(slots) - len(vectors))
             yield vectors if len(vectors) == len(slots) else vectors[slots]
@@ -157,6 +164,7 @@ def embed_tokens(
     start: np.ndarray,
     *,
     pooling: str,
+    unit: bool = True,
     rows: int | None = None,
     bar: tqdm | None = None,
 ) -> np.ndarray:
@@ -185,12 +193,13 @@ def embed_tokens(
         arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
         on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
         num_terms = batch[0].tokens.size // TOKENS_PER_TERM
-        encoded = unit_vectors(
+        encoded = block_vectors(
             params,
             *on_devices,
             graph=graph,
             num_terms=num_terms,
             pooling=pooling,
+            unit=unit,
             window=batch[0].window,
         )
         if under_way is not None:  # fetched one batch late, so that the devices never wait
@@ -201,16 +210,18 @@ def embed_tokens(
     return vectors
 
 
-@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "window"))
-def unit_vectors(
-    params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, window
+@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "unit", "window"))
+def block_vectors(
+    params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, unit, window
 ):
-    """Unit vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
+    """Vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
 
     def one_block(*block_RL):
         bert = nnx.merge(graph, params)
         windows = (array_RL.reshape(-1, window) for array_RL in block_RL)
         vectors_ND = bert.term_vectors(*windows, num_terms, pooling)
+        if not unit:
+            return vectors_ND
         norm_N1 = jnp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
         return vectors_ND / jnp.maximum(norm_N1, 1e-12)
 

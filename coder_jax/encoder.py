@@ -79,13 +79,19 @@ class TermEncoder:
         Encoders of the same structure share compiled code, however many are made.
 
         Raises:
-          BadInput: a tokenizer larger than the word table, or pooling 'pooler' without a pooler.
+          BadInput: a tokenizer larger than the word table, pooling 'pooler' without a pooler, or
+            attend_padding for another architecture than BERT's.
         """
         settings = settings or EncoderSettings()
         source = report.source if report else "TermEncoder"
         check_vocabulary(tokenizer.get_vocab_size(), bert.config, source)
         if settings.pooling == "pooler" and bert.pooler is None:
             raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
+        if settings.attend_padding and bert.config.model_type != "bert":
+            raise BadInput(
+                f"{source}: attend_padding is for the published CODER checkpoints, which are BERTs;"
+                f" found {bert.config.model_type}: encode without it"
+            )
         self.bert, self.tokenizer, self.settings, self.report = bert, tokenizer, settings, report
 
     @classmethod
@@ -99,7 +105,7 @@ class TermEncoder:
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
     ) -> TermEncoder:
-        """Loads our export, or any Hugging Face BERT, from a folder or the hub.
+        """Loads our export, or any Hugging Face BERT or RoBERTa, from a folder or the hub.
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no
@@ -125,12 +131,18 @@ class TermEncoder:
         return cls(bert, load_tokenizer(folder), settings, report)
 
     def encode(
-        self, terms: Sequence[str], *, rows: int | None = None, progress: bool = False
+        self,
+        terms: Sequence[str],
+        *,
+        unit: bool = True,
+        rows: int | None = None,
+        progress: bool = False,
     ) -> np.ndarray:
-        """Vectors of terms, float32 [n, D], unit length, in the order given.
+        """Vectors of terms, float32 [n, D], in the order given.
 
         Args:
           terms: n strings; equal strings cost once.
+          unit: vectors of length 1; else as they come out of the pooling.
           rows: packed rows of 128 tokens per device and batch; chosen for the machine if None.
           progress: show a progress bar on stderr.
         """
@@ -146,6 +158,7 @@ class TermEncoder:
             pooling=settings.pooling,
             max_length=settings.max_length,
             attend_padding=settings.attend_padding,
+            unit=unit,
             rows=rows,
             progress=progress,
         )

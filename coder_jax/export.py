@@ -106,8 +106,9 @@ def write_model(
     folder: Path, bert: Bert, hf_config: Mapping[str, Any], pytorch_bin: bool
 ) -> dict[str, np.ndarray]:
     """config.json, model.safetensors and, if asked, pytorch_model.bin; returns the tensors."""
-    config = bert.config.to_hf() | dict(hf_config)
-    config |= {"architectures": ["BertModel"], "model_type": "bert", "dtype": "float32"}
+    ours = bert.config.to_hf()
+    config = ours | dict(hf_config) | {"dtype": "float32"}
+    config |= {name: ours[name] for name in ("architectures", "model_type")}
     write_json(folder / "config.json", {k: v for k, v in config.items() if k not in STALE_CONFIG})
     tensors = to_hf(bert)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -63,17 +63,14 @@ def write_relations(folder: Path, relations: ExportedRelations) -> None:
     write_json(folder / LABELS, {"labels": list(relations.labels), "how_to_use": how_to_use})
 
 
-def read_relations(folder: Path) -> ExportedRelations:
-    """The relations of an export.
+def read_relations(folder: Path) -> ExportedRelations | None:
+    """The relations of an encoder's folder; None if it has none.
 
     Raises:
-        BadInput: if the folder holds none, or they cannot be read.
+        BadInput: if they cannot be read.
     """
     if not (folder / TABLE).exists():
-        raise BadInput(
-            f"{folder} has no {TABLE}; expected the export of a run that learned relations (mu "
-            "above 0): python -m coder_jax export"
-        )
+        return None
     try:
         tensors = load_file(folder / TABLE)
         labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]

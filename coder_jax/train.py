@@ -91,10 +91,10 @@ def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, 
     say(str(report))
     check_vocabulary(manifest["tokenizer"]["vocab_size"], bert.config, init)
     longest = manifest["tokenizer"]["max_length"]
-    if longest > bert.config.max_positions:
+    if longest > bert.config.longest_term:
         raise BadInput(
             f"the dataset's terms have up to {longest} tokens, but {init} has "
-            f"{bert.config.max_positions} positions; build it with a smaller --max-length"
+            f"{bert.config.longest_term} positions; build it with a smaller --max-length"
         )
     return bert, {
         "config": hf_config,

@@ -17,7 +17,8 @@ from tokenizers import Tokenizer
 from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 
-TOKENIZERS = ("tokenizer.json", "vocab.txt")
+# The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
@@ -28,13 +29,19 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
     is_folder = Path(name).exists()
     if is_folder and not any((Path(name) / f).is_file() for f in TOKENIZERS):
         raise BadInput(
-            f"{name} is not a tokenizer folder: it has neither tokenizer.json nor vocab.txt. "
+            f"{name} is not a tokenizer folder: it has none of {', '.join(TOKENIZERS)}. "
             "Give the folder of a Hugging Face model, or a hub id such as "
             "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract."
         )
     try:
         return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
+        # Where the one package is missing, transformers tries the file with the other.
+        if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
+            raise BadInput(
+                f"the tokenizer of {name!r} is a sentencepiece file, without a tokenizer.json; to "
+                "read it, install sentencepiece: 'pip install sentencepiece protobuf'"
+            ) from error
         first_line = str(error).strip().splitlines()[0]
         raise BadInput(
             f"no tokenizer could be loaded from {name!r}: {first_line}\n"

@@ -6,6 +6,7 @@ subprocess run the way a user runs them; only what must hold there too goes into
 
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 # Before jax and the others are imported: they read these once. A GPU is used by
@@ -60,3 +61,16 @@ def shared_data(repo: Path) -> Path:
     if not path.is_dir():
         pytest.skip(f"no {path}: data for measurements, not part of the project")
     return path
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+    """Writes a file, and the folders it lies in, for a test: (name, content) -> path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write

@@ -94,7 +94,7 @@ def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert):
     """The last layer is computed for these tokens alone; an absent term has a zero vector."""
     tokens, start = random_terms([3, 5, 2, 7])
     packed = pack_rows(tokens, start, 8)
-    ids = np.arange(packed["tokens"].size, dtype=np.uint32).reshape(packed["tokens"].shape)
+    ids = jnp.arange(packed["tokens"].size, dtype=jnp.uint32).reshape(packed["tokens"].shape)
     whole = np.asarray(bert(*packed.values(), ids)).reshape(ids.size, -1)
     vectors = np.asarray(bert.term_vectors(*packed.values(), 5, "cls", ids))
     for term in range(4):
@@ -128,7 +128,7 @@ def test_pooler_pooling_without_a_pooler_is_an_error():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta'; expected 'bert'"),
+        ({"model_type": "bart"}, "model_type is 'bart'; expected one of bert, roberta"),
         ({"hidden_act": "swish"}, "activation 'swish' is not known; expected one of gelu"),
         ({"num_attention_heads": 5}, "hidden_size 32 is not a multiple of 5 heads"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),

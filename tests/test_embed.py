@@ -8,11 +8,11 @@ from tiny_bert import TERMS, TINY, write_tokenizer
 
 from coder_jax import blocks, embed
 from coder_jax.embed import (
+    block_vectors,
     embed_chunks,
     embed_terms,
     embed_tokens,
     place,
-    unit_vectors,
 )
 from coder_jax.hf_weights import random_bert
 from data_pipeline import stopping
@@ -92,13 +92,13 @@ def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
 
 
 def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
-    unit_vectors.clear_cache()
+    block_vectors.clear_cache()
     terms = many_terms(600)
     graph, params = nnx.split(bert, nnx.Param)
     for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
         other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
         embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32, rows=8)
-    assert unit_vectors._cache_size() == 2
+    assert block_vectors._cache_size() == 2
 
 
 def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, monkeypatch):
@@ -107,9 +107,9 @@ def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, mon
     longer = "chronic renal failure of the heart and the limb with x and µ and acute heart failure"
     terms = [longer, *many_terms(2000), f"{longer} too"]
     arguments = {"pooling": "mean", "max_length": 64, "rows": 4}
-    unit_vectors.clear_cache()
+    block_vectors.clear_cache()
     vectors = embed_terms(bert, tokenizer, terms, **arguments)
-    assert unit_vectors._cache_size() == 2
+    assert block_vectors._cache_size() == 2
     monkeypatch.setattr(blocks, "BATCHES_WORTH_A_SHAPE", 1000)
     together = embed_terms(bert, tokenizer, terms, **arguments)
     np.testing.assert_allclose(vectors, together, rtol=0, atol=1e-5)

@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import types
 
 import numpy as np
 import pytest
+from evaluating import records_in, run, write_toy
 
 from coder_jax import embed
 from coder_jax.commands import evaluate
@@ -20,28 +20,7 @@ from data_pipeline.errors import BadInput
 
 @pytest.fixture
 def files(tmp_path):
-    heldout = tmp_path / "heldout"
-    heldout.mkdir()
-    (heldout / "mentions.tsv").write_text(
-        "mention\tCUI\nheart attack\tC1\nhigh blood pressure\tC2\nkidney stone\tC3\nnovel\tC9\n"
-    )
-    (heldout / "dictionary.tsv").write_text(
-        "term\tCUI\nmyocardial infarction\tC1\ncardiac infarct\tC1\nhypertension\tC2\n"
-        "raised arterial pressure\tC2\nnephrolithiasis\tC3\nrenal calculus\tC3\n"
-        "Pain\tC4\npain\tC5\n"
-    )
-    (tmp_path / "pairs.tsv").write_text("pain\tache\t9\npain\tkidney\t3\nfever\tasthma\t1\n")
-    return tmp_path
-
-
-def records_in(path):
-    return [types.SimpleNamespace(**record) for record in json.loads(path.read_text())["records"]]
-
-
-def run(*arguments):
-    parser = argparse.ArgumentParser()
-    evaluate.add_arguments(parser)
-    return evaluate.run(parser.parse_args([str(argument) for argument in arguments]))
+    return write_toy(tmp_path)
 
 
 def test_table_and_json(files, minilm_path, capsys):
@@ -169,6 +148,10 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         (["--benchmark", "a=x", "--sample", "0"], "--sample: found 0; expected 1 or more"),
         (["--benchmark", "a=x", "--model", "{files}/pairs.tsv"], "found the file .*--vectors-of"),
         (["--benchmark", "a=x", "--vectors-of", "words"], "which is no file; expected a file of"),
+        (
+            ["--benchmark", "a=x", "--vectors-of", "words", "--features", "fine-tuned"],
+            "--features: found fine-tuned, and vectors out of a file; expected frozen",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):
@@ -176,95 +159,6 @@ def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):
     with pytest.raises(BadInput, match=message):
         run("--model", minilm_path, "--json", files / "out.json", *filled)
     assert not list(files.glob("*.json*")) and not list(files.glob(".*"))
-
-
-@pytest.fixture
-def all_kinds(files):
-    """A small file of every kind of benchmark, and what names and searches their concepts."""
-    (files / "terms.tsv").write_text(
-        "pain\tC0000001\ncough\tC0000002\nfever\tC0000003\nhand\tC0000004\nfoot\tC0000005\n"
-    )
-    (files / "concepts.tsv").write_text(
-        "CUI\tsemantic types\tterm\nC0000001\tFinding\tpain\nC0000002\tFinding\tcough\n"
-        "C0000004\tCell\thand\nC0000005\tCell\tfoot\n"
-    )
-    (files / "relations").mkdir()
-    for half in ("train", "test"):
-        (files / "relations" / f"relations_{half}.tsv").write_text(
-            "head\ttail\tlabel\nC0000001\tC0000004\tseen_in\nC0000002\tC0000003\twith\n"
-        )
-    unit = '<unit><text>Hand</text><e offset="0" len="4" cui="C0000004">Hand</e></unit>'
-    (files / "Medline_GSC_de_man.xml").write_text(f"<Corpus><document>{unit}</document></Corpus>")
-    (files / "en_1k_test_query.txt").write_text("C0000003||high temperature\n")
-    (files / "mayo.csv").write_text(
-        "Mean,CUI1,CUI2,TERM1,TERM2\n9,C0000004,C0000005,hand,foot\n1,C0000001,C0000005,pain,foot\n"
-        "2,C0000002,C0000009,cough,rose\n"
-    )
-    (files / "look.tsv").write_text("term\nache\n")
-    return files
-
-
-def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
-    files = all_kinds
-    out = files / "out.json"
-    assert 0 == run(
-        *("--model", minilm_path, "--json", out, "--dictionary", files / "terms.tsv"),
-        *("--neighbours", "2", "--types", "Finding", "Cell", "--epochs", "3", "--nearest", "2"),
-        *("--benchmark", f"mcsm={files / 'concepts.tsv'}", f"ddbrc={files / 'relations'}"),
-        *(f"mantra={files / 'Medline_GSC_de_man.xml'}", f"xl={files / 'en_1k_test_query.txt'}"),
-        *(f"mayo={files / 'mayo.csv'}", f"look={files / 'look.tsv'}"),
-        *(f"toy={files / 'heldout'}",),
-    )
-    records = {record.benchmark: record for record in records_in(out)}
-    assert {name: record.kind for name, record in records.items()} == {
-        **{"mcsm": "concept similarity", "ddbrc": "relation classification"},
-        **{"mantra": "MANTRA GSC", "xl": "normalization", "toy": "normalization"},
-        **{"mayo": "similarity", "look": "nearest terms"},
-    }
-    assert records["mantra"].scores["f1"] == records["xl"].scores["acc@1"] == 1
-    assert records["mcsm"].folds["Cell"]["scores"]["mcsm"] == 1, "foot is next to hand"
-    assert records["ddbrc"].dictionary["source"] == str(files / "terms.tsv")
-    assert records["toy"].dictionary["terms"] == 8, "a folder has its own dictionary"
-    assert records["look"].folds["0"]["nearest"][0]["term"] == "pain"
-    printed = capsys.readouterr().out
-    assert "CODER_ENG (published, CODER, table 4)" in printed
-    left = [path.name for path in files.iterdir() if path.name.startswith(".")]
-    assert not left, "vectors are removed"
-
-
-def test_word_and_concept_vectors(all_kinds, capsys):
-    files = all_kinds
-    words = {"pain": "1 0 0", "cough": "1 1 0", "hand": "0 0 1", "foot": "0 1 3", "ache": "2 0 0"}
-    text = f"{len(words)} 3\n" + "".join(f"{word} {v}\n" for word, v in words.items())
-    (files / "w.txt").write_text(text)
-    common = ["--neighbours", "1", "--types", "Finding", "Cell", "--epochs", "2"]
-    benchmarks = [f"mcsm={files / 'concepts.tsv'}", f"rel={files / 'relations'}"]
-    benchmarks += [f"mayo={files / 'mayo.csv'}"]
-    run(
-        *("--model", files / "w.txt", "--vectors-of", "words", "--json", files / "w.json"),
-        *(*common, "--dictionary", files / "terms.tsv", "--benchmark", *benchmarks),
-        *(f"look={files / 'look.tsv'}", f"toy={files / 'heldout'}"),
-    )
-    mcsm, relations, mayo, look, toy = records_in(files / "w.json")
-    assert mcsm.scores["mcsm"] == 1 and mcsm.encoder["pooling"] == "mean of words"
-    assert relations.counts["missing"] == 1, "fever"
-    assert mayo.counts["missing"] == 1 and "spearman_known" in mayo.scores
-    assert look.folds["0"]["nearest"][0]["term"] == "pain"
-    assert toy.counts["missing"] == 10, "of 12 strings; Pain is found in small letters"
-    assert mcsm.encoder["vectors"] == 5
-
-    concepts = {"C0000001": "1 0", "C0000002": "2 1", "C0000004": "0 1", "C0000005": "0 3"}
-    (files / "c.txt").write_text("".join(f"{cui} {v}\n" for cui, v in concepts.items()))
-    arguments = ["--model", files / "c.txt", "--vectors-of", "concepts", "--json", files / "c.json"]
-    run(*arguments, *common, "--benchmark", *benchmarks)
-    mcsm, relations, mayo = records_in(files / "c.json")
-    assert mcsm.scores["mcsm"] == 1 and mcsm.counts["missing"] == 0
-    assert relations.counts["missing"] == 1 and relations.dictionary is None
-    assert mayo.counts == {"pairs": 3, "missing": 1}
-    with pytest.raises(BadInput, match="found terms to look up, and concept vectors"):
-        run(*arguments, "--benchmark", f"toy={files / 'heldout'}")
-    with pytest.raises(BadInput, match="--features: found fine-tuned, and vectors out of a file"):
-        run(*arguments, *common, "--features", "fine-tuned", "--benchmark", *benchmarks)
 
 
 def test_it_runs_on_one_host(files, monkeypatch):

@@ -125,6 +125,12 @@ def test_published_figures():
     for encoder, mean in (("v1 MS+REL+STY", 10.6), ("v1 MS+STY", 10.9), ("v1 MS", 9.2)):
         mcsm = published("mcsm", encoder, "mean", "CODER v1")
         assert round(np.mean(list(mcsm.values())), 1) == mean
+    # v1 prints two rows in one: "17.19/21.96"; CODER has only the model of abstracts.
+    for benchmark, cls, mean in (("cadec", 17.19, 21.96), ("psytar", 16.65, 20.24)):
+        for pooling, accuracy in (("cls", cls), ("mean", mean)):
+            row = published(benchmark, "PubMedBERT(abs+text)", pooling, "CODER v1")
+            assert row["acc@1"] == accuracy
+    assert published("mcsm", "PubMedBERT(abs+text)", "mean", "CODER v1")["Finding"] == 7.1
     assert "Clinical Drug" not in published("mcsm", "claims-codes-hs-300", "")
     assert {row.benchmark for row in rows_for("my PsyTar")} == {"psytar"} and not rows_for("hpo")
 

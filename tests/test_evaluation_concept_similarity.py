@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
 
-from coder_jax.evaluation import concept_similarity
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.concept_similarity import (
     ConceptSet,
@@ -13,6 +12,7 @@ from coder_jax.evaluation.concept_similarity import (
     evaluate_concept_similarity,
     read_dataset_concepts,
 )
+from coder_jax.evaluation.published import MCSM_TYPES
 from data_pipeline.errors import BadInput
 
 
@@ -138,8 +138,8 @@ def test_concept_list(tmp_path):
     path.write_text(LIST)
     benchmark = read_benchmark("toy", path)
     assert benchmark.concepts == ["C1", "C2", "C3", "C4"]
-    assert benchmark.strings() == ["pain", "cough", "fever", "neuron"]
-    assert list(benchmark.of_type) == list(concept_similarity.PAPER_TYPES), "the papers' six"
+    assert benchmark.keys("terms") == ["pain", "cough", "fever", "neuron"]
+    assert list(benchmark.of_type) == list(MCSM_TYPES), "the papers' six"
     assert benchmark.of_type["Finding"].tolist() == [True, True, False, False]
     chosen = read_benchmark("toy", path, types=["T184 Sign or Symptom"])
     assert {name: mask.tolist() for name, mask in chosen.of_type.items()} == {

@@ -4,7 +4,7 @@ import pytest
 import tiny_bert
 from tiny_rrf import write_release
 
-from coder_jax.evaluation.dictionary import read_dictionary
+from coder_jax.evaluation.dictionary import Dictionary, read_dictionary, union
 from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
@@ -43,7 +43,8 @@ def test_one_language(folder):
 
 
 def test_a_language_that_is_not_there(folder):
-    with pytest.raises(BadInput, match="found no terms in GER; the dataset has ENG, FRE"):
+    message = "--dictionary-languages GER: no term of .* has it; the dataset has ENG, FRE"
+    with pytest.raises(BadInput, match=message):
         read_dictionary(folder, ["ENG", "GER"])
 
 
@@ -63,9 +64,39 @@ def test_the_terms_of_a_release(tmp_path):
     chosen = read_dictionary(mrconso, ["ENG"], ["SNOMEDCT_US"])
     assert chosen.terms == ["HEART ATTACK", "Myocardial infarction NOS", "(NOS)"]
     assert chosen.source == f"{mrconso} ENG SNOMEDCT_US"
-    with pytest.raises(BadInput, match="--sources MDR: no term of the source has it. It has MSH"):
+    with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it. It has MSH"):
         read_dictionary(mrconso, None, ["MDR"])
-    with pytest.raises(
-        BadInput, match=r"found a choice of sources \(MSH\); expected the MRCONSO.RRF"
-    ):
+    with pytest.raises(BadInput, match="found --dictionary-sources MSH; expected the MRCONSO.RRF"):
         read_dictionary(tmp_path / "terms.tsv", None, ["MSH"])
+
+
+def test_the_concepts_of_a_term_come_once():
+    terms = ["cold", "fever", "cold", "cold"]
+    dictionary = Dictionary(terms, ["C1", "C2", "C3|C1", "C1"], "toy")
+    assert dictionary.concepts_of_terms() == {"cold": "C1|C3", "fever": "C2"}
+
+
+def test_folds_that_share_a_dictionary_are_described_by_it():
+    one = Dictionary(["a", "b", "a"], ["C1", "C2", "C1"], "one", retired=1)
+    assert union([one, one]) is one
+    assert one.description is one.description, "hashed once"
+    assert (one.description["terms"], one.description["concepts"]) == (2, 2)
+    both = union([one, Dictionary(["b", "c"], ["C2", "C3|C1"], "other", retired=2), one])
+    assert both.description == {
+        **{"source": "one and 1 more", "terms": 3, "concepts": 3, "retired": 3},
+        "content_hash": Dictionary(["c", "b", "a"], ["C3|C1", "C2", "C1"], "").description[
+            "content_hash"
+        ],
+    }
+
+
+def test_dictionaries_that_cannot_be_used(write, tmp_path):
+    message = "a folder without manifest.json; expected a dictionary: a TSV .* or the MRCONSO.RRF"
+    with pytest.raises(BadInput, match=message):
+        read_dictionary(tmp_path)
+    path = write("d.tsv", "pain\tC1\n")
+    message = "found a file, and --dictionary-languages ENG; .* or the MRCONSO.RRF of a release"
+    with pytest.raises(BadInput, match=message):
+        read_dictionary(path, ["ENG"])
+    with pytest.raises(BadInput, match="d.tsv:1: found 3 columns; expected 2: term<TAB>CUI"):
+        read_dictionary(write("d.tsv", "pain\tC1\tENG\n"))

@@ -155,6 +155,12 @@ def test_what_else_cannot_be_used(brat, tmp_path):
     (tmp_path / "broken.zip").write_bytes(b"PK")
     with pytest.raises(BadInput, match="broken.zip: cannot be read as a .zip file"):
         read_benchmark("mantra", tmp_path / "broken.zip", dictionary=DICTIONARY)
+    with zipfile.ZipFile(tmp_path / "torn.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Medline_GSC_de_man.xml", "<Corpus/>" * 99)
+    whole = (tmp_path / "torn.zip").read_bytes()
+    (tmp_path / "torn.zip").write_bytes(whole[:52] + b"\xff" * 8 + whole[60:])
+    with pytest.raises(BadInput, match="torn.zip: cannot be read as a .zip file .*decompress"):
+        read_benchmark("mantra", tmp_path / "torn.zip", dictionary=DICTIONARY)
     lost = tmp_path / "lost"
     lost.mkdir()
     (lost / "1.txt").write_text("Toux")

@@ -9,11 +9,20 @@ import pytest
 from coder_jax.evaluation import normalization
 from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.evaluation.normalization import evaluate_normalization, score_normalization
+from coder_jax.evaluation.normalization import (
+    evaluate_normalization,
+    place_dictionary,
+    score_normalization,
+)
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
 KS = (1, 3, 5)
+
+
+def score(mentions, gold, dictionary, concepts, *more, **settings):
+    placed = place_dictionary(dictionary, concepts)
+    return score_normalization(mentions, gold, placed, *more, **settings)
 
 
 def at_angles(*degrees):
@@ -64,9 +73,7 @@ def naive_scores(mentions, gold, dictionary, concepts, ks, tolerance=1e-6):
 def test_nearest_term_decides_and_unreachable_mentions_count_as_wrong():
     # The mention at 0 degrees: B's second term is nearest, then A, then C.
     dictionary = at_angles(10, 80, 5, 60)
-    result = score_normalization(
-        at_angles(0, 0, 0, 0), ["B", "A", "C", "X"], dictionary, ["A", "B", "B", "C"]
-    )
+    result = score(at_angles(0, 0, 0, 0), ["B", "A", "C", "X"], dictionary, ["A", "B", "B", "C"])
     assert (result.mentions, result.unreachable, result.tied, result.concepts) == (4, 1, 0, 3)
     assert result.scores["acc@1"] == 1 / 4
     assert result.scores["acc@3"] == 3 / 4
@@ -80,7 +87,7 @@ def test_nearest_term_decides_and_unreachable_mentions_count_as_wrong():
 def test_ties_by_hand():
     # One concept is nearer, gold A is tied with B and C: ranks 2, 3, 4, each with chance 1/3.
     dictionary = at_angles(30, 30, 30, 10, 90)
-    result = score_normalization(at_angles(0), ["A"], dictionary, list("ABCDE"), ks=(1, 2, 3, 4))
+    result = score(at_angles(0), ["A"], dictionary, list("ABCDE"), ks=(1, 2, 3, 4))
     scores = result.scores
     assert result.tied == 1
     assert [scores[f"acc@{k}"] for k in (1, 2, 3, 4)] == pytest.approx([0, 1 / 3, 2 / 3, 1])
@@ -94,12 +101,12 @@ def test_ties_by_hand():
 def test_several_golds_by_hand():
     # Gold A and B tie with C: a gold comes first with chance 2/3, and is never behind place 2.
     dictionary = at_angles(30, 30, 30)
-    scores = score_normalization(at_angles(0), ["A|B|X"], dictionary, list("ABC"), ks=(1, 2)).scores
+    scores = score(at_angles(0), ["A|B|X"], dictionary, list("ABC"), ks=(1, 2)).scores
     assert scores["acc@1"] == pytest.approx(2 / 3)
     assert scores["acc@2"] == 1
     assert scores["mrr"] == pytest.approx(2 / 3 + 1 / 3 / 2)
     # A better gold hides a worse one, and golds are no competitors: A at rank 1, B behind C.
-    result = score_normalization(at_angles(0), ["B|A"], at_angles(5, 40, 20), list("ABC"))
+    result = score(at_angles(0), ["B|A"], at_angles(5, 40, 20), list("ABC"))
     assert result.scores["mrr"] == 1
     assert result.tied == 0
 
@@ -114,7 +121,7 @@ def test_equals_naive_loop(seed):
     mentions = np.concatenate([directions, generator.normal(size=(6, 3))]).astype(np.float32)
     gold = ["|".join(generator.choice(list("ABCDEFXYZ"), 1 + i % 3, False)) for i in range(13)]
     expected, unreachable, tied = naive_scores(mentions, gold, dictionary, concepts, KS)
-    result = score_normalization(mentions, gold, dictionary.astype(np.float32), concepts, KS)
+    result = score(mentions, gold, dictionary.astype(np.float32), concepts, KS)
     assert result.scores == pytest.approx(expected, abs=1e-12)
     assert (result.unreachable, result.tied) == (unreachable, tied)
     assert result.tied > 0
@@ -127,7 +134,7 @@ def test_equals_naive_loop(seed):
 
 
 def test_no_gold_concept_is_reachable():
-    result = score_normalization(at_angles(0, 5), ["X", "Y"], at_angles(0, 9), ["A", "B"])
+    result = score(at_angles(0, 5), ["X", "Y"], at_angles(0, 9), ["A", "B"])
     assert result.scores["acc@1"] == 0 and result.unreachable == 2
     assert result.reachable_scores == {}
 
@@ -135,19 +142,19 @@ def test_no_gold_concept_is_reachable():
 def test_it_stops_when_asked(monkeypatch):
     monkeypatch.setattr(stopping, "_asked", [15])
     with pytest.raises(stopping.Stopped):
-        score_normalization(at_angles(0), ["A"], at_angles(0, 9), ["A", "B"])
+        score(at_angles(0), ["A"], at_angles(0, 9), ["A", "B"])
 
 
 def test_blocks_and_order_of_the_dictionary_change_nothing(monkeypatch):
     generator = np.random.default_rng(0)
     mentions, dictionary = generator.normal(size=(11, 4)), generator.normal(size=(20, 4))
     gold, concepts = list("ABCDEABCDEX"), list("ABCDEFGHIJ" * 2)
-    whole = score_normalization(mentions, gold, dictionary, concepts)
+    whole = score(mentions, gold, dictionary, concepts)
     order = generator.permutation(20)
     shuffled = [concepts[row] for row in order]
-    assert score_normalization(mentions, gold, dictionary[order], shuffled) == whole
+    assert score(mentions, gold, dictionary[order], shuffled) == whole
     monkeypatch.setattr(normalization, "BLOCK_MENTIONS", 3)
-    assert score_normalization(mentions, gold, dictionary, concepts) == whole
+    assert score(mentions, gold, dictionary, concepts) == whole
 
 
 def test_pairs_are_in_order_of_the_concept():
@@ -161,16 +168,14 @@ def test_pairs_are_in_order_of_the_concept():
 def test_tie_tolerance():
     dictionary = np.array([[1, 0], [1, 1e-4], [1, 0.1]])  # cosines 1, 1 - 5e-9, 0.995
     arguments = (np.array([[1.0, 0]]), ["B"], dictionary, list("ABC"))
-    assert score_normalization(*arguments).scores["acc@1"] == 0.5
-    assert score_normalization(*arguments, tie_tolerance=0.01).scores["acc@1"] == pytest.approx(
-        1 / 3
-    )
+    assert score(*arguments).scores["acc@1"] == 0.5
+    assert score(*arguments, tie_tolerance=0.01).scores["acc@1"] == pytest.approx(1 / 3)
 
 
 def test_large_ties_have_exact_expectations():
     # A collapsed encoder: all vectors equal. The gold concept is at each of 2,000 places alike.
     count = 2000
-    result = score_normalization(
+    result = score(
         np.ones((2, 2)), ["C0", "C7"], np.ones((count, 2)), [f"C{i}" for i in range(count)]
     )
     assert result.scores["acc@5"] == pytest.approx(5 / count)
@@ -181,7 +186,7 @@ def test_large_ties_have_exact_expectations():
 
 def test_runs_under_strict_jax():
     with jax.transfer_guard("disallow"), jax.debug_nans(True):
-        result = score_normalization(at_angles(0, 10), ["A", "X"], at_angles(0, 20), ["A", "B"])
+        result = score(at_angles(0, 10), ["A", "X"], at_angles(0, 20), ["A", "B"])
     assert result.scores["acc@1"] == 0.5
 
 
@@ -224,18 +229,39 @@ def test_folds_are_averaged_without_weights():
     assert result.reachable_scores["acc@1"] == pytest.approx((1 + 1 / 2) / 2)
 
 
+def test_folds_that_share_a_dictionary_place_it_once(monkeypatch):
+    placed = []
+
+    def listen(vectors, concepts):
+        placed.append(concepts)
+        return place_dictionary(vectors, concepts)
+
+    monkeypatch.setattr(normalization, "place_dictionary", listen)
+    one, other = Dictionary(["a", "b"], ["A", "B"], "one"), Dictionary(["a"], ["C"], "other")
+    folds = [
+        NormalizationFold(str(number), ["x"], ["A"], dictionary)
+        for number, dictionary in enumerate([one, one, other, one])
+    ]
+    vectors = at_angles(0, 10, 80)
+    result = evaluate_normalization(
+        lambda strings: vectors[["abx".index(string) for string in strings]], benchmark_of(*folds)
+    )
+    assert placed == [["A", "B"], ["C"], ["A", "B"]]
+    assert [part.unreachable for part in result.folds.values()] == [0, 0, 1, 0]
+
+
 def test_bad_vectors_are_refused():
     good = at_angles(0, 10)
     with pytest.raises(
         BadInput, match=r"1 dictionary vectors of 2 with NaN .*row 1.*check the wei"
     ):
-        score_normalization(good, ["A", "B"], good * [[1], [np.nan]], ["A", "B"])
+        score(good, ["A", "B"], good * [[1], [np.nan]], ["A", "B"])
     with pytest.raises(ValueError, match=r"mention vectors of shape \(2, 2\) for 1 concepts"):
-        score_normalization(good, ["A"], good, ["A", "B"])
+        score(good, ["A"], good, ["A", "B"])
     with pytest.raises(ValueError, match="width 2 and dictionary vectors of width 3"):
-        score_normalization(good, ["A", "B"], np.ones((1, 3)), ["A"])
+        score(good, ["A", "B"], np.ones((1, 3)), ["A"])
     with pytest.raises(ValueError, match=r"found ks=\(0, 1\)"):
-        score_normalization(good, ["A", "B"], good, ["A", "B"], ks=(0, 1))
+        score(good, ["A", "B"], good, ["A", "B"], ks=(0, 1))
     fold = NormalizationFold("", ["x"], ["A"], Dictionary(["a"], ["A"], "toy"))
     with pytest.raises(ValueError, match="encode gave 1 vectors for 2 strings"):
         evaluate_normalization(lambda strings: good[:1], benchmark_of(fold))

@@ -16,7 +16,8 @@ from coder_jax.evaluation.relation_classification import (
     relation_result,
 )
 from coder_jax.evaluation.relation_files import RelationPairs
-from coder_jax.evaluation.relation_fine_tuning import fine_tune
+from coder_jax.evaluation.relation_fine_tuning import fine_tune, pad_tokens, term_vectors
+from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.softmax_classifier import (
     ClassifierSettings,
     fit,
@@ -25,7 +26,6 @@ from coder_jax.evaluation.softmax_classifier import (
     pair_logits,
     predict,
 )
-from coder_jax.evaluation.term_features import term_features
 from coder_jax.evaluation.vectors import EncodedTerms
 from data_pipeline.errors import BadInput
 
@@ -122,7 +122,7 @@ def test_it_learns_what_is_linear():
     )
     assert result.counts == {
         **{"train": 1600, "test": 400, "labels": 3, "concepts": 60},
-        **{"missing": 0, "test_with_missing": 0, "unnamed": 0},
+        **{"missing": 0, "test_with_missing": 0, "unnamed": 0, "retired": 0},
     }
     record = relation_record(benchmark, result, "frozen", settings, None)
     assert record.scoring["batch_pairs"] == 128 and record.scoring["features"] == "frozen"
@@ -191,10 +191,13 @@ def named():
 def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_path, pooling):
     encoder = TermEncoder.from_pretrained(minilm_path, pooling=pooling)
     terms = ["asthma", "", "very long term of many words " * 4, "fever", "asthma"]
-    features = term_features(encoder, terms)
+    features = EncodedTerms(encoder, [], np.zeros((0, 384))).features(terms)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(features / lengths, encoder.encode(terms), atol=1e-5)
     assert lengths.min() > 1.5, "not of unit length"
+    padded = pad_tokens(encoder, terms)
+    tuned = jax.jit(term_vectors, static_argnums=3)(encoder.bert, *padded, pooling)
+    np.testing.assert_allclose(tuned, features, atol=1e-5, err_msg="where fine-tuning begins")
 
 
 def test_fine_tuning_trains_a_copy_of_the_encoder(minilm_path, named):
@@ -231,6 +234,23 @@ def test_ddbrc_files(tmp_path):
     assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4"]
     with pytest.raises(BadInput, match="found relations between CUIs and no names for them"):
         read_benchmark("ddbrc", tmp_path).keys("terms")
+
+
+def test_a_retired_concept_is_named_after_its_successor(tmp_path):
+    dictionary = Dictionary(["pain", "cough"], ["C7", "C3"], "toy.tsv")
+    retired = RetiredCuis({"C1": "C8", "C7": "C8", "C9": "C3"}, "merged.tsv")
+    benchmark = read_benchmark(
+        "ddbrc", ddbrc(tmp_path), dictionary=dictionary, retired_cuis=retired
+    )
+    assert benchmark.names == {"C1": "pain", "C3": "cough"} and benchmark.retired == 1
+    assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4"], "as old as files of vectors"
+    result = relation_result(
+        benchmark, ["x"], *[np.zeros((1, 3), int)] * 2, np.zeros(1), np.ones(4, bool), 0.0
+    )
+    record = relation_record(benchmark, result, "frozen", ClassifierSettings(), None)
+    assert record.counts["retired"] == 1 and record.counts["unnamed"] == 2
+    assert record.dictionary["retired"] == 1
+    assert record.scoring["retired_cuis"]["source"] == "merged.tsv"
 
 
 def test_relation_tsv_files(tmp_path):

@@ -5,11 +5,13 @@ import pytest
 import scipy.stats
 
 from coder_jax.evaluation.benchmarks import SimilarityBenchmark
+from coder_jax.evaluation.protocol import VectorFileProtocol, similarity_record, write_records
 from coder_jax.evaluation.similarity import (
     evaluate_similarity,
     pair_cosines,
     score_similarity,
 )
+from coder_jax.evaluation.table import print_records
 from data_pipeline.errors import BadInput
 
 
@@ -33,8 +35,26 @@ def test_spearman_with_ties_equals_pearson_of_mean_ranks():
     assert rho == pytest.approx(scipy.stats.spearmanr(cosines, human).statistic)
 
 
-def test_equal_cosines_have_no_correlation():
+def test_equal_values_have_no_correlation(tmp_path, capsys):
     assert score_similarity(np.full(3, 0.5), np.arange(3)).scores == {"spearman": None}
+    assert score_similarity(np.arange(3), np.full(3, 0.5)).scores == {"spearman": None}
+    # One group of raters may give the same score to every pair, where the other does not.
+    benchmark = SimilarityBenchmark(
+        *("toy", "toy", ["a", "b"], ["b", "c"], [2.5, 3], "hash"),
+        groups={"physicians": [3, 3], "coders": [2, 3]},
+    )
+    vectors = {"a": [1, 0], "b": [1, 1], "c": [1, 1.1]}
+    result = evaluate_similarity(lambda keys: np.array([vectors[k] for k in keys]), benchmark)
+    rho = {"spearman": 1, "spearman_physicians": None, "spearman_coders": 1}
+    assert result.scores == pytest.approx(rho)
+    encoder = VectorFileProtocol(
+        **{"model": "m", "weights_hash": "h", "keyed_by": "words", "pooling": "mean"},
+        **{"width": 2, "vectors": 3, "used": 3},
+    )
+    record = similarity_record(benchmark, result, encoder)
+    write_records(tmp_path / "out.json", [record])
+    print_records([record], [1])
+    assert "undefined (all values are equal)" in capsys.readouterr().out
 
 
 def test_each_term_is_encoded_once_and_vectors_need_no_unit_length():

@@ -7,10 +7,11 @@ import struct
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.vector_files import (
+from coder_jax.evaluation import word2vec_files
+from coder_jax.evaluation.word2vec_files import read_vector_file
+from coder_jax.evaluation.word_concept_vectors import (
     ConceptVectors,
     WordVectors,
-    read_vector_file,
     vector_file_protocol,
 )
 from data_pipeline.errors import BadInput
@@ -42,6 +43,8 @@ def csv(words):
         ("w.txt", text(WORDS).encode()),
         ("w.vec.gz", gzip.compress(text(WORDS).encode())),
         ("glove.txt", text(WORDS, header=False).encode()),
+        ("glove.txt", text(WORDS, header=False).replace("\n", " \n").encode()),
+        ("w.txt", text(WORDS).replace("\n", " \n").encode()),
         ("cui2vec.csv", csv(WORDS).encode()),
     ],
 )
@@ -58,10 +61,14 @@ def test_formats(tmp_path, name, content):
     assert only.vectors.shape == (1, 3) and only.in_file == 4
 
 
-def test_large_binary_files_are_read_piece_by_piece(tmp_path, monkeypatch):
-    from coder_jax.evaluation import vector_files
+def test_quotes_belong_to_a_word_but_not_to_a_field_of_csv(tmp_path):
+    words = {'"': [1, 2, 3], '"heart"': [4, 5, 6]}
+    (tmp_path / "w.txt").write_text(text(words, header=False))
+    assert set(read_vector_file(tmp_path / "w.txt", {*words, "heart"}).row_of) == set(words)
 
-    monkeypatch.setattr(vector_files, "READ_BYTES", 50)
+
+def test_large_binary_files_are_read_piece_by_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(word2vec_files, "READ_BYTES", 50)
     rng = np.random.default_rng(0)
     words = {f"w{i}": rng.normal(size=3).astype(np.float32).tolist() for i in range(500)}
     (tmp_path / "w.bin").write_bytes(binary(words))
@@ -96,6 +103,9 @@ def test_concepts_have_their_own_vectors(tmp_path):
     assert (protocol.width, protocol.vectors, protocol.used) == (2, 2, 1)
 
 
+PACKED = gzip.compress(binary(WORDS))
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
@@ -111,10 +121,9 @@ def test_concepts_have_their_own_vectors(tmp_path):
         ("w.txt", b"2 3\na 1 2 3\nb 1 nan 3\n", r"w.txt:3: found NaN or infinite values"),
         ("w.txt", b"a word list\nb\n", r"w.txt:1: found b'a word list.*; expected vectors: word2"),
         ("w.txt", b"1 2\nheart 1 2\n", r"w.txt: found 1 vectors, none of a word or concept of"),
-        (
-            "w.bin.gz",
-            gzip.compress(binary(WORDS))[:-20],
-            r"w.bin.gz: cannot be read \(.*\); give an",
+        *(
+            ("w.bin.gz", broken, r"w.bin.gz: cannot be read \(.*\); give an existing, whole")
+            for broken in (PACKED[:-20], PACKED[:10] + b"\xff" * 20 + PACKED[30:])
         ),
     ],
 )

@@ -17,6 +17,7 @@ TRANSLATIONS = ExportedRelations(RNG.normal(size=(2, 4)).astype(np.float32), ["R
 def test_what_was_written_is_read(tmp_path, relations):
     write_relations(tmp_path, relations)
     found = read_relations(tmp_path)
+    assert found is not None
     np.testing.assert_array_equal(found.table, relations.table)
     assert found.labels == relations.labels
 
@@ -33,8 +34,7 @@ def test_queries():
 def test_messages(tmp_path):
     with pytest.raises(BadInput, match="2 relations and 1 labels; expected one label per"):
         ExportedRelations(MATRICES.table, ["RO|"])
-    with pytest.raises(BadInput, match="has no relations.safetensors; expected the export of a"):
-        read_relations(tmp_path)
+    assert read_relations(tmp_path) is None
     write_relations(tmp_path, MATRICES)
     (tmp_path / "relations.json").write_text(json.dumps({"labels": ["RO|"]}))
     with pytest.raises(BadInput, match="2 relations and 1 labels"):

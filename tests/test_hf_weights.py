@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tiny_bert import TERMS, TINY, VOCABULARY, random_model, write_model
+from transformers_twin import check_vectors, torch_vectors
 
 from coder_jax.bert import POOLINGS
 from coder_jax.hf_weights import check_vocabulary, load_bert, name_table, part_of, to_hf
@@ -33,35 +34,6 @@ def tiny_folder(tmp_path_factory):
 def folder(tiny_folder, tmp_path):
     """A copy to damage."""
     return shutil.copytree(tiny_folder, tmp_path / "tiny")
-
-
-@partial(jax.jit, static_argnums=4)
-def encode(bert, tokens, positions, segments, num_terms):
-    """All poolings at once: [pooling, N, D]."""
-    packed = tokens, positions, segments, num_terms
-    return jnp.stack([bert.term_vectors(*packed, pooling) for pooling in POOLINGS])
-
-
-def torch_vectors(model, tokens, start):
-    """[pooling, N, D] by transformers, all terms of a length at once, without any padding."""
-    lengths = np.diff(start)
-    vectors = {}
-    for length in np.unique(lengths):
-        index = np.flatnonzero(lengths == length)
-        ids = np.stack([tokens[start[i] : start[i + 1]] for i in index])
-        output = model(torch.from_numpy(ids.astype(np.int64)))
-        hidden = output.last_hidden_state
-        pooled = torch.stack([hidden[:, 0], hidden.mean(1), output.pooler_output])
-        vectors |= {int(i): pooled[:, row] for row, i in enumerate(index)}
-    return torch.stack([vectors[i] for i in range(len(lengths))], dim=1)
-
-
-def check_vectors(bert, model, tokens, start):
-    packed = pack_rows(tokens, start, 128)
-    ours = encode(bert, *packed.values(), len(start) - 1)
-    with torch.inference_mode():
-        theirs = torch_vectors(model, tokens, start).numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parity
@@ -285,7 +257,10 @@ def two_encoders(folder):
             partial(edit_config, intermediate_size=64),
             r"intermediate.dense.weight has shape \[48, 32\]; expected \[64, 32\]",
         ),
-        (partial(edit_config, model_type="roberta"), "model_type is 'roberta'; expected 'bert'"),
+        (
+            partial(edit_config, model_type="bart"),
+            "model_type is 'bart'; expected one of bert, roberta",
+        ),
         (cut_the_file, "is not a whole safetensors file"),
         (pickle_the_model, "not a plain dict of tensors .* save state_dict"),
         (save_a_list, "holds a list; expected a dict of tensors"),

@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from coder_jax.evaluation import link_prediction
-from coder_jax.evaluation.link_prediction import Links, evaluate_links
+from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.dictionary import read_dictionary
+from coder_jax.evaluation.link_prediction import (
+    Links,
+    evaluate_links,
+    numbered_links,
+    score_links,
+)
+from coder_jax.evaluation.protocol import EncoderProtocol
+from coder_jax.evaluation.vectors import EncodedTerms
 from coder_jax.exported_relations import ExportedRelations
+from data_pipeline.errors import BadInput
 
 C, D, R = 12, 6, 3
 RNG = np.random.default_rng(0)
@@ -85,3 +95,78 @@ def test_the_right_relations_find_all():
     )
     assert found["hits@10_cosine"] == 1 and found["mrr_cosine"] < 0.6
     assert found["mrr_tails"] == pytest.approx(0.75)  # a head of another triplet is the same vector
+
+
+LABELS = ["RO|has_part", "RO|part_of", "PAR|isa", "CHD|isa", "RB|"]
+PROTOCOL = EncoderProtocol(
+    model="toy",
+    weights_hash=None,
+    tokenizer_hash="",
+    pooling="cls",
+    max_length=32,
+    attend_padding=False,
+    lowercases=True,
+    cleaning="none",
+    dtype="float32",
+)
+
+
+def links_of(folder, *rows):
+    file = folder / "links.tsv"
+    file.write_text("\n".join(["head\ttail\tlabel", *rows]) + "\n")
+    return read_benchmark("links", file)
+
+
+def test_labels_are_read_in_their_direction(tmp_path):
+    """Of CUI1=hand, CUI2=finger the dataset's label RO|part_of says: finger part_of hand."""
+    benchmark = links_of(
+        tmp_path,
+        "hand\tfinger\tRO|part_of",  # as in the dataset
+        "finger\thand\tpart_of",  # as a sentence: the same
+        "finger\thand\tknows",
+        "hand\tfinger\tRO|knows",
+    )
+    assert benchmark.concepts() == ["hand", "finger"]
+    links = numbered_links(benchmark, LABELS)
+    assert links.heads.tolist() == [0, 0, 0, 0] and links.tails.tolist() == [1, 1, 1, 1]
+    assert links.relations.tolist() == [1, 1, -1, -1]
+
+
+def test_a_name_that_two_relations_have(tmp_path):
+    benchmark = links_of(tmp_path, "a\tb\tisa")
+    with pytest.raises(BadInput, match="'isa', which may be PAR.isa or CHD.isa; expected one of"):
+        numbered_links(benchmark, LABELS)
+    assert numbered_links(benchmark, ()).relations.tolist() == [-1]
+
+
+class Encoder:
+    """Vectors of the names t0, t1, ..."""
+
+    def encode(self, terms, *, unit):
+        assert not unit
+        return FEATURES[[int(term[1:]) for term in terms]]
+
+
+def test_the_record(tmp_path):
+    """The triplets of LINKS as a file, with names from a dictionary."""
+    rows = zip(LINKS.heads, LINKS.relations, LINKS.tails, strict=True)
+    names = {0: "RO|a", 1: "RO|b", 2: "RO|c", -1: "RO|other"}
+    links_of(tmp_path, *(f"C{head}\tC{tail}\t{names[r]}" for head, r, tail in rows))
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("".join(f"t{number}\tC{number}\n" for number in range(C)))
+    benchmark = read_benchmark("toy", tmp_path / "links.tsv", dictionary=read_dictionary(terms))
+    relations = ExportedRelations(MATRICES.table, ["RO|a", "RO|b", "RO|c"])
+    vectors = EncodedTerms(Encoder(), [], np.zeros((0, D)), relations)
+    record = score_links(vectors, benchmark, PROTOCOL)
+    concepts = [int(concept[1:]) for concept in benchmark.concepts()]
+    place = {concept: number for number, concept in enumerate(concepts)}
+    links = Links(
+        np.array([place[c] for c in LINKS.heads]),
+        LINKS.relations,
+        np.array([place[c] for c in LINKS.tails]),
+    )
+    assert record.scores == pytest.approx(evaluate_links(FEATURES[concepts], links, MATRICES))
+    assert record.counts["triplets"] == 7 and record.counts["without_relation"] == 1
+    assert record.counts["relations"] == 4 and set(record.folds) == set(names.values())
+    of_a = record.folds["RO|a"]
+    assert of_a["counts"]["triplets"] == 3 and of_a["scores"]["mrr"] != record.scores["mrr"]

@@ -28,8 +28,8 @@ def write_tiny_batches(out: Path, model: Path, *, steps: int, spec: BatchSpec = 
 
 def copy_tokenizer(model: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        shutil.copy(model / name, folder / name)
+    for path in (*model.glob("vocab.txt"), *model.glob("tokenizer*.json")):
+        shutil.copy(path, folder)
 
 
 def write_heldout(folder: Path) -> None:

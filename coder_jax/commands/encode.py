@@ -2,7 +2,7 @@
 
 Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
 also be those of a dictionary: a TSV file of term<TAB>CUI, or a dataset folder. The model is a
-folder or a hub id: an export of ours, or any BERT of Hugging Face.
+folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
 
 OUT is a .npy file, float32 [n, D] or float16; OUT.json beside it says what the vectors are made of.
 There may be any number of terms: chunks of vectors are written to the folder OUT.partial as they
@@ -76,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, several_poolings: bool = False) -> None:
+def add_model_arguments(
+    parser: argparse._ActionsContainer, *, several_poolings: bool = False
+) -> None:
     """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list."""
     parser.add_argument(
         "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"

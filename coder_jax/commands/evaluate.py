@@ -1,8 +1,8 @@
 """Score an encoder on benchmarks: a table on stdout, all scores and the protocol as JSON.
 
-The encoder is a folder or a hub id: an export of ours, or any BERT of Hugging Face; or, with
---vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors, keyed
-by CUI. What has no vector is counted. A benchmark is
+The encoder is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face; or,
+with --vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors,
+keyed by CUI. What has no vector is counted. A benchmark is
 
   mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
             folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
@@ -20,6 +20,12 @@ by CUI. What has no vector is counted. A benchmark is
   relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), or with
             relations_train.tsv and relations_test.tsv of head, tail, label. --dictionary names the
             concepts. Scored by the accuracy of a linear classifier of [head, tail].
+  links     a TSV file with the header head, tail, label: link prediction. --dictionary names the
+            concepts. Each head, and each tail, is looked for among all concepts of the file,
+            through the relations that were learned with the encoder; scored by MRR and Hits@1/10
+            (filtered) beside those of the plain cosine. A label as the dataset has it (RO|has_part)
+            is read in the dataset's direction, from CUI1 to CUI2; a name alone (has_part) as the
+            sentence "head label tail", which is what RELA says of CUI2 and CUI1.
   terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
             paper:knowledge, the CODER paper's case studies: lists the nearest terms of
             --dictionary.
@@ -53,12 +59,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
+from coder_jax.commands.encode import TERMS_PER_CHUNK, load_encoder
+from coder_jax.commands.evaluate_arguments import add_arguments, check
 from data_pipeline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -66,96 +74,9 @@ if TYPE_CHECKING:
     from coder_jax.evaluation.protocol import EncoderRecord
     from coder_jax.evaluation.vectors import Vectors
 
+__all__ = ["WHEN_ASKED_TO_STOP", "add_arguments", "run"]
+
 WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--benchmark",
-        required=True,
-        action="extend",
-        nargs="+",
-        metavar="NAME=PATH",
-        help="what to score it on; NAME is yours to choose",
-    )
-    parser.add_argument(
-        "--dictionary",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]PATH",
-        help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a dataset folder "
-        "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
-    )
-    parser.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset or release, search the terms in these languages only (such as ENG)",
-    )
-    parser.add_argument(
-        "--dictionary-sources",
-        nargs="+",
-        metavar="SAB",
-        help="of a release, search the terms of these vocabularies only (such as SNOMEDCT_US)",
-    )
-    parser.add_argument(
-        "--retired-cuis",
-        metavar="FILE",
-        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
-        "and dictionary count as what they were merged into (default: the list of the dictionary, "
-        "where it is a dataset folder; none: no list)",
-    )
-    add_model_arguments(parser, several_poolings=True)
-    parser.add_argument(
-        "--vectors-of",
-        choices=("words", "concepts"),
-        help="what --model, a file of vectors in word2vec's formats or cui2vec's, has vectors of",
-    )
-    parser.add_argument(
-        "--k", nargs="+", type=int, default=[1, 3, 5], help="the k of acc@k (default: 1 3 5)"
-    )
-    parser.add_argument(
-        "--types",
-        nargs="+",
-        default=[],
-        metavar="TYPE",
-        help="concepts: semantic types to evaluate, such as Finding (default: the six "
-        "of the CODER papers)",
-    )
-    parser.add_argument(
-        "--neighbours",
-        type=int,
-        default=40,
-        help="concepts: how many are looked at around each (default: 40, the papers')",
-    )
-    parser.add_argument(
-        "--only-these-types",
-        action="store_true",
-        help="concepts: neighbours come from the evaluated types only, as in CODER's released code",
-    )
-    parser.add_argument(
-        "--sample",
-        type=int,
-        metavar="CONCEPTS",
-        help="concepts: score so many of each type, drawn at random (default: all)",
-    )
-    parser.add_argument(
-        "--features",
-        choices=("frozen", "fine-tuned"),
-        default="frozen",
-        help="relations: classify fixed vectors, or train the encoder along (default: frozen)",
-    )
-    parser.add_argument(
-        "--epochs", type=int, default=50, help="relations: of training (default: 50, the papers')"
-    )
-    parser.add_argument(
-        "--nearest", type=int, default=5, help="terms: how many are listed for each (default: 5)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
-    parser.add_argument(
-        "--json", type=Path, required=True, metavar="OUT", help="file for scores and protocol"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -163,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.protocol import write_records
     from coder_jax.evaluation.score import ScoreSettings, score
     from coder_jax.evaluation.table import print_records
+    from coder_jax.evaluation.vectors import TERMS
+    from coder_jax.evaluation.word_concept_vectors import KINDS
     from coder_jax.host_place import find_place
 
     place = find_place(os.environ)
@@ -175,6 +98,9 @@ def run(args: argparse.Namespace) -> int:
     names = ("neighbours", "only_these_types", "sample", "features", "epochs", "nearest", "seed")
     settings = ScoreSettings(ks=args.k, **{name: getattr(args, name) for name in names})
     benchmarks = read_benchmarks(args)
+    keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
+    for benchmark in benchmarks:  # one that cannot be used is refused before hours of encoding
+        benchmark.keys(keyed_by)
     records = []
     scratch: list[Path] = []
     for vectors, protocol in compared(args, benchmarks, scratch):
@@ -187,53 +113,32 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def check(args: argparse.Namespace) -> None:
-    """BadInput for values that no evaluation can use."""
-    for option, least in (
-        ("--k", min(args.k)),
-        ("--neighbours", args.neighbours),
-        ("--nearest", args.nearest),
-        ("--epochs", args.epochs),
-        ("--sample", 1 if args.sample is None else args.sample),
-    ):
-        if least < 1:
-            raise BadInput(f"{option}: found {least}; expected 1 or more")
-    if not args.json.parent.is_dir():
-        raise BadInput(f"--json: there is no folder {args.json.parent}; make it first")
-    is_file = Path(args.model).is_file()
-    if is_file and not args.vectors_of:
-        raise BadInput(
-            f"--model: found the file {args.model}; expected a model folder or hub id, or, for a "
-            "file of vectors, --vectors-of words or --vectors-of concepts beside it"
-        )
-    if args.vectors_of and not is_file:
-        raise BadInput(
-            f"--model: found {args.model}, which is no file; expected a file of vectors for "
-            f"--vectors-of {args.vectors_of}"
-        )
-
-
 def compared(
     args: argparse.Namespace, benchmarks: Sequence[Benchmark], scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
+    from coder_jax.evaluation.benchmarks import LinkBenchmark, RelationBenchmark
     from coder_jax.evaluation.protocol import encoder_protocol, hash_weights
-    from coder_jax.evaluation.score import keys_of
-    from coder_jax.evaluation.vector_files import KINDS, read_vector_file, vector_file_protocol
-    from coder_jax.evaluation.vectors import EncodedTerms
+    from coder_jax.evaluation.vectors import TERMS, EncodedTerms
+    from coder_jax.evaluation.word2vec_files import read_vector_file
+    from coder_jax.evaluation.word_concept_vectors import KINDS, vector_file_protocol
+    from coder_jax.exported_relations import read_relations
     from coder_jax.hf_files import find_folder
     from coder_jax.term_lines import TermList
     from coder_jax.vector_file import about_file, about_vectors, write_vectors
 
     if args.vectors_of:
         kind = KINDS[args.vectors_of]
-        keys = {key for benchmark in benchmarks for key in keys_of(benchmark, kind.keyed_by)}
+        keys = {key for benchmark in benchmarks for key in benchmark.keys(kind.keyed_by)}
         table = kind(read_vector_file(args.model, kind.keys_of(keys)))
         yield table, vector_file_protocol(table)
         return
-    strings = list(dict.fromkeys(s for benchmark in benchmarks for s in benchmark.strings()))
+    # Relations take features, which are not of unit length, and are encoded where they are scored.
+    of_features = (RelationBenchmark, LinkBenchmark)
+    kept = [b.keys(TERMS) for b in benchmarks if not isinstance(b, of_features)]
+    strings = list(dict.fromkeys(chain.from_iterable(kept)))
     folder = find_folder(args.model)
-    weights_hash = hash_weights(folder)
+    weights_hash, relations = hash_weights(folder), read_relations(folder)
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
         protocol = encoder_protocol(encoder, args.model, weights_hash)
@@ -245,7 +150,7 @@ def compared(
             scratch += [path, about_file(path)]
             write_vectors(encoder, terms, path, about)
             vectors = np.load(path, mmap_mode="r")
-        yield EncodedTerms(encoder, strings, vectors), protocol
+        yield EncodedTerms(encoder, strings, vectors, relations), protocol
 
 
 def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:

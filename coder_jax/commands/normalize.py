@@ -3,7 +3,7 @@
 Reads one mention per line from a file or stdin and prints tab-separated rows: mention, concept,
 nearest term, cosine similarity; with -k above 1 also the rank, and k rows per mention. The
 dictionary is a TSV file of term<TAB>CUI (a header is fine) or a dataset folder. The model is a
-folder or a hub id: an export of ours, or any BERT of Hugging Face.
+folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
 
 The dictionary is encoded at each call, unless --dictionary-vectors has its vectors: encode a large
 one once, with the same model and settings. It may be larger than memory.

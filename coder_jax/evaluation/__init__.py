@@ -13,12 +13,13 @@ relation_files.py                    pairs of concepts and their relation: DDBRC
 relation_classification.py           features of head and tail -> accuracy of a linear softmax
 relation_fine_tuning.py              the same, the encoder trained along
 softmax_classifier.py                its training
-term_features.py                     terms -> vectors of any length
 case_studies.py                      terms -> the nearest terms of a dictionary
 
-vectors.py, vector_files.py  vectors of an encoder; of words or concepts, from a file
-dictionary.py                a TSV file, a dataset or a release -> terms and concepts to search
-retired_cuis.py              MRCUI and its like -> the CUI that stands for each retired one today
-rows.py                      tab-separated text -> rows; hashes of rows
-plots.py                     metrics and scores -> curves, before/after bars, histograms
+vectors.py               what benchmarks ask of vectors; those of an encoder
+word_concept_vectors.py  those of words or concepts
+word2vec_files.py        a file of them -> a table of vectors
+dictionary.py            a TSV file, a dataset or a release -> terms and concepts to search
+retired_cuis.py          MRCUI and its like -> the CUI that stands for each retired one today
+rows.py                  tab-separated text -> rows; hashes of rows
+plots.py                 metrics and scores -> curves, before/after bars, histograms
 """

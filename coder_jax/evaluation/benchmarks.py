@@ -23,10 +23,14 @@ from coder_jax.evaluation.normalization_files import (
     xl_bel_files,
 )
 from coder_jax.evaluation.pair_files import SimilarityBenchmark, read_pairs
+from coder_jax.evaluation.relation_files import HEADER as RELATION_HEADER
 from coder_jax.evaluation.relation_files import (
+    LinkBenchmark,
     RelationBenchmark,
     is_relation_folder,
+    read_links,
     read_relations,
+    with_names,
 )
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import is_double_piped, tab_separated
@@ -36,6 +40,7 @@ __all__ = [
     "Benchmark",
     "CaseStudy",
     "ConceptSet",
+    "LinkBenchmark",
     "NormalizationBenchmark",
     "NormalizationFold",
     "RelationBenchmark",
@@ -53,11 +58,17 @@ FORMATS = """expected one of
   concepts: a dataset folder, or a TSV file with the header CUI, semantic types, term
   relations: a folder with x_train.txt, y_train.txt, x_test.txt, y_test.txt (DDBRC), or with
             relations_train.tsv and relations_test.tsv of head, tail, label
+  links:    a TSV file with the header head, tail, label
   terms:    a TSV file with the header term, or language and term; or paper:cross-lingual,
             paper:knowledge, the case studies of the CODER paper"""
 
 Benchmark = (
-    NormalizationBenchmark | SimilarityBenchmark | ConceptSet | RelationBenchmark | CaseStudy
+    NormalizationBenchmark
+    | SimilarityBenchmark
+    | ConceptSet
+    | RelationBenchmark
+    | LinkBenchmark
+    | CaseStudy
 )
 
 
@@ -76,7 +87,7 @@ def read_benchmark(
       path: a file or a folder, or one of the paper's case studies.
       dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
       retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
-        into.
+        into; of relations, what a retired concept is named after.
       types: of concepts, the semantic types to evaluate; the papers' if none.
 
     Raises:
@@ -92,6 +103,8 @@ def read_benchmark(
         if retired_cuis is not None:
             benchmark = with_successors(benchmark, retired_cuis)
         check_reachable(benchmark)
+    if isinstance(benchmark, RelationBenchmark | LinkBenchmark) and dictionary is not None:
+        benchmark = with_names(benchmark, dictionary, retired_cuis)
     return benchmark
 
 
@@ -103,7 +116,7 @@ def _read_folder(
     if (path / "manifest.json").is_file():
         return read_dataset_concepts(name, path, types)
     if is_relation_folder(path):
-        return read_relations(name, path, dictionary)
+        return read_relations(name, path)
     if xl_bel_files(path):
         return read_xl_bel(name, path, dictionary)
     folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]
@@ -126,6 +139,8 @@ def _read_file(
     header = [field.lower() for field in fields]
     if tuple(header) == HEADER:
         return read_concept_list(name, path, types)
+    if header == RELATION_HEADER:
+        return read_links(name, path)
     if header in HEADERS:
         return read_case_study(name, path, dictionary)
     if len(fields) == 3 or (len(fields) == 1 and "," in fields[0]):

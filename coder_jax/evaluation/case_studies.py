@@ -8,25 +8,58 @@ so: "term" or "language<TAB>term".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coder_jax.evaluation.concept_similarity import unit
 from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord, describe_dictionary
-from coder_jax.evaluation.published import CROSS_LINGUAL, KNOWLEDGE
-from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
-from coder_jax.evaluation.vectors import Vectors
+from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.rows import content_hash, tab_separated
+from coder_jax.evaluation.vectors import Vectors, terms_only, unit
 from coder_jax.search import search
 from data_pipeline.errors import BadInput
 
 NEAREST = 5
 HEADERS = (["term"], ["language", "term"])
 PAPER = "paper:"
+# CODER, table 6: language, term, CODER_ALL's nearest ICD-9-CM term; all are of C0004604, dorsalgia.
+CROSS_LINGUAL = (
+    ("Spanish", "dolor de espalda", "dorsalgia"),
+    ("Hungarian", "Hátfájás", "dorsalgia"),
+    ("Japanese", "背部痛", "dorsalgia"),
+    ("Japanese", "はいぶつう", "puberty"),
+    ("Czech", "bolesti zad", "dorsalgia"),
+    ("German", "Rückenschmerzen", "dorsalgia"),
+    ("Italian", "Dolore dorsale", "dorsalgia"),
+    ("Korean", "배통", "benign neoplasm of ureter"),
+    ("Finnish", "Selkäkipu", "dorsalgia"),
+    ("French", "Dorsalgie", "dorsalgia"),
+    ("Dutch", "Pijn, rug-", "dorsalgia"),
+    ("Norwegian", "Ryggsmerter", "dorsalgia"),
+    ("Croatian", "BOL U LEÐIMA", "dorsalgia"),
+    ("Swedish", "Ryggsmärta", "dorsalgia"),
+    ("Chinese", "背痛", "dorsalgia"),
+)
+# CODER, table 7: CODER_ENG's nearest ICD-9-CM terms, the nearest first.
+KNOWLEDGE = {
+    "pufferfish poisoning": (
+        "toxic eff fish/shellfish",
+        "poisoning by saluretics",
+        "toxic effect of fusel oil",
+        "poisoning by paraldehyde",
+        "poisoning by succinimides",
+    ),
+    "angina": (
+        "angina pectoris",
+        "chest pain",
+        "prinzmetal angina",
+        "vincent's angina",
+        "angina decubitus",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +87,9 @@ class CaseStudy:
     dictionary: Dictionary
     content_hash: str
 
-    def strings(self) -> list[str]:
-        """The distinct strings of terms and dictionary."""
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of terms and dictionary; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
         return list(dict.fromkeys([*(case.term for case in self.cases), *self.dictionary.terms]))
 
 
@@ -96,9 +130,7 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
 
     A string that several concepts share comes once.
     """
-    concepts_of: dict[str, dict[str, None]] = {}
-    for term, concept in zip(study.dictionary.terms, study.dictionary.concepts, strict=True):
-        concepts_of.setdefault(term, {})[concept] = None
+    concepts_of = study.dictionary.concepts_of_terms()
     terms = list(concepts_of)
     queries = vectors.encode([case.term for case in study.cases])
     found = search(unit(queries), unit(vectors.encode(terms)), min(k, len(terms)))
@@ -117,14 +149,14 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
 
 def nearest(
     terms: Sequence[str],
-    concepts_of: dict[str, dict[str, None]],
+    concepts_of: Mapping[str, str],
     cosines: np.ndarray,
     rows: np.ndarray,
 ) -> list[dict[str, Any]]:
     return [
         {
             "term": terms[row],
-            "concept": CONCEPT_SEPARATOR.join(concepts_of[terms[row]]),
+            "concept": concepts_of[terms[row]],
             "cosine": round(float(cosine), 6),
         }
         for cosine, row in zip(cosines, rows, strict=True)
@@ -142,8 +174,7 @@ def case_study_record(
         content_hash=study.content_hash,
         scores={},
         counts={"terms": len(listing), "missing": sum(case["missing"] for case in listing)},
-        unreachable=None,
-        dictionary=describe_dictionary([study.dictionary]),
+        dictionary=study.dictionary.description,
         scoring={"similarity": "cosine", "equal cosines": "in the order of the dictionary"},
         folds={str(number): case for number, case in enumerate(listing)},
         encoder=encoder,

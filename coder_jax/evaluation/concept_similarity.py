@@ -19,21 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.published import MCSM_TYPES
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
-from coder_jax.evaluation.vectors import CONCEPTS, Vectors
+from coder_jax.evaluation.vectors import CONCEPTS, Vectors, unit
 from coder_jax.search import search
 from data_pipeline.errors import BadInput
 
 NEIGHBOURS = 40
-# The semantic types of the papers' tables, in their order and with their abbreviations.
-PAPER_TYPES = {
-    "Pharmacologic Substance": "PS",
-    "Disease or Syndrome": "DS",
-    "Neoplastic Process": "NP",
-    "Clinical Drug": "CD",
-    "Finding": "FD",
-    "Injury or Poisoning": "IP",
-}
 HEADER = ("cui", "semantic types", "term")
 
 
@@ -54,9 +46,9 @@ class ConceptSet:
     of_type: Mapping[str, np.ndarray]
     content_hash: str
 
-    def strings(self) -> list[str]:
-        """The distinct terms."""
-        return list(dict.fromkeys(self.terms))
+    def keys(self, keyed_by: str) -> list[str]:
+        """What stands for each concept: its term, or itself."""
+        return self.concepts if keyed_by == CONCEPTS else self.terms
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,7 @@ def bare_type(name: str) -> str:
 
 def check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list[str]:
     """The types to evaluate; the papers' by default, of which some may be missing."""
-    wanted = [bare_type(one) for one in types] or list(PAPER_TYPES)
+    wanted = [bare_type(one) for one in types] or list(MCSM_TYPES)
     missing = [one for one in wanted if one not in known]
     if len(missing) == len(wanted) or (types and missing):
         some = ", ".join(known[:40]) + (" and more" if len(known) > 40 else "")
@@ -170,7 +162,7 @@ def evaluate_concept_similarity(
     Raises:
       BadInput: k or fewer concepts have a vector.
     """
-    keys = benchmark.concepts if vectors.keyed_by == CONCEPTS else benchmark.terms
+    keys = benchmark.keys(vectors.keyed_by)
     inside = np.ones(len(keys), bool)
     if only_these_types:
         inside = np.any(list(benchmark.of_type.values()), axis=0)
@@ -220,13 +212,6 @@ def sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> n
     return np.sort(rng.choice(rows, sample, replace=False))
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1 (zeros stay), float32."""
-    vectors = np.asarray(vectors, np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
-
-
 def concept_similarity_record(
     benchmark: ConceptSet,
     result: Mapping[str, ConceptSimilarity],
@@ -243,8 +228,6 @@ def concept_similarity_record(
         content_hash=benchmark.content_hash,
         scores={"mcsm": float(np.mean(measured)) if measured else None},
         counts=dict(counts),
-        unreachable=None,
-        dictionary=None,
         scoring={
             "similarity": "cosine",
             "measure": "MCSM, the concept itself left out; equal cosines in the order of the set",

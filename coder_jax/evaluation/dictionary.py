@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,14 +41,45 @@ class Dictionary:
         )
 
     @cached_property
-    def content_hash(self) -> str:
-        """SHA-256 of the distinct (term, concept) rows, whatever their order."""
-        return content_hash(set(zip(self.terms, self.concepts, strict=True)))
+    def description(self) -> dict[str, Any]:
+        """What a record says of it; the hash is of the distinct rows, whatever their order."""
+        rows = set(zip(self.terms, self.concepts, strict=True))
+        return {
+            "source": self.source,
+            "content_hash": content_hash(rows),
+            "terms": len(rows),
+            "concepts": len(self.concept_set),
+            "retired": self.retired,
+        }
+
+    def concepts_of_terms(self) -> dict[str, str]:
+        """Each distinct term and its concepts, joined, each once."""
+        held: dict[str, str] = {}
+        for term, joined in zip(self.terms, self.concepts, strict=True):
+            if term in held:
+                both = f"{held[term]}{CONCEPT_SEPARATOR}{joined}".split(CONCEPT_SEPARATOR)
+                joined = CONCEPT_SEPARATOR.join(dict.fromkeys(both))
+            held[term] = joined
+        return held
 
     def with_successors(self, retired_cuis: RetiredCuis) -> "Dictionary":
         """The same terms, with the concepts as they are called today: merged ones become one."""
         now = [retired_cuis.now(joined) for joined in self.concepts]
         return replace(self, concepts=now, retired=sum(map(retired_cuis.has, self.concepts)))
+
+
+def union(dictionaries: Sequence[Dictionary]) -> Dictionary:
+    """The rows of all of them; one that several folds share counts once."""
+    first, *more = {id(one): one for one in dictionaries}.values()
+    if not more:
+        return first
+    sources = len({one.source for one in (first, *more)})
+    return Dictionary(
+        [term for one in (first, *more) for term in one.terms],
+        [concept for one in (first, *more) for concept in one.concepts],
+        first.source + (f" and {sources - 1} more" if sources > 1 else ""),
+        sum(one.retired for one in (first, *more)),
+    )
 
 
 def read_dictionary(
@@ -69,16 +101,16 @@ def read_dictionary(
         return _dictionary_of_release(path, languages, sources)
     if sources:
         raise BadInput(
-            f"{path}: found a choice of sources ({', '.join(sources)}); expected the MRCONSO.RRF "
-            "of a release: only its rows have sources. For a dataset, choose when it is built: "
+            f"{path}: found --dictionary-sources {' '.join(sources)}; expected the MRCONSO.RRF of "
+            "a release: only its rows have sources. For a dataset, choose when it is built: "
             "python -m data_pipeline.build --sources"
         )
     if path.is_dir():
         return _dictionary_of_dataset(path, languages)
     if languages:
         raise BadInput(
-            f"{path}: found a file, and a choice of languages ({', '.join(languages)}); expected a "
-            "dataset folder: only its terms have languages"
+            f"{path}: found a file, and --dictionary-languages {' '.join(languages)}; expected a "
+            "dataset folder or the MRCONSO.RRF of a release: only their terms have languages"
         )
     if is_double_piped(path):
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
@@ -95,7 +127,7 @@ def _dictionary_of_release(
     with tempfile.TemporaryDirectory() as scratch:
         atoms = read_rrf(path, Path(scratch)).atoms
         columns = ("language", "source", "term_type")
-        check_filter_values(atoms.select(columns).unique().collect(), filters)
+        check_filter_values(atoms.select(columns).unique().collect(), filters, "--dictionary-")
         kept = (
             atoms.filter(term_drop_reason(filters).is_null())
             .sort("cui", "rank", maintain_order=True)
@@ -105,7 +137,8 @@ def _dictionary_of_release(
         )
     if not kept.height:
         raise BadInput(
-            f"{path}: found no term that is not suppressed; choose other --dictionary-..."
+            f"{path}: found no term of the choice that is not suppressed; give other "
+            "--dictionary-sources or --dictionary-languages, or neither"
         )
     chosen = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
     return Dictionary(kept["term"].to_list(), kept["cui"].to_list(), f"{path}{chosen}")
@@ -115,7 +148,8 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
     if not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
-            "term<TAB>CUI, or a dataset folder made by `python -m data_pipeline.build`"
+            "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, or the "
+            "MRCONSO.RRF of a release"
         )
     # Only here is TensorFlow needed, to read the records of the dataset.
     from data_pipeline.store import open_dataset
@@ -125,7 +159,8 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
     unknown = sorted(set(languages or ()) - set(known))
     if unknown:
         raise BadInput(
-            f"{path}: found no terms in {', '.join(unknown)}; the dataset has {', '.join(known)}"
+            f"--dictionary-languages {' '.join(unknown)}: no term of {path} has it; the dataset "
+            f"has {', '.join(known)}"
         )
     kept = [known.index(language) for language in languages or known]
     cuis, terms = dataset.cuis or [], dataset.terms or []

@@ -10,14 +10,18 @@ cosine of head and tail, which tell what the relations add.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from coder_jax.evaluation.normalization import TIE_TOLERANCE
+from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.ranks import rank_scores
+from coder_jax.evaluation.relation_files import LinkBenchmark
+from coder_jax.evaluation.vectors import EncodedTerms, Vectors
 from coder_jax.exported_relations import ExportedRelations
+from data_pipeline.errors import BadInput
 from data_pipeline.stopping import poll
 
 KS = (1, 10)
@@ -38,6 +42,104 @@ class Links:
     heads: np.ndarray
     relations: np.ndarray
     tails: np.ndarray
+
+
+def score_links(
+    vectors: Vectors, benchmark: LinkBenchmark, encoder: EncoderRecord
+) -> EvaluationRecord:
+    """The record of a file of triplets, with the scores of each relation.
+
+    Concepts without a vector have zeros, and so the cosine 0 with all others.
+
+    Raises:
+      BadInput: no names for the concepts, or a label that may stand for several relations.
+      Stopped: a signal asked for it.
+    """
+    relations = vectors.relations if isinstance(vectors, EncodedTerms) else None
+    keys = benchmark.keys(vectors.keyed_by)
+    known = vectors.known(keys)
+    some = vectors.features([key for key, held in zip(keys, known, strict=True) if held])
+    features_CD = np.zeros((len(keys), some.shape[1]), np.float32)
+    features_CD[known] = some
+    links = numbered_links(benchmark, relations.labels if relations else ())
+    labels = np.array(benchmark.pairs.labels)
+    folds = {}
+    for label in np.unique(labels):
+        here = labels == label
+        part = Links(links.heads[here], links.relations[here], links.tails[here])
+        folds[str(label)] = {
+            "scores": evaluate_links(features_CD, part, relations),
+            "counts": {"triplets": int(here.sum())},
+        }
+    named = benchmark.names or {}
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="link prediction",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(evaluate_links(features_CD, links, relations)),
+        counts={
+            "triplets": len(labels),
+            "relations": len(folds),
+            "concepts": len(keys),
+            "without_relation": int((links.relations < 0).sum()),
+            "missing": int((~known).sum()),
+            "unnamed": sum(c not in named for c in benchmark.concepts()) if named else 0,
+            "retired": benchmark.retired,
+        },
+        dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
+        scoring={
+            "score": _score_name(relations),
+            "candidates": "all concepts of the file",
+            "filtered": "other true concepts in the same place do not count",
+            "places": "tails and heads of the encoder's triplets, the mean over both",
+            "tie_tolerance": TIE_TOLERANCE,
+            "ties": "means over random orders of tied concepts",
+            "without_relation": "a relation that the encoder lacks leaves the head as it is",
+        },
+        folds=folds,
+        encoder=encoder,
+    )
+
+
+def _score_name(relations: ExportedRelations | None) -> str:
+    if relations is None:
+        return "cos(e_head, e_tail): the encoder has no relations"
+    return "cos(M_r^T e_head, e_tail)" if relations.bilinear else "-|e_head + r - e_tail|"
+
+
+def numbered_links(benchmark: LinkBenchmark, labels: Sequence[str]) -> Links:
+    """The triplets of a file by number, in the direction of the encoder's relations.
+
+    Args:
+      benchmark: its labels are REL|RELA, from CUI1 to CUI2 as in the dataset; or RELA alone, read
+        as the sentence "head RELA tail": so the head is CUI2.
+      labels: REL|RELA, of the encoder's relations.
+
+    Raises:
+      BadInput: a RELA that several relations have.
+    """
+    number_of = {label: number for number, label in enumerate(labels)}
+    by_name: dict[str, list[int]] = {}
+    for label, number in number_of.items():
+        by_name.setdefault(label.partition("|")[2], []).append(number)
+    concept_of = {concept: number for number, concept in enumerate(benchmark.concepts())}
+    rows = []
+    pairs = benchmark.pairs
+    for head, tail, label in zip(pairs.heads, pairs.tails, pairs.labels, strict=True):
+        first, second = concept_of[head], concept_of[tail]
+        if "|" in label:
+            rows.append((first, number_of.get(label, -1), second))
+            continue
+        numbers = by_name.get(label, [-1])
+        if len(numbers) > 1:
+            meant = " or ".join(labels[number] for number in numbers)
+            raise BadInput(
+                f"{benchmark.path}: found the label {label!r}, which may be {meant}; expected one "
+                "of these in full (and then CUI1 as head, CUI2 as tail)"
+            )
+        rows.append((second, numbers[0], first))
+    return Links(*np.array(rows).T)
 
 
 def evaluate_links(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -35,7 +36,7 @@ from coder_jax.evaluation.protocol import (
     EvaluationRecord,
     normalization_record,
 )
-from coder_jax.evaluation.rows import CONCEPT_SEPARATOR
+from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.errors import BadInput
 
 FORMAT = "MANTRA GSC"
@@ -110,7 +111,7 @@ def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
             names = [n for n in archive.namelist() if not n.startswith("__MACOSX")]
             kept = [n for n in names if n.endswith((".ann", ".txt", ".xml"))]
             yield from texts_of({PurePosixPath(n): archive.read(n) for n in kept}, path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError) as error:
         raise BadInput(
             f"{path}: cannot be read as a .zip file ({error}); fetch it again"
         ) from error
@@ -128,17 +129,6 @@ def texts_of(
                 raise BadInput(f"{path}/{name}: found no {beside.name} beside it; fetch it again")
             pair = {name: contents[name], beside: contents[beside]}
             yield name, {n.suffix: decoded(held, f"{path}/{n}") for n, held in pair.items()}
-
-
-def decoded(content: bytes, place: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise BadInput(
-            f"{place}:{line}: found byte 0x{content[error.start]:02x}, which is not UTF-8; fetch "
-            "the file again"
-        ) from error
 
 
 def fold_of_xml(file: PurePosixPath, path: Path) -> str:
@@ -251,11 +241,10 @@ def mantra_record(
     """
     record = normalization_record(benchmark, result, encoder, missing=missing)
     parts = result.folds or {benchmark.folds[0].name: result}
+    annotations = {fold.name: gold_pairs(fold) for fold in benchmark.folds}
     of_part = {
-        fold.name: mantra_scores(
-            parts[fold.name].scores["acc@1"], len(fold.mentions), gold_pairs(fold)
-        )
-        for fold in benchmark.folds
+        name: mantra_scores(parts[name].scores["acc@1"], parts[name].mentions, pairs)
+        for name, pairs in annotations.items()
     }
     meant = [name for name in of_part if not name.endswith(" en")] or list(of_part)
     folds = {
@@ -263,11 +252,11 @@ def mantra_record(
             "scores": scores,
             "counts": {
                 "mentions": parts[name].mentions,
-                "annotations": gold_pairs(fold),
+                "annotations": annotations[name],
                 "unreachable": parts[name].unreachable,
             },
         }
-        for fold, (name, scores) in zip(benchmark.folds, of_part.items(), strict=True)
+        for name, scores in of_part.items()
     }
     return replace(
         record,
@@ -277,7 +266,7 @@ def mantra_record(
             for score in ("precision", "recall", "f1")
         },
         unreachable=None,
-        counts={**record.counts, "annotations": sum(map(gold_pairs, benchmark.folds))},
+        counts={**record.counts, "annotations": sum(annotations.values())},
         folds=folds,
         scoring={**record.scoring, "folds": f"mean over {', '.join(meant)}", "answers": "one CUI"},
     )

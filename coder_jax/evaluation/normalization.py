@@ -8,17 +8,17 @@ cosine. Nothing is trained on the benchmark.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.normalization_files import NormalizationBenchmark
 from coder_jax.evaluation.ranks import rank_scores
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR
+from coder_jax.evaluation.vectors import TERMS, unit
 from data_pipeline import stopping
-from data_pipeline.errors import BadInput
 
 # Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
 # packed batch, move a cosine by about 1e-7; distances that carry meaning are far larger.
@@ -57,11 +57,37 @@ class NormalizationResult:
     folds: Mapping[str, "NormalizationResult"] = field(default_factory=dict)
 
 
+class PlacedDictionary(NamedTuple):
+    """A dictionary as it is searched: on the devices, its concepts numbered."""
+
+    vectors_ND: jax.Array  # float32, unit length
+    pair_rows_P: jax.Array  # the (row, concept) pairs, in order of the concept
+    pair_concepts_P: jax.Array
+    concept_ids: dict[str, int]
+
+
+def place_dictionary(vectors: np.ndarray, concepts: Sequence[str]) -> PlacedDictionary:
+    """Makes a dictionary ready for `score_normalization`.
+
+    Args:
+      vectors: float [N, D], one per distinct string, any length.
+      concepts: N concept identifiers; the concepts that share a string are joined with "|", so that
+        they tie exactly.
+
+    Raises:
+      ValueError: lengths do not fit.
+      BadInput: a vector is not finite.
+    """
+    unit_ND = _rows_of_labels("dictionary", vectors, concepts)
+    concept_ids, rows, numbers = _pairs_by_concept(concepts)
+    placed_ND, rows_P, numbers_P = jax.device_put((unit_ND, rows, numbers))
+    return PlacedDictionary(placed_ND, rows_P, numbers_P, concept_ids)
+
+
 def score_normalization(
     mention_vectors: np.ndarray,
     gold: Sequence[str],
-    dictionary_vectors: np.ndarray,
-    dictionary_concepts: Sequence[str],
+    dictionary: PlacedDictionary,
     ks: Sequence[int] = (1, 3, 5),
     *,
     tie_tolerance: float = TIE_TOLERANCE,
@@ -75,9 +101,7 @@ def score_normalization(
     Args:
       mention_vectors: float [n, D], any length; cosines are taken here.
       gold: n concept identifiers; several are joined with "|".
-      dictionary_vectors: float [N, D], one per distinct string.
-      dictionary_concepts: N concept identifiers; the concepts that share a string are joined
-        with "|", so that they tie exactly.
+      dictionary: from `place_dictionary`.
       ks: the k of acc@k. A k larger than the number of concepts is allowed.
       tie_tolerance: in units of cosine.
 
@@ -89,22 +113,25 @@ def score_normalization(
       BadInput: a vector is not finite.
       Stopped: a signal asked for it.
     """
-    _check(mention_vectors, gold, dictionary_vectors, dictionary_concepts, ks)
-    concept_ids, pair_rows, pair_concepts = _pairs_by_concept(dictionary_concepts)
+    if not ks or min(ks) < 1:
+        raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
+    mentions_BD = _rows_of_labels("mention", mention_vectors, gold)
+    terms, width = dictionary.vectors_ND.shape
+    if mentions_BD.shape[1] != width:
+        raise ValueError(
+            f"found mention vectors of width {mentions_BD.shape[1]} and dictionary vectors of "
+            f"width {width}; expected the same encoder for both"
+        )
+    concept_ids = dictionary.concept_ids
     gold_BG = _gold_table(gold, concept_ids)
-    dictionary_ND = jax.device_put(_unit(dictionary_vectors))
-    pair_rows, pair_concepts = jax.device_put((pair_rows, pair_concepts))
-    mentions_BD = _unit(mention_vectors)
     tolerance = jax.device_put(np.float32(tie_tolerance))
-    block = max(1, min(BLOCK_MENTIONS, BLOCK_SIMILARITIES // max(1, len(dictionary_concepts))))
+    block = max(1, min(BLOCK_MENTIONS, BLOCK_SIMILARITIES // terms))
     counts = []
     for first in range(0, len(gold), block):
         stopping.poll()
         part = slice(first, first + block)
         arrays = jax.device_put((mentions_BD[part], gold_BG[part]))
-        ranked = _count_ahead(
-            *arrays, dictionary_ND, pair_rows, pair_concepts, tolerance, len(concept_ids)
-        )
+        ranked = _count_ahead(*arrays, *dictionary[:3], tolerance, len(concept_ids))
         counts.append(jax.device_get(ranked))
     ahead, tied, gold_tied = (np.concatenate(part) for part in zip(*counts, strict=True))
     reachable = np.any(gold_BG >= 0, axis=1)
@@ -151,21 +178,22 @@ def evaluate_normalization(
     Raises:
       BadInput: the encoder gives a vector that is not finite.
     """
-    strings = benchmark.strings()
+    strings = benchmark.keys(TERMS)
     row_of = {string: row for row, string in enumerate(strings)}
     vectors = np.asarray(encode(strings), dtype=np.float32)
     if len(vectors) != len(strings):
         raise ValueError(f"encode gave {len(vectors)} vectors for {len(strings)} strings")
     results = {}
+    placed, last = None, None
     for fold in benchmark.folds:
-        concepts_of = _concepts_of_terms(fold.dictionary)
+        if placed is None or fold.dictionary is not last:  # folds may share it
+            placed, last = None, fold.dictionary
+            concepts_of = last.concepts_of_terms()
+            of_terms = vectors[[row_of[term] for term in concepts_of]]
+            placed = place_dictionary(of_terms, list(concepts_of.values()))
+        of_mentions = vectors[[row_of[mention] for mention in fold.mentions]]
         results[fold.name] = score_normalization(
-            vectors[[row_of[mention] for mention in fold.mentions]],
-            fold.gold,
-            vectors[[row_of[term] for term in concepts_of]],
-            list(concepts_of.values()),
-            ks,
-            tie_tolerance=tie_tolerance,
+            of_mentions, fold.gold, placed, ks, tie_tolerance=tie_tolerance
         )
     return next(iter(results.values())) if len(results) == 1 else mean_over_folds(results)
 
@@ -189,49 +217,14 @@ def mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalization
     )
 
 
-def _concepts_of_terms(dictionary: Dictionary) -> dict[str, str]:
-    """Each distinct term and its concepts, joined."""
-    held: dict[str, list[str]] = {}
-    for term, concept in zip(dictionary.terms, dictionary.concepts, strict=True):
-        held.setdefault(term, []).append(concept)
-    return {term: CONCEPT_SEPARATOR.join(concepts) for term, concepts in held.items()}
-
-
-def _check(
-    mention_vectors: np.ndarray,
-    gold: Sequence[str],
-    dictionary_vectors: np.ndarray,
-    dictionary_concepts: Sequence[str],
-    ks: Sequence[int],
-) -> None:
-    for name, vectors, labels in (
-        ("mention", mention_vectors, gold),
-        ("dictionary", dictionary_vectors, dictionary_concepts),
-    ):
-        if np.ndim(vectors) != 2 or len(vectors) != len(labels) or not len(labels):
-            raise ValueError(
-                f"found {name} vectors of shape {np.shape(vectors)} for {len(labels)} "
-                f"concepts; expected one row each, and at least one"
-            )
-        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(broken):
-            raise BadInput(
-                f"found {len(broken)} {name} vectors of {len(vectors)} with NaN or infinite "
-                f"values (first: row {broken[0]}); expected finite numbers: check the weights"
-            )
-    if mention_vectors.shape[1] != dictionary_vectors.shape[1]:
+def _rows_of_labels(name: str, vectors: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """Unit vectors, after a look whether there is one for each label."""
+    if np.ndim(vectors) != 2 or len(vectors) != len(labels) or not len(labels):
         raise ValueError(
-            f"found mention vectors of width {mention_vectors.shape[1]} and dictionary vectors of "
-            f"width {dictionary_vectors.shape[1]}; expected the same encoder for both"
+            f"found {name} vectors of shape {np.shape(vectors)} for {len(labels)} concepts; "
+            "expected one row each, and at least one"
         )
-    if not ks or min(ks) < 1:
-        raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    vectors = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
+    return unit(vectors, f"{name} vectors")
 
 
 def _pairs_by_concept(

@@ -24,6 +24,7 @@ from coder_jax.evaluation.rows import (
     is_double_piped,
     two_columns,
 )
+from coder_jax.evaluation.vectors import terms_only
 from data_pipeline.errors import BadInput
 
 XL_BEL_ENDS = ("_1k_test_query.txt", "_1k_test_query_with_context.txt")
@@ -57,9 +58,11 @@ class NormalizationBenchmark:
     format: str = "mentions"
     quoted: int = 0
 
-    def strings(self) -> list[str]:
-        """The distinct strings of all mentions and dictionaries."""
-        sides = ((*fold.mentions, *fold.dictionary.terms) for fold in self.folds)
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of all mentions and dictionaries; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
+        dictionaries = {id(fold.dictionary): fold.dictionary for fold in self.folds}.values()
+        sides = [fold.mentions for fold in self.folds] + [one.terms for one in dictionaries]
         return list(dict.fromkeys(chain.from_iterable(sides)))
 
 

@@ -40,12 +40,12 @@ class SimilarityBenchmark:
     groups: Mapping[str, list[float]] = field(default_factory=dict)
     concepts: tuple[list[str], list[str]] | None = None
 
-    def strings(self) -> list[str]:
-        """The distinct terms of all pairs."""
-        return list(dict.fromkeys((*self.first, *self.second)))
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct terms or concepts of all pairs; BadInput if the file has no concepts."""
+        return list(dict.fromkeys(key for side in self.sides(keyed_by) for key in side))
 
-    def keys(self, keyed_by: str) -> tuple[list[str], list[str]]:
-        """The terms or the concepts of the pairs; BadInput if the file has no concepts."""
+    def sides(self, keyed_by: str) -> tuple[list[str], list[str]]:
+        """The first and the second terms or concepts of the pairs; BadInput as in `keys`."""
         if keyed_by == TERMS:
             return self.first, self.second
         if self.concepts is None:

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.dictionary import union
 from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResult
 from coder_jax.evaluation.normalization_files import NormalizationBenchmark
 from coder_jax.evaluation.pair_files import SimilarityBenchmark
-from coder_jax.evaluation.rows import content_hash
 from coder_jax.evaluation.similarity import SimilarityResult
 from data_pipeline.errors import BadInput
 from data_pipeline.tokenize_terms import tokenizer_hash
@@ -75,11 +74,11 @@ class EvaluationRecord:
     content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
     scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
     counts: dict[str, int]  # mentions, unreachable, tied, retired; or pairs
-    unreachable: dict[str, Any] | None  # share of the mentions, and the scores of all others
-    dictionary: dict[str, Any] | None  # source, content_hash, terms, concepts, retired
     scoring: dict[str, Any]
-    folds: dict[str, dict[str, Any]]
     encoder: EncoderRecord
+    unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
+    dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
+    folds: dict[str, dict[str, Any]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -105,8 +104,7 @@ def hash_weights(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
-            while block := file.read(1 << 24):
-                digest.update(block)
+            hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()
 
 
@@ -134,7 +132,7 @@ def normalization_record(
             "missing": missing,
         },
         unreachable=_unreachable(result),
-        dictionary=describe_dictionary([fold.dictionary for fold in benchmark.folds]),
+        dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
         scoring={
             "similarity": "cosine",
             "concept": "nearest of its terms",
@@ -142,8 +140,7 @@ def normalization_record(
             "ties": "acc@k and mrr are means over random orders of tied concepts",
             "several_gold": "the best of them counts",
             "unreachable": "gold concepts without a term in the dictionary count as wrong",
-            "retired_cuis": retired
-            and {"source": retired.source, "content_hash": retired.content_hash},
+            "retired_cuis": retired and retired.description,
             "folds": "unweighted mean over folds" if result.folds else "none",
             "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
             "missing": "strings without a vector have the cosine 0 with all others",
@@ -153,7 +150,7 @@ def normalization_record(
                 "scores": dict(part.scores),
                 "counts": _counts(part),
                 "unreachable": _unreachable(part),
-                "dictionary": describe_dictionary([of_fold[name].dictionary]),
+                "dictionary": of_fold[name].dictionary.description,
             }
             for name, part in result.folds.items()
         },
@@ -172,13 +169,10 @@ def similarity_record(
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
         counts={"pairs": result.pairs, "missing": result.missing},
-        unreachable=None,
-        dictionary=None,
         scoring={
             "similarity": "cosine; 0 for a pair without two vectors",
             "correlation": "Spearman, ties at their mean rank",
         },
-        folds={},
         encoder=encoder,
     )
 
@@ -218,19 +212,4 @@ def _unreachable(result: NormalizationResult) -> dict[str, Any]:
         "mentions": result.unreachable,
         "share": result.unreachable / result.mentions,
         "scores_of_reachable": dict(result.reachable_scores),
-    }
-
-
-def describe_dictionary(dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """Of several folds: of the union of their dictionaries."""
-    dictionaries = list({id(one): one for one in dictionaries}.values())
-    rows = {row for one in dictionaries for row in zip(one.terms, one.concepts, strict=True)}
-    sources = list(dict.fromkeys(one.source for one in dictionaries))
-    more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
-    return {
-        "source": sources[0] + more,
-        "content_hash": content_hash(rows),
-        "terms": len(rows),
-        "concepts": len(frozenset().union(*(one.concept_set for one in dictionaries))),
-        "retired": sum(one.retired for one in dictionaries),
     }

@@ -14,11 +14,7 @@ from dataclasses import asdict, dataclass
 import jax
 import numpy as np
 
-from coder_jax.evaluation.protocol import (
-    EncoderRecord,
-    EvaluationRecord,
-    describe_dictionary,
-)
+from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relation_files import RelationBenchmark, RelationPairs
 from coder_jax.evaluation.softmax_classifier import (
     ClassifierSettings,
@@ -31,8 +27,6 @@ from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.errors import BadInput
 
 FROZEN, FINE_TUNED = "frozen", "fine-tuned"
-
-
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 
 
@@ -45,7 +39,8 @@ class RelationResult:
         of always answering the label that is most frequent in training; "accuracy_known", over
         the pairs whose two concepts have vectors, where some have not.
       labels: precision, recall, f1 and test pairs of each label.
-      counts: pairs, labels, concepts, and those missing (without a vector) or unnamed.
+      counts: pairs, labels, concepts, and those missing (without a vector), unnamed, or
+        retired (named after the concept that they were merged into).
       final_loss: the mean cross-entropy of the last epoch, in nats.
     """
 
@@ -132,6 +127,7 @@ def relation_result(
         "missing": int((~known).sum()),
         "test_with_missing": int((~both).sum()),
         "unnamed": sum(c not in named for c in benchmark.concepts()) if named else 0,
+        "retired": benchmark.retired,
     }
     return RelationResult(scores, by_label, counts, final_loss)
 
@@ -160,13 +156,13 @@ def relation_record(
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
         counts=result.counts,
-        unreachable=None,
-        dictionary=describe_dictionary([benchmark.dictionary]) if benchmark.dictionary else None,
+        dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
         scoring={
             "features": features,
             "classifier": "softmax of W [e_h, e_t] + b, cross-entropy, Adam",
             "vectors": "as they are, not of unit length",
             "concept": "its first term in the dictionary, or its identifier where it has none",
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             "missing": "concepts without a vector get the mean of the others",
             "final_loss": result.final_loss,
             **asdict(settings),

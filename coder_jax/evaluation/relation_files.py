@@ -1,8 +1,12 @@
-"""Files of a relation classification benchmark in; pairs of concepts with the relation's label out.
+"""Files of relations between concepts in; pairs of concepts with the relation's label out.
+
+Of relation classification:
 
 - DDBRC, as distributed with CODER: a folder with x_train.txt and x_test.txt of head<TAB>tail (CUIs)
   and y_train.txt and y_test.txt with the relation of each line;
 - a folder with relations_train.tsv and relations_test.tsv, header head, tail, label.
+
+Of link prediction: one such file with that header.
 
 Term encoders need a name for each concept: the first term that the dictionary has of it.
 """
@@ -10,10 +14,12 @@ Term encoders need a name for each concept: the first term that the dictionary h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, read_text, tab_separated
 from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
@@ -31,36 +37,15 @@ class RelationPairs:
     labels: list[str]
 
 
-@dataclass(frozen=True)
-class RelationBenchmark:
-    """Pairs to train a classifier on and pairs to test it on.
+class NamedConcepts:
+    """A benchmark of concepts that term encoders know by a name."""
 
-    Attributes:
-      names: the term of each concept that the dictionary has; the others are encoded as their
-        identifier, as in CODER's released code. None without a dictionary.
-      dictionary: what the names come from.
-    """
-
-    name: str
     path: str
-    train: RelationPairs
-    test: RelationPairs
-    content_hash: str
-    names: Mapping[str, str] | None = None
-    dictionary: Dictionary | None = None
+    names: Mapping[str, str] | None
 
     def concepts(self) -> list[str]:
-        """The distinct concepts of all pairs."""
-        halves = (self.train, self.test)
-        return list(dict.fromkeys(c for half in halves for c in (*half.heads, *half.tails)))
-
-    def labels(self) -> list[str]:
-        """The distinct labels of all pairs, sorted."""
-        return sorted({*self.train.labels, *self.test.labels})
-
-    def strings(self) -> list[str]:
-        """Nothing to encode before: its vectors are features, see `keys`."""
-        return []
+        """The distinct concepts."""
+        raise NotImplementedError
 
     def keys(self, keyed_by: str) -> list[str]:
         """What stands for each of `concepts`: its name, or itself; BadInput without names."""
@@ -74,15 +59,73 @@ class RelationBenchmark:
         return [self.names.get(concept, concept) for concept in self.concepts()]
 
 
+@dataclass(frozen=True)
+class RelationBenchmark(NamedConcepts):
+    """Pairs to train a classifier on and pairs to test it on.
+
+    Attributes:
+      names: the term of each concept that the dictionary has; the others are encoded as their
+        identifier, as in CODER's released code. None without a dictionary.
+      dictionary: what the names come from.
+      retired: concepts that are named after the one that they were merged into.
+    """
+
+    name: str
+    path: str
+    train: RelationPairs
+    test: RelationPairs
+    content_hash: str
+    names: Mapping[str, str] | None = None
+    dictionary: Dictionary | None = None
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
+
+    def concepts(self) -> list[str]:
+        """The distinct concepts of all pairs."""
+        halves = (self.train, self.test)
+        return list(dict.fromkeys(c for half in halves for c in (*half.heads, *half.tails)))
+
+    def labels(self) -> list[str]:
+        """The distinct labels of all pairs, sorted."""
+        return sorted({*self.train.labels, *self.test.labels})
+
+
+@dataclass(frozen=True)
+class LinkBenchmark(NamedConcepts):
+    """Triplets, of each of which the head or the tail is to be found among all their concepts.
+
+    Attributes:
+      names, dictionary, retired, retired_cuis: as of a `RelationBenchmark`.
+    """
+
+    name: str
+    path: str
+    pairs: RelationPairs
+    content_hash: str
+    names: Mapping[str, str] | None = None
+    dictionary: Dictionary | None = None
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
+
+    def concepts(self) -> list[str]:
+        """The distinct concepts of all pairs."""
+        return list(dict.fromkeys((*self.pairs.heads, *self.pairs.tails)))
+
+
+RelationFiles = TypeVar("RelationFiles", bound=RelationBenchmark | LinkBenchmark)
+
+
 def is_relation_folder(path: Path) -> bool:
     """Whether a folder has the files of one of the two formats."""
     return (path / "x_train.txt").is_file() or (path / "relations_train.tsv").is_file()
 
 
-def read_relations(name: str, path: Path, dictionary: Dictionary | None) -> RelationBenchmark:
+def read_relations(name: str, path: Path) -> RelationBenchmark:
     """Reads a folder of either format; BadInput for broken rows or halves of unequal length."""
-    read = _read_ddbrc if (path / "x_train.txt").is_file() else _read_tsv
-    train, test = (read(path, half) for half in HALVES)
+    if (path / "x_train.txt").is_file():
+        train, test = (_read_ddbrc(path, half) for half in HALVES)
+    else:
+        train, test = (_read_tsv(path / f"relations_{half}.tsv") for half in HALVES)
     unseen = sorted(set(test.labels) - set(train.labels))
     if unseen:
         raise BadInput(
@@ -94,23 +137,52 @@ def read_relations(name: str, path: Path, dictionary: Dictionary | None) -> Rela
         for half, pairs in zip(HALVES, (train, test), strict=True)
         for row in zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
     )
-    benchmark = RelationBenchmark(name, str(path), train, test, content_hash(rows))
-    if dictionary is None:
-        return benchmark
-    wanted = set(benchmark.concepts())
-    names: dict[str, str] = {}
+    return RelationBenchmark(name, str(path), train, test, content_hash(rows))
+
+
+def read_links(name: str, path: Path) -> LinkBenchmark:
+    """Reads a file of head, tail, label; BadInput for broken rows."""
+    pairs = _read_tsv(path)
+    rows = zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
+    return LinkBenchmark(name, str(path), pairs, content_hash(rows))
+
+
+def with_names(
+    benchmark: RelationFiles, dictionary: Dictionary, retired_cuis: RetiredCuis | None
+) -> RelationFiles:
+    """The benchmark with the first term that the dictionary has of each concept.
+
+    A retired concept has the name of the one that it was merged into. The concepts themselves stay
+    as they are: files of concept vectors are as old as the benchmark.
+
+    Raises:
+      BadInput: the dictionary has none of the concepts.
+    """
+    now = {concept: concept for concept in benchmark.concepts()}
+    if retired_cuis is not None:
+        dictionary = dictionary.with_successors(retired_cuis)
+        now = {concept: retired_cuis.now(concept) for concept in now}
+    wanted = set(now.values())
+    first_term: dict[str, str] = {}
     for term, joined in zip(dictionary.terms, dictionary.concepts, strict=True):
         for concept in joined.split(CONCEPT_SEPARATOR):
             if concept in wanted:
-                names.setdefault(concept, term)
+                first_term.setdefault(concept, term)
+    names = {c: first_term[successor] for c, successor in now.items() if successor in first_term}
     if not names:
         raise BadInput(
-            f"{path}: found none of its {len(wanted):,} concepts (such as "
-            f"{benchmark.concepts()[0]}) in the dictionary {dictionary.source} (such as "
+            f"{benchmark.path}: found none of its {len(now):,} concepts (such as "
+            f"{next(iter(now))}) in the dictionary {dictionary.source} (such as "
             f"{dictionary.concepts[0]}); expected concepts of one vocabulary"
         )
-    fields = (benchmark.name, benchmark.path, train, test, benchmark.content_hash)
-    return RelationBenchmark(*fields, names, dictionary)
+    retired = sum(concept != now[concept] for concept in names)
+    return replace(
+        benchmark,
+        names=names,
+        dictionary=dictionary,
+        retired=retired,
+        retired_cuis=retired_cuis,
+    )
 
 
 def _read_ddbrc(path: Path, half: str) -> RelationPairs:
@@ -129,8 +201,7 @@ def _read_ddbrc(path: Path, half: str) -> RelationPairs:
     return RelationPairs([f[0] for _, f in rows], [f[1] for _, f in rows], labels)
 
 
-def _read_tsv(path: Path, half: str) -> RelationPairs:
-    file = path / f"relations_{half}.tsv"
+def _read_tsv(file: Path) -> RelationPairs:
     rows = tab_separated(file)
     if [field.lower() for field in rows[0][1]] == HEADER:
         rows = rows[1:]

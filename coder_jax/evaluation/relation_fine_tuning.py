@@ -1,13 +1,20 @@
-"""Relation classification with an encoder that is trained along with the linear softmax on it."""
+"""Relation classification with an encoder that is trained along with the linear softmax on it.
+
+Terms are padded, not packed: each step takes a whole batch of pairs, drawn anew.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from flax import nnx
 
+from coder_jax.bert import Bert
 from coder_jax.evaluation.relation_classification import (
     FINE_TUNING,
     RelationResult,
@@ -22,11 +29,60 @@ from coder_jax.evaluation.softmax_classifier import (
     logits,
     predict,
 )
-from coder_jax.evaluation.term_features import pad_tokens, term_vectors
 from coder_jax.evaluation.vectors import TERMS
+from data_pipeline.clean import clean
+from data_pipeline.tokenize_terms import tokenize
 
 if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
+
+
+LENGTH_STEP = 8  # few shapes compile: lengths are rounded up to a multiple of it
+
+
+class PaddedTerms(NamedTuple):
+    """Word pieces of N terms, one row each; length[i] of row i count."""
+
+    tokens: np.ndarray  # int32 [N, L]
+    lengths: np.ndarray  # int32 [N]
+
+
+def pad_tokens(encoder: TermEncoder, terms: Sequence[str]) -> PaddedTerms:
+    """Tokenizes terms, cleaned and cut as the encoder's settings say."""
+    settings = encoder.settings
+    cleaned = clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list()
+    tokens, start = tokenize(encoder.tokenizer, cleaned, settings.max_length)
+    lengths = np.diff(start).astype(np.int32)
+    longest = settings.max_length if settings.attend_padding else int(lengths.max())
+    width = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    padded = np.full((len(lengths), width), encoder.bert.config.pad_token_id, np.int32)
+    padded[np.arange(width) < lengths[:, None]] = tokens
+    if settings.attend_padding:  # the padding counts as the term's own tokens
+        lengths = np.full_like(lengths, settings.max_length)
+    return PaddedTerms(padded, lengths)
+
+
+def term_vectors(
+    bert: Bert,
+    tokens_NL: jax.Array,
+    lengths_N: jax.Array,
+    pooling: str,
+    dropout_seed: jax.Array | None = None,
+) -> jax.Array:
+    """Vectors of padded terms, float32 [N, D], not normalized.
+
+    Args:
+      dropout_seed: uint32, another one in each step; no dropout if None.
+    """
+    count, length = tokens_NL.shape
+    places_NL = jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32)[None], (count, length))
+    rows_N1 = jnp.arange(count, dtype=jnp.int32)[:, None]
+    segments_NL = jnp.where(places_NL < lengths_N[:, None], rows_N1 + 1, 0)
+    ids_NL = None
+    if dropout_seed is not None:
+        number_NL = rows_N1.astype(jnp.uint32) * length + places_NL.astype(jnp.uint32)
+        ids_NL = dropout_seed * jnp.uint32(count * length) + number_NL
+    return bert.term_vectors(tokens_NL, places_NL, segments_NL, count, pooling, ids_NL)
 
 
 def fine_tune(

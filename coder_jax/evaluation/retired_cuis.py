@@ -49,6 +49,11 @@ class RetiredCuis:
     def content_hash(self) -> str:
         return content_hash(self.successor.items())
 
+    @property
+    def description(self) -> dict[str, str]:
+        """What a record says of it."""
+        return {"source": self.source, "content_hash": self.content_hash}
+
 
 def read_retired_cuis(path: str | Path) -> RetiredCuis:
     """Reads MRCUI.RRF, the retired_cuis.tsv of a dataset folder, or a TSV file of old<TAB>new.

@@ -19,16 +19,23 @@ def read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise BadInput(
-            f"{path}: cannot be read ({error.strerror}); give an existing file"
-        ) from error
+        raise unreadable(path, error) from error
+    return decoded(content, str(path))
+
+
+def unreadable(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{path}: cannot be read ({error.strerror}); give an existing file")
+
+
+def decoded(content: bytes, place: str) -> str:
+    """Text of UTF-8, a byte order mark dropped; `place` names it in messages."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadInput(
-            f"{path}:{line}: found byte 0x{content[error.start]:02x}, which is not UTF-8; "
-            "convert the file to UTF-8 first"
+            f"{place}:{line}: found byte 0x{content[error.start]:02x}, which is not UTF-8; "
+            "fetch the file again, or convert it to UTF-8"
         ) from error
 
 
@@ -71,7 +78,11 @@ def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
 
 def is_double_piped(path: Path) -> bool:
     """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
-    return DOUBLE_PIPE in read_text(path).split("\n", 1)[0]
+    try:
+        with path.open("rb") as file:
+            return DOUBLE_PIPE.encode() in file.readline()
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...]]:

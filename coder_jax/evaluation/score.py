@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from coder_jax.evaluation.benchmarks import (
     Benchmark,
     CaseStudy,
     ConceptSet,
+    LinkBenchmark,
     NormalizationBenchmark,
     RelationBenchmark,
     SimilarityBenchmark,
@@ -19,6 +21,7 @@ from coder_jax.evaluation.concept_similarity import (
     concept_similarity_record,
     evaluate_concept_similarity,
 )
+from coder_jax.evaluation.link_prediction import score_links
 from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.mantra import mantra_record
 from coder_jax.evaluation.normalization import evaluate_normalization
@@ -38,8 +41,7 @@ from coder_jax.evaluation.relation_classification import (
 from coder_jax.evaluation.relation_fine_tuning import fine_tune
 from coder_jax.evaluation.similarity import evaluate_similarity
 from coder_jax.evaluation.softmax_classifier import ClassifierSettings
-from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
-from data_pipeline.errors import BadInput
+from coder_jax.evaluation.vectors import EncodedTerms, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,32 +66,13 @@ class ScoreSettings:
     seed: int = 0
 
 
-def keys_of(benchmark: Benchmark, keyed_by: str) -> list[str]:
-    """The terms or the concepts that a benchmark asks vectors of, which are in a file.
-
-    BadInput for a benchmark that has none.
-    """
-    if isinstance(benchmark, RelationBenchmark):
-        return benchmark.keys(keyed_by)
-    if keyed_by == TERMS:
-        return benchmark.strings()
-    if isinstance(benchmark, SimilarityBenchmark):
-        return [key for side in benchmark.keys(keyed_by) for key in side]
-    if isinstance(benchmark, ConceptSet):
-        return benchmark.concepts
-    raise BadInput(
-        f"{benchmark.path}: found terms to look up, and concept vectors, which have none for a "
-        "term; give such vectors with benchmarks of concepts, relations or pairs with CUIs"
-    )
-
-
 def score(
     benchmark: Benchmark, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
 ) -> EvaluationRecord:
     """Scores one benchmark.
 
     Raises:
-      BadInput: concept vectors for a benchmark that has only terms.
+      BadInput: concept vectors for a benchmark that has only terms, or vectors that cannot be used.
       Stopped: a signal asked for it.
     """
     if isinstance(benchmark, SimilarityBenchmark):
@@ -101,7 +84,8 @@ def score(
         return _score_concepts(benchmark, vectors, encoder, settings)
     if isinstance(benchmark, RelationBenchmark):
         return _score_relations(benchmark, vectors, encoder, settings)
-    keys_of(benchmark, vectors.keyed_by)  # the others have only terms
+    if isinstance(benchmark, LinkBenchmark):
+        return score_links(vectors, benchmark, encoder)
     if isinstance(benchmark, CaseStudy):
         listing = nearest_terms(vectors, benchmark, settings.nearest)
         return case_study_record(benchmark, listing, encoder)
@@ -114,7 +98,7 @@ def _score_normalization(
     encoder: EncoderRecord,
     settings: ScoreSettings,
 ) -> EvaluationRecord:
-    missing = int((~vectors.known(benchmark.strings())).sum())
+    missing = int((~vectors.known(benchmark.keys(vectors.keyed_by))).sum())
     if benchmark.format == MANTRA:
         result = evaluate_normalization(vectors.encode, benchmark, ks=[1])
         return mantra_record(benchmark, result, encoder, missing)
@@ -125,18 +109,14 @@ def _score_normalization(
 def _score_concepts(
     benchmark: ConceptSet, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
 ) -> EvaluationRecord:
-    k, only, sample, seed = (
-        settings.neighbours,
-        settings.only_these_types,
-        settings.sample,
-        settings.seed,
-    )
-    result, counts = evaluate_concept_similarity(
-        vectors, benchmark, k=k, only_these_types=only, sample=sample, seed=seed
-    )
-    return concept_similarity_record(
-        benchmark, result, counts, encoder, k=k, only_these_types=only, sample=sample, seed=seed
-    )
+    chosen: dict[str, Any] = {
+        "k": settings.neighbours,
+        "only_these_types": settings.only_these_types,
+        "sample": settings.sample,
+        "seed": settings.seed,
+    }
+    result, counts = evaluate_concept_similarity(vectors, benchmark, **chosen)
+    return concept_similarity_record(benchmark, result, counts, encoder, **chosen)
 
 
 def _score_relations(
@@ -145,18 +125,14 @@ def _score_relations(
     encoder: EncoderRecord,
     settings: ScoreSettings,
 ) -> EvaluationRecord:
-    is_encoder = isinstance(vectors, EncodedTerms)
     if settings.features == FINE_TUNED:
         if not isinstance(vectors, EncodedTerms):
-            raise BadInput(
-                "--features: found fine-tuned, and vectors out of a file; expected frozen for "
-                "these: only encoders are fine-tuned here"
-            )
+            raise ValueError("found vectors out of a file; expected an encoder to fine-tune")
         training = replace(FINE_TUNING, epochs=settings.epochs, seed=settings.seed)
         result = fine_tune(vectors.encoder, benchmark, training)
     else:
         # As in CODER's released code: the rate is constant for word and concept vectors.
-        warmup = ClassifierSettings().warmup if is_encoder else None
+        warmup = ClassifierSettings().warmup if isinstance(vectors, EncodedTerms) else None
         training = ClassifierSettings(epochs=settings.epochs, seed=settings.seed, warmup=warmup)
         result = evaluate_relations(vectors, benchmark, training)
     return relation_record(benchmark, result, settings.features, training, encoder)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 
 from coder_jax.evaluation.pair_files import SimilarityBenchmark
-from coder_jax.evaluation.vectors import TERMS
+from coder_jax.evaluation.vectors import TERMS, unit
 from data_pipeline.errors import BadInput
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -23,8 +23,8 @@ class SimilarityResult:
 
     `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
     where a term or concept has no vector, "spearman_known" over the other pairs. In "spearman" a
-    pair of which one has no vector has the cosine 0. A rho is None where all cosines are equal:
-    there are no ranks.
+    pair of which one has no vector has the cosine 0. A rho is None where all cosines, or all human
+    scores, are equal: there are no ranks.
     """
 
     pairs: int
@@ -47,7 +47,7 @@ def score_similarity(
             f"found {int((~np.isfinite(cosines)).sum())} similarities of {len(cosines)} that are "
             "NaN or infinite; expected finite numbers: check the weights"
         )
-    if (cosines == cosines[0]).all():
+    if any((values == values[0]).all() for values in (cosines, human_scores)):
         return SimilarityResult(len(cosines), {"spearman": None})
     rho = scipy.stats.spearmanr(cosines, human_scores).statistic
     return SimilarityResult(len(cosines), {"spearman": float(rho)})
@@ -64,7 +64,7 @@ def evaluate_similarity(
       known: strings -> bool [n], which have a vector; all if None.
       by: what is encoded: TERMS, or the CONCEPTS of the pairs.
     """
-    first, second = benchmark.keys(by)
+    first, second = benchmark.sides(by)
     cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
     both = np.ones(len(first), bool) if known is None else known(first) & known(second)
     cosines = np.where(both, cosines, 0)
@@ -82,8 +82,6 @@ def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) ->
     """Cosine of first[i] and second[i], float64 [n]; each distinct string is encoded once."""
     strings = list(dict.fromkeys([*first, *second]))
     row_of = {string: row for row, string in enumerate(strings)}
-    vectors = np.asarray(encode(strings), dtype=np.float64)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors = vectors / np.where(lengths > 0, lengths, 1)
+    vectors = unit(encode(strings), dtype=np.float64)
     first_rows, second_rows = ([row_of[term] for term in side] for side in (first, second))
     return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from coder_jax.evaluation.concept_similarity import PAPER_TYPES
 from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.protocol import EvaluationRecord
-from coder_jax.evaluation.published import rows_for
+from coder_jax.evaluation.published import MCSM_TYPES, rows_for
 
 Table = tuple[list[str], list[list[str]]]  # header and rows
 
@@ -23,6 +22,7 @@ def print_records(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> Non
         MANTRA: mantra_table,
         "concept similarity": concept_similarity_table,
         "relation classification": relation_table,
+        "link prediction": link_table,
         "nearest terms": case_study_table,
     }
     printed = False
@@ -105,6 +105,21 @@ def relation_table(records: Sequence[EvaluationRecord]) -> Table:
     return header, rows + published_rows(records, header[7:9], len(header), before=7, digits=2)
 
 
+def link_table(records: Sequence[EvaluationRecord]) -> Table:
+    """Filtered MRR and Hits@k, in percent, through the relations and by the plain cosine."""
+    header = ["link prediction", "pooling", "triplets", "relations", "concepts", "no relation"]
+    names = ("triplets", "relations", "concepts", "without_relation")
+    shown = {"MRR": "mrr", "Hits@1": "hits@1", "Hits@10": "hits@10"}
+    header += [*shown, *(f"cosine {name}" for name in shown)]
+    rows = []
+    for record in records:
+        counts = [f"{record.counts[name]:,}" for name in names]
+        scores = [record.scores[n + s] for s in ("", "_cosine") for n in shown.values()]
+        label = [record.benchmark, record.encoder.pooling]
+        rows.append([*label, *counts, *(percent(score) for score in scores)])
+    return header, rows
+
+
 def case_study_table(records: Sequence[EvaluationRecord]) -> Table:
     """The nearest terms of each, one a row, and what the paper has in their place."""
     header = ["nearest terms of", "nearest", "cosine", "concept", "pooling", "published"]
@@ -126,7 +141,7 @@ def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
     for record in records:
         for name, rho in record.scores.items():
             part = name.removeprefix("spearman").removeprefix("_")
-            shown = "undefined (all cosines are equal)" if rho is None else f"{rho:.4f}"
+            shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}"
             pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
             label = f"{record.benchmark}, {part}" if part else record.benchmark
             missing = f"{record.counts['missing']:,}"
@@ -137,7 +152,7 @@ def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
 def concept_similarity_table(records: Sequence[EvaluationRecord]) -> Table:
     """MCSM of each semantic type, and what random neighbours would have."""
     types = list(dict.fromkeys(name for record in records for name in record.folds))
-    header = ["MCSM", "pooling", "concepts", "missing", *(PAPER_TYPES.get(t, t) for t in types)]
+    header = ["MCSM", "pooling", "concepts", "missing", *(MCSM_TYPES.get(t, t) for t in types)]
     rows = []
     for record in records:
         counts = [f"{record.counts[name]:,}" for name in ("concepts", "missing")]

@@ -7,12 +7,15 @@ has concepts as well as terms gives the one that the vectors are keyed by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from data_pipeline.errors import BadInput
+
 if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
+    from coder_jax.exported_relations import ExportedRelations
 
 TERMS, CONCEPTS = "terms", "concepts"
 
@@ -41,9 +44,18 @@ class EncodedTerms:
 
     keyed_by = TERMS
 
-    def __init__(self, encoder: TermEncoder, terms: Sequence[str], vectors: np.ndarray):
-        """From terms that are encoded already: unit vectors, float [n, D], may be a mapped file."""
-        self.encoder, self.vectors = encoder, vectors
+    def __init__(
+        self,
+        encoder: TermEncoder,
+        terms: Sequence[str],
+        vectors: np.ndarray,
+        relations: ExportedRelations | None = None,
+    ):
+        """From terms that are encoded already: unit vectors, float [n, D], may be a mapped file.
+
+        `relations` are those that were learned with the encoder.
+        """
+        self.encoder, self.vectors, self.relations = encoder, vectors, relations
         self.row_of = {term: row for row, term in enumerate(terms)}
 
     def encode(self, keys: Sequence[str]) -> np.ndarray:
@@ -53,7 +65,26 @@ class EncodedTerms:
         return np.ones(len(keys), bool)
 
     def features(self, keys: Sequence[str]) -> np.ndarray:
-        # Imported here: it brings the optimizer along.
-        from coder_jax.evaluation.term_features import term_features
+        return self.encoder.encode(keys, unit=False)
 
-        return term_features(self.encoder, keys)
+
+def unit(vectors: np.ndarray, what: str = "vectors", dtype: Any = np.float32) -> np.ndarray:
+    """Rows of length 1, [n, D] of `dtype`; zeros stay. BadInput for values that are not finite."""
+    vectors = np.asarray(vectors, dtype)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    broken = np.flatnonzero(~np.isfinite(lengths))
+    if len(broken):
+        raise BadInput(
+            f"found {len(broken)} {what} of {len(vectors)} with NaN or infinite values (first: row "
+            f"{broken[0]}); expected finite numbers: check the weights"
+        )
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def terms_only(keyed_by: str, path: str) -> None:
+    """BadInput for vectors of concepts where a benchmark has only terms."""
+    if keyed_by != TERMS:
+        raise BadInput(
+            f"{path}: found terms to look up, and concept vectors, which have none for a term; "
+            "give such vectors with benchmarks of concepts, relations or pairs with CUIs"
+        )

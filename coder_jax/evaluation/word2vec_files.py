@@ -1,4 +1,4 @@
-"""Files of word or concept vectors in; a vector for each term or concept that is asked for, out.
+"""Files of word or concept vectors in, a table of the vectors that are wanted out.
 
 - word2vec binary: "count width" and a line break, then each key, a blank and its float32 values;
 - word2vec text: "count width", then a line for each key, blanks between the values; or, as GloVe
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,6 @@ from typing import IO
 
 import numpy as np
 
-from coder_jax.evaluation.protocol import VectorFileProtocol
-from coder_jax.evaluation.vectors import CONCEPTS, TERMS
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
 
@@ -49,103 +47,6 @@ class VectorTable:
     path: str
 
 
-class WordVectors:
-    """A term's vector is the mean over its words that have one (CODER paper, section 4.3).
-
-    Words stand between blanks. One that is not in the file is looked up without the punctuation at
-    its ends, then in small letters.
-    """
-
-    keyed_by = TERMS
-    pooling = "mean of words"
-
-    def __init__(self, table: VectorTable):
-        self.table = table
-
-    @staticmethod
-    def keys_of(terms: Iterable[str]) -> set[str]:
-        """All that may be looked up for these terms."""
-        return {form for term in terms for word in term.split() for form in forms(word)}
-
-    def rows(self, term: str) -> list[int]:
-        """Rows of the words of a term that have a vector."""
-        found = (
-            next(
-                (self.table.row_of[form] for form in forms(word) if form in self.table.row_of), None
-            )
-            for word in term.split()
-        )
-        return [row for row in found if row is not None]
-
-    def encode(self, keys: Sequence[str]) -> np.ndarray:
-        vectors = np.zeros((len(keys), self.table.vectors.shape[1]), np.float32)
-        for place, key in enumerate(keys):
-            if rows := self.rows(key):
-                vectors[place] = self.table.vectors[rows].mean(axis=0)
-        return vectors
-
-    features = encode
-
-    def known(self, keys: Sequence[str]) -> np.ndarray:
-        return np.array([bool(self.rows(key)) for key in keys], bool)
-
-
-class ConceptVectors:
-    """A concept's own vector."""
-
-    keyed_by = CONCEPTS
-    pooling = "concept"
-
-    def __init__(self, table: VectorTable):
-        self.table = table
-
-    @staticmethod
-    def keys_of(concepts: Iterable[str]) -> set[str]:
-        """All that may be looked up for these concepts."""
-        return set(concepts)
-
-    def encode(self, keys: Sequence[str]) -> np.ndarray:
-        vectors = np.zeros((len(keys), self.table.vectors.shape[1]), np.float32)
-        held = [
-            (place, self.table.row_of[k]) for place, k in enumerate(keys) if k in self.table.row_of
-        ]
-        if held:
-            places, rows = zip(*held, strict=True)
-            vectors[list(places)] = self.table.vectors[list(rows)]
-        return vectors
-
-    features = encode
-
-    def known(self, keys: Sequence[str]) -> np.ndarray:
-        return np.array([key in self.table.row_of for key in keys], bool)
-
-
-KINDS: dict[str, type[WordVectors] | type[ConceptVectors]] = {
-    "words": WordVectors,
-    "concepts": ConceptVectors,
-}
-
-
-def forms(word: str) -> tuple[str, ...]:
-    """How a word is looked up, in this order."""
-    bare = word.strip(string.punctuation)
-    return tuple(dict.fromkeys((word, bare, bare.lower())))
-
-
-def vector_file_protocol(vectors: WordVectors | ConceptVectors) -> VectorFileProtocol:
-    """What a record says of these vectors."""
-    table = vectors.table
-    return VectorFileProtocol(
-        model=table.path,
-        weights_hash=table.file_hash,
-        keyed_by="words" if isinstance(vectors, WordVectors) else "concepts",
-        pooling=vectors.pooling,
-        width=table.vectors.shape[1],
-        vectors=table.in_file,
-        used=len(table.row_of),
-    )
-
-
 def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
     """Reads the wanted keys of a file in any of the formats above.
 
@@ -167,18 +68,16 @@ def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
                 if key in wanted and key not in row_of:
                     row_of[key] = len(kept)
                     kept.append(parse())
-        digest = hashlib.sha256()
         with path.open("rb") as plain:
-            while block := plain.read(READ_BYTES):
-                digest.update(block)
-    except (OSError, EOFError) as error:
+            file_hash = hashlib.file_digest(plain, "sha256").hexdigest()
+    except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read ({error}); give an existing, whole file") from error
     if not kept:
         raise BadInput(
             f"{path}: found {in_file:,} vectors, none of a word or concept of the benchmarks (such "
             f"as {min(wanted, default='')!r}); expected vectors of the same words or concepts"
         )
-    return VectorTable(row_of, np.stack(kept), in_file, digest.hexdigest(), str(path))
+    return VectorTable(row_of, np.stack(kept), in_file, file_hash, str(path))
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -204,7 +103,7 @@ def rows_of(file: IO[bytes], path: Path) -> Iterator[Row]:
             return text_rows(file, path, 2, width, b" ", count)
         return binary_rows(file, path, count, width)
     file.seek(0)
-    if len(numbers) > 2 and is_text(first, len(first.split(b" ")) - 1):
+    if len(numbers) > 2 and is_text(first, first.rstrip().count(b" ")):
         return text_rows(file, path, 1, None, b" ")
     raise BadInput(
         f"{path}:1: found {first[:60]!r}; expected vectors: word2vec's text or binary format, "
@@ -243,7 +142,8 @@ def text_rows(
                 f"{path}:{number}: found {len(fields) - 1} values; expected {width}, as before: "
                 "the file may be cut off"
             )
-        key = fields[0].strip(b'"').decode("utf-8", errors="replace")
+        quoted = fields[0].strip(b'"') if between == b"," else fields[0]
+        key = quoted.decode("utf-8", errors="replace")
         yield key, partial(numbers_of, fields[1:], f"{path}:{number}")
     if count is not None and number - first + 1 < count:
         found = number - first + 1
