@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=12,
         help="nearest terms of each in the explorer (default: 12)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of terms (default: 0)")
     parser.add_argument(
         "--out", type=Path, metavar="HTML", help="file to write (default: report.html in the run)"
     )

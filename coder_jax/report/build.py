@@ -31,7 +31,7 @@ class Inputs:
       compare: (name, path) of further encoders.
       terms: most terms in the explorer.
       neighbours: of each of them.
-      seed: of the choice of terms and of the maps.
+      seed: of the choice of terms.
     """
 
     model: str
@@ -109,7 +109,7 @@ def draw_figures(
         stopping.poll()
         rows = [place[term] for group in groups for term in group.terms]
         vectors: list[tuple[str, np.ndarray]] = [(name, all_[rows]) for name, all_ in encoded]
-        return draw_maps(groups, vectors, seed=inputs.seed) if groups else None
+        return draw_maps(groups, vectors) if groups else None
 
     return figure(drawn[0]), figure(drawn[1])
 

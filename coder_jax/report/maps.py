@@ -52,30 +52,28 @@ class MapFigure:
         return np.repeat(np.arange(len(self.groups)), [len(group.terms) for group in self.groups])
 
 
-def draw_maps(
-    groups: list[Group], vectors: Sequence[tuple[str, np.ndarray]], *, seed: int
-) -> MapFigure:
+def draw_maps(groups: list[Group], vectors: Sequence[tuple[str, np.ndarray]]) -> MapFigure:
     """The map of each encoder; those behind the first are turned to lie as much as it as they can.
 
     Args:
       groups: with N terms in all.
       vectors: (name of an encoder, its vectors float [N, D] of unit length).
-      seed: of t-SNE; the same gives the same picture.
     """
     figure = MapFigure(groups, [])
     for name, vectors_ND in vectors:
-        places = project(vectors_ND, seed=seed)
+        places = project(vectors_ND)
         if figure.maps:
             places = places @ orthogonal_procrustes(places, figure.maps[0].places)[0]
         figure.maps.append(Map(name, places, same_group_nearest(vectors_ND, figure.group_of)))
     return figure
 
 
-def project(vectors_ND: np.ndarray, *, seed: int) -> np.ndarray:
+def project(vectors_ND: np.ndarray) -> np.ndarray:
     """t-SNE (van der Maaten and Hinton 2008) of vectors float [N, D]: float64 [N, 2].
 
-    The middle is 0, the largest distance from it 1. On one thread: sums over threads differ in
-    their last bits from call to call, which t-SNE makes into other pictures.
+    The middle is 0, the largest distance from it 1. The same vectors give the same picture: it
+    begins with principal components and runs on one thread, as sums over threads may differ in
+    their last bits, which t-SNE makes into other pictures.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -83,7 +81,7 @@ def project(vectors_ND: np.ndarray, *, seed: int) -> np.ndarray:
     if np.allclose(vectors_ND, vectors_ND[0]):  # no direction to begin with
         return np.zeros((len(vectors_ND), 2))
     perplexity = min(PERPLEXITY, (len(vectors_ND) - 1) / 3)
-    tsne = TSNE(perplexity=perplexity, init="pca", random_state=seed)
+    tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
     with threadpool_limits(1):
         places = tsne.fit_transform(vectors_ND.astype(np.float64)).astype(np.float64)
     places -= (places.min(axis=0) + places.max(axis=0)) / 2
