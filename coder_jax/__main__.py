@@ -1,4 +1,4 @@
-"""python -m coder_jax VERB: train, evaluate, encode, normalize, export."""
+"""python -m coder_jax VERB: train, evaluate, encode, normalize, export, report."""
 
 import argparse
 import importlib
@@ -14,6 +14,7 @@ VERBS = {
     "encode": "turn terms into vectors",
     "normalize": "map free-text mentions to the concepts of a dictionary",
     "export": "write a checkpoint as a folder for the Hugging Face Hub",
+    "report": "put scores, curves, maps and neighbours of an encoder into one HTML file",
 }
 
 

@@ -74,6 +74,16 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
     return Place(address, count, index, usable_devices(devices, environment))
 
 
+def alone(verb: str) -> None:
+    """BadInput where `verb`, a command for one host, was started on several."""
+    place = find_place(os.environ)
+    if place is not None:
+        raise BadInput(
+            f"found {place.count} processes, of which this is number {place.index}; {verb} runs "
+            "on one host: start it once, with JAX_NUM_PROCESSES=1"
+        )
+
+
 def ask_jax(
     address: str | None, count: int | None, index: int | None
 ) -> tuple[str | None, int | None, int | None, Any]:

@@ -55,6 +55,15 @@ def test_the_whole_road(folder, capsys):
     records = json.loads((folder / "scores.json").read_text())
     assert "acc@1" in json.dumps(records) and "content_hash" in json.dumps(records)
 
+    printed = run(
+        *("report", "--model", folder / "run", "--dictionary", folder / "data", "--terms", "60"),
+        *("--compare", f"before={folder / 'bert'}", "--results", folder / "scores.json"),
+    )
+    assert "left out: Map of semantic types" in printed and printed.count("left out") == 1
+    page = (folder / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<b>Loss</b>" in page and 'id="by-concept"' in page and 'id="heat"' in page
+    assert ">3 of 3<" in page and "heldout" in page
+
     dictionary = (heldout / "dictionary.tsv").read_text().splitlines()[1:]
     terms, concepts = zip(*(line.split("\t") for line in dictionary), strict=True)
     (folder / "terms.txt").write_text("\n".join(terms[:7]) + "\n")

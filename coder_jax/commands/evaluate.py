@@ -57,7 +57,6 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -86,14 +85,9 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.table import print_records
     from coder_jax.evaluation.vectors import TERMS
     from coder_jax.evaluation.word_concept_vectors import KINDS
-    from coder_jax.host_place import find_place
+    from coder_jax.host_place import alone
 
-    place = find_place(os.environ)
-    if place is not None:
-        raise BadInput(
-            f"found {place.count} processes, of which this is number {place.index}; evaluate runs "
-            "on one host: start it once, with JAX_NUM_PROCESSES=1"
-        )
+    alone("evaluate")
     check(args)
     names = ("neighbours", "only_these_types", "sample", "features", "epochs", "nearest", "seed")
     settings = ScoreSettings(ks=args.k, **{name: getattr(args, name) for name in names})

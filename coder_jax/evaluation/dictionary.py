@@ -26,13 +26,16 @@ from data_pipeline.rrf import read_rrf
 class Dictionary:
     """Terms and the concept of each; a string may occur once per concept that has it.
 
-    `retired` of the terms have a concept that stands in for a retired one.
+    `retired` of the terms have a concept that stands in for a retired one. `languages` and
+    `vocabularies` are those of each term, where the source tells.
     """
 
     terms: list[str]
     concepts: list[str]
     source: str
     retired: int = 0
+    languages: list[str] | None = None
+    vocabularies: list[str] | None = None
 
     @cached_property
     def concept_set(self) -> frozenset[str]:
@@ -131,8 +134,8 @@ def _dictionary_of_release(
         kept = (
             atoms.filter(term_drop_reason(filters).is_null())
             .sort("cui", "rank", maintain_order=True)
-            .select("cui", "term")
-            .unique(maintain_order=True)
+            .select("cui", "term", "language", "source")
+            .unique(["cui", "term"], keep="first", maintain_order=True)
             .collect()
         )
     if not kept.height:
@@ -141,7 +144,13 @@ def _dictionary_of_release(
             "--dictionary-sources or --dictionary-languages, or neither"
         )
     chosen = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
-    return Dictionary(kept["term"].to_list(), kept["cui"].to_list(), f"{path}{chosen}")
+    return Dictionary(
+        kept["term"].to_list(),
+        kept["cui"].to_list(),
+        f"{path}{chosen}",
+        languages=kept["language"].to_list(),
+        vocabularies=kept["source"].to_list(),
+    )
 
 
 def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dictionary:
@@ -170,4 +179,5 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
         [terms[term] for term in chosen],
         [cuis[concept] for concept in concept_of_term[chosen]],
         str(path),
+        languages=[known[language] for language in dataset.term_language[chosen]],
     )

@@ -22,6 +22,7 @@ from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResul
 from coder_jax.evaluation.normalization_files import NormalizationBenchmark
 from coder_jax.evaluation.pair_files import SimilarityBenchmark
 from coder_jax.evaluation.similarity import SimilarityResult
+from coder_jax.hf_files import read_json
 from data_pipeline.errors import BadInput
 from data_pipeline.tokenize_terms import tokenizer_hash
 from data_pipeline.whole_files import write_json
@@ -187,6 +188,30 @@ def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None
         raise BadInput(
             f"{path}: cannot be written ({error.strerror}); give another path"
         ) from error
+
+
+def read_records(path: str | Path) -> list[EvaluationRecord]:
+    """The records of a file that `write_records` wrote.
+
+    BadInput for another file.
+    """
+    path = Path(path)
+    content = read_json(path)
+    expected = "the JSON file that `python -m coder_jax evaluate --json` writes"
+    if content.get("format") != FORMAT:
+        raise BadInput(
+            f"{path}: found the format {content.get('format')!r}; expected {FORMAT!r}, {expected}"
+        )
+    records = []
+    try:
+        for fields in content["records"]:
+            kind = VectorFileProtocol if "keyed_by" in fields["encoder"] else EncoderProtocol
+            records.append(EvaluationRecord(**fields | {"encoder": kind(**fields["encoder"])}))
+    except (TypeError, KeyError) as error:
+        raise BadInput(
+            f"{path}: found a record that is not whole ({error}); expected {expected}"
+        ) from error
+    return records
 
 
 def installed_versions() -> dict[str, str]:

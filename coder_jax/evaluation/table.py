@@ -1,16 +1,41 @@
-"""Records of evaluations in, text out: a table for each kind of benchmark."""
+"""Records of evaluations in, a table for each kind of benchmark out; and tables as text."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.protocol import EvaluationRecord
 from coder_jax.evaluation.published import MCSM_TYPES, rows_for
 
-Table = tuple[list[str], list[list[str]]]  # header and rows
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+      cells: the first is the benchmark or the term.
+      encoder: the model of the record, or what the paper calls its encoder.
+      published: paper and table that the row is from; "" for a row of a record.
+    """
+
+    cells: list[str]
+    encoder: str
+    published: str = ""
+
+
+Table = tuple[list[str], list[Row]]  # header and rows
 
 
 def print_records(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> None:
-    """Prints a table for each kind of benchmark that there is: benchmarks x poolings.
+    """Prints the tables of `tables_of`."""
+    for number, table in enumerate(tables_of(records, ks)):
+        if number:
+            print()
+        print_table(*table)
+
+
+def tables_of(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> list[Table]:
+    """A table for each kind of benchmark that there is: benchmarks x poolings.
 
     Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
     the rows of a benchmark whose name says that it is one of the papers' (cadec, psytar, mantra,
@@ -25,13 +50,8 @@ def print_records(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> Non
         "link prediction": link_table,
         "nearest terms": case_study_table,
     }
-    printed = False
-    for kind, table in tables.items():
-        if chosen := [record for record in records if record.kind == kind]:
-            if printed:
-                print()
-            print_table(*table(chosen))
-            printed = True
+    by_kind = {kind: [record for record in records if record.kind == kind] for kind in tables}
+    return [table(by_kind[kind]) for kind, table in tables.items() if by_kind[kind]]
 
 
 def normalization_table(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> Table:
@@ -50,7 +70,7 @@ def published_rows(
     *,
     before: int,
     digits: int,
-) -> list[list[str]]:
+) -> list[Row]:
     """Rows of the papers for the benchmarks of the records, marked so.
 
     Args:
@@ -65,9 +85,9 @@ def published_rows(
             if all(value is None for value in values):
                 continue
             shown = ["" if value is None else f"{value:.{digits}f}" for value in values]
-            label = f"{name}: {row.encoder} (published, {row.paper}, table {row.table})"
-            cells = [label, row.pooling, *[""] * (before - 2), *shown]
-            rows.append(cells + [""] * (width - len(cells)))
+            cells = [name, row.pooling, *[""] * (before - 2), *shown]
+            cells += [""] * (width - len(cells))
+            rows.append(Row(cells, row.encoder, f"{row.paper}, table {row.table}"))
     return rows
 
 
@@ -81,12 +101,13 @@ def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
         counts = [record.counts[name] for name in ("mentions", "annotations", "unreachable")]
         f1 = [record.folds.get(name, {}).get("scores", {}).get("f1") for name in corpora]
         means = [record.scores[name] for name in ("precision", "recall", "f1")]
-        rows.append(
+        cells = (
             [record.benchmark, record.encoder.pooling]
             + [f"{count:,}" for count in counts]
             + ["-" if score is None else f"{100 * score:.1f}" for score in f1]
             + [one_decimal(None if mean is None else 100 * mean) for mean in means]
         )
+        rows.append(Row(cells, record.encoder.model))
     return header, rows + published_rows(records, corpora, len(header), before=5, digits=1)
 
 
@@ -101,7 +122,8 @@ def relation_table(records: Sequence[EvaluationRecord]) -> Table:
         accuracy = percent(record.scores["accuracy"])
         by_features = [accuracy if record.scoring["features"] == f else "" for f in header[7:9]]
         rest = [percent(record.scores[name]) for name in ("macro_f1", "most_frequent")]
-        rows.append([record.benchmark, record.encoder.pooling, *counts, *by_features, *rest])
+        cells = [record.benchmark, record.encoder.pooling, *counts, *by_features, *rest]
+        rows.append(Row(cells, record.encoder.model))
     return header, rows + published_rows(records, header[7:9], len(header), before=7, digits=2)
 
 
@@ -116,7 +138,8 @@ def link_table(records: Sequence[EvaluationRecord]) -> Table:
         counts = [f"{record.counts[name]:,}" for name in names]
         scores = [record.scores[n + s] for s in ("", "_cosine") for n in shown.values()]
         label = [record.benchmark, record.encoder.pooling]
-        rows.append([*label, *counts, *(percent(score) for score in scores)])
+        cells = [*label, *counts, *(percent(score) for score in scores)]
+        rows.append(Row(cells, record.encoder.model))
     return header, rows
 
 
@@ -131,7 +154,8 @@ def case_study_table(records: Sequence[EvaluationRecord]) -> Table:
             shown = [[one["term"], f"{one['cosine']:.3f}", one["concept"]] for one in found]
             for place, cells in enumerate(shown or [["(no vector)", "", ""]]):
                 paper = published[place] if place < len(published) else ""
-                rows.append([label if not place else "", *cells, record.encoder.pooling, paper])
+                cells = [label if not place else "", *cells, record.encoder.pooling, paper]
+                rows.append(Row(cells, record.encoder.model))
     return header, rows
 
 
@@ -145,7 +169,8 @@ def similarity_table(records: Sequence[EvaluationRecord]) -> Table:
             pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
             label = f"{record.benchmark}, {part}" if part else record.benchmark
             missing = f"{record.counts['missing']:,}"
-            rows.append([label, record.encoder.pooling, f"{pairs:,}", missing, shown])
+            cells = [label, record.encoder.pooling, f"{pairs:,}", missing, shown]
+            rows.append(Row(cells, record.encoder.model))
     return ["similarity", "pooling", "pairs", "missing", "Spearman"], rows
 
 
@@ -159,12 +184,13 @@ def concept_similarity_table(records: Sequence[EvaluationRecord]) -> Table:
         scores = [record.folds.get(t, {}).get("scores", {}) for t in types]
         mcsm = [one_decimal(score.get("mcsm")) for score in scores]
         chance = [one_decimal(score.get("chance")) for score in scores]
-        rows.append([record.benchmark, record.encoder.pooling, *counts, *mcsm])
-        rows.append([f"{record.benchmark}, by chance", "", "", "", *chance])
+        cells = [record.benchmark, record.encoder.pooling, *counts, *mcsm]
+        rows.append(Row(cells, record.encoder.model))
+        rows.append(Row([f"{record.benchmark}, by chance", "", "", "", *chance], ""))
     return header, rows + published_rows(records, types, len(header), before=4, digits=1)
 
 
-def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[list[str]]:
+def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[Row]:
     """The row of a record over all mentions and, where it differs, over the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable or {}
@@ -177,13 +203,14 @@ def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[list[str]]:
     for name, mentions, missing, scores in parts:
         ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
         share = f" ({percent(unreachable['share'])} %)" if missing else ""
-        rows.append(
+        cells = (
             [name, record.encoder.pooling]
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
             + [percent(scores[score]) for score in (*(f"acc@{k}" for k in ks), "mrr")]
             + [f"{missing:,}{share}", f"{counts['tied']:,}"]
             + ["-".join(percent(end) for end in ends)]
         )
+        rows.append(Row(cells, record.encoder.model))
     return rows
 
 
@@ -195,12 +222,21 @@ def one_decimal(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def print_table(header: list[str], rows: list[list[str]]) -> None:
+def print_table(header: list[str], rows: list[Row]) -> None:
     """Prints columns as wide as their longest cell: the first two left, numbers right."""
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for cells in (header, ["-" * width for width in widths], *rows):
+    lines = [printed_cells(row) for row in rows]
+    widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
+    for cells in (header, ["-" * width for width in widths], *lines):
         line = [
             cell.ljust(width) if column < 2 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
         ]
         print("  ".join(line).rstrip())
+
+
+def printed_cells(row: Row) -> list[str]:
+    """The cells of a row; a published one says so in its first."""
+    if not row.published:
+        return row.cells
+    label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"
+    return [label, *row.cells[1:]]

@@ -1,0 +1,185 @@
+"""Put all there is to see of an encoder into one HTML file: scores, curves, maps, neighbours.
+
+The file needs neither network nor server: open it, mail it, keep it with the run. It has
+
+  results    the scores in --results, files of `evaluate --json`, beside the papers' own rows
+  training   losses, rates, speed and evaluations over steps, where --model is a run
+  maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
+             dictionary is a dataset folder that has them; encoders of --compare side by side
+  relations  singular values of the relation matrices, and how alike they are, where --model is a
+             run or an export of one
+  explorer   terms of --dictionary with the --neighbours nearest others of each; type to find one,
+             click to go on; the address of a term can be kept
+
+What is not given is left out, and the report says which command would make it.
+
+--model is the folder of a run (its newest checkpoint), an export, or any BERT of Hugging Face by
+folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a dataset folder, or the MRCONSO.RRF
+of a release. Of a large dictionary so many whole concepts are shown as have --terms terms, chosen
+by --seed. The same input gives the same pictures.
+
+Examples:
+  python -m coder_jax report --model runs/demo/run --dictionary runs/demo/dataset \\
+      --compare before=sentence-transformers/all-MiniLM-L6-v2
+  python -m coder_jax report --model CODER=runs/coder_eng --dictionary datasets/umls_eng \\
+      --dictionary-languages ENG --compare SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
+      --results CODER=results.json SapBERT=sapbert.json --out coder_eng.html
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from coder_jax.bert_config import POOLINGS
+from data_pipeline.errors import BadInput
+
+WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
+WHEN_STOPPED = "stopped; the same command starts over"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", required=True, metavar="[NAME=]RUN_OR_MODEL", help="the encoder to report on"
+    )
+    parser.add_argument(
+        "--pooling",
+        choices=POOLINGS,
+        help="how its terms become vectors (default: the model's own, or cls)",
+    )
+    parser.add_argument(
+        "--dictionary",
+        metavar="PATH",
+        help="terms to show: a TSV file of term<TAB>CUI, a dataset folder, or MRCONSO.RRF",
+    )
+    parser.add_argument(
+        "--dictionary-languages",
+        nargs="+",
+        metavar="LANGUAGE",
+        help="of a dataset or release, the terms in these languages only (such as ENG)",
+    )
+    parser.add_argument(
+        "--dictionary-sources",
+        nargs="+",
+        metavar="SAB",
+        help="of a release, the terms of these vocabularies only (such as SNOMEDCT_US)",
+    )
+    parser.add_argument(
+        "--results",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]JSON",
+        help="files of `evaluate --json`; NAME is what the tables call their encoder",
+    )
+    parser.add_argument(
+        "--compare",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]RUN_OR_MODEL",
+        help="encoders whose maps stand beside",
+    )
+    parser.add_argument(
+        "--terms",
+        type=int,
+        default=20_000,
+        help="most terms in the explorer (default: 20,000); 10,000 add about 1.5 MB",
+    )
+    parser.add_argument(
+        "--neighbours",
+        type=int,
+        default=12,
+        help="nearest terms of each in the explorer (default: 12)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of terms (default: 0)")
+    parser.add_argument(
+        "--out", type=Path, metavar="HTML", help="file to write (default: report.html in the run)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.host_place import alone
+    from coder_jax.report.build import Inputs, build_report
+    from coder_jax.report.page import write_page
+
+    alone("report")
+    for option, value, least in (
+        ("--terms", args.terms, 2),
+        ("--neighbours", args.neighbours, 1),
+        ("--seed", args.seed, 0),
+    ):
+        if value < least:
+            raise BadInput(f"{option}: found {value}; expected {least} or more")
+    out = find_out(args)
+    name, model = named(args.model)
+    compared = [named(one) for one in args.compare]
+    inputs = Inputs(
+        model=model,
+        name=name or short_name(model),
+        pooling=args.pooling,
+        dictionary=args.dictionary,
+        languages=args.dictionary_languages,
+        sources=args.dictionary_sources,
+        results=[named(one) for one in args.results],
+        compare=[(name or short_name(path), path) for name, path in compared],
+        terms=args.terms,
+        neighbours=args.neighbours,
+        seed=args.seed,
+    )
+    check_names([inputs.name, *(name for name, _ in inputs.compare)])
+    report = build_report(inputs)
+    write_page(report, out)
+    for missing in report.left_out:
+        print(f"left out: {missing.part} ({missing.why})")
+    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    return 0
+
+
+def find_out(args: argparse.Namespace) -> Path:
+    """The file to write; BadInput if there is no place for it."""
+    from coder_jax.report.subject import is_run
+    from data_pipeline.buckets import in_bucket
+
+    _, model = named(args.model)
+    out = args.out
+    if out is None:
+        if in_bucket(model) or not is_run(model):
+            raise BadInput(
+                f"--out: found none, and {model} is no folder of a run here; expected the HTML "
+                "file to write, such as --out report.html"
+            )
+        out = Path(model) / "report.html"
+    if in_bucket(out):
+        raise BadInput(f"--out: found {out}; expected a file on this machine: copy it there after")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"--out: there is no folder {out.parent}; make it first")
+    if out.is_dir():
+        raise BadInput(f"--out: {out} is a folder; expected a file, such as {out / 'report.html'}")
+    return out
+
+
+def named(argument: str) -> tuple[str | None, str]:
+    """(NAME or None, PATH) of NAME=PATH or PATH."""
+    name, equals, path = argument.partition("=")
+    if not equals:
+        return None, argument
+    if not (name and path):
+        raise BadInput(f"found {argument!r}; expected NAME=PATH or PATH")
+    return name, path
+
+
+def short_name(path: str) -> str:
+    """The last two parts of a path or hub id."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def check_names(names: Sequence[str]) -> None:
+    """BadInput for two encoders of one name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(
+                f"found the encoder {name!r} twice; expected different names: say NAME=PATH"
+            )

@@ -1,0 +1,130 @@
+"""What the command line names in, a `Report` out: all that takes time is called here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coder_jax.exported_relations import ExportedRelations
+from coder_jax.report.curves import training_panels
+from coder_jax.report.left_out import left_out
+from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
+from coder_jax.report.neighbours import explorer_data, gather_entries
+from coder_jax.report.page import Report
+from coder_jax.report.relation_matrices import RelationFigure, compare_relations
+from coder_jax.report.results import read_results, result_tables
+from coder_jax.report.subject import Subject, load_subject
+from coder_jax.report.terms import Group, ShownTerms, read_terms
+from data_pipeline import stopping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The command line of `report`.
+
+    Attributes:
+      model, name: the encoder to report on, and what it is called.
+      pooling: None for the model's own.
+      dictionary, languages, sources: as `read_dictionary` takes them; or no dictionary.
+      results: (what its encoder is called or None, path) of each file of `evaluate --json`.
+      compare: (name, path) of further encoders.
+      terms: most terms in the explorer.
+      neighbours: of each of them.
+      seed: of the choice of terms.
+    """
+
+    model: str
+    name: str
+    pooling: str | None = None
+    dictionary: str | None = None
+    languages: Sequence[str] | None = None
+    sources: Sequence[str] | None = None
+    results: Sequence[tuple[str | None, str]] = ()
+    compare: Sequence[tuple[str, str]] = ()
+    terms: int = 20_000
+    neighbours: int = 12
+    seed: int = 0
+
+
+def build_report(inputs: Inputs) -> Report:
+    """The report; parts whose input is absent are left out, and it says so.
+
+    Raises:
+      BadInput: an input that is given and cannot be used.
+      Stopped: a signal asked for it.
+    """
+    # What fails soonest comes first.
+    tables = result_tables(read_results(inputs.results))
+    shown = None
+    if inputs.dictionary is not None:
+        dictionary = inputs.dictionary, inputs.languages, inputs.sources
+        shown = read_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
+    subject = load_subject(inputs.name, inputs.model, inputs.pooling)
+    report = Report(
+        title=subject.name,
+        facts=[*subject.facts, *settings_of(subject)],
+        tables=tables,
+        panels=training_panels(subject.metrics),
+        relations=relation_figure(subject.relations),
+    )
+    if shown is not None:
+        entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
+        by_concept, by_type = draw_figures(shown, subject, inputs)
+        vectors = subject.encoder.encode(entries.terms, progress=True)
+        report = replace(
+            report,
+            by_concept=by_concept,
+            by_type=by_type,
+            explorer=explorer_data(entries, vectors, inputs.neighbours),
+            explorer_note=shown.note(len(entries.terms)),
+        )
+    missing = left_out(report, model=inputs.model, dictionary=inputs.dictionary)
+    return replace(report, left_out=missing)
+
+
+def relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
+    """What there is to see of relation matrices; of translations nothing."""
+    if relations is None or not relations.bilinear:
+        return None
+    return compare_relations(relations.table, relations.labels)
+
+
+def settings_of(subject: Subject) -> list[tuple[str, str]]:
+    """How its vectors are made, for people."""
+    settings = subject.encoder.settings
+    return [
+        ("pooling", settings.pooling),
+        ("longest term", f"{settings.max_length} tokens"),
+        ("width of a vector", str(subject.encoder.bert.config.hidden_size)),
+    ]
+
+
+def draw_figures(
+    shown: ShownTerms, subject: Subject, inputs: Inputs
+) -> tuple[MapFigure | None, MapFigure | None]:
+    """The maps by concept and by semantic type; None where there are too few terms for one."""
+    drawn = [
+        groups if sum(len(group.terms) for group in groups) >= LEAST_POINTS else []
+        for groups in (shown.by_concept, shown.by_type)
+    ]
+    terms = list(dict.fromkeys(t for groups in drawn for group in groups for t in group.terms))
+    place = {term: number for number, term in enumerate(terms)}
+    encoded = [(one.name, one.encoder.encode(terms)) for one in subjects(subject, inputs)]
+
+    def figure(groups: list[Group]) -> MapFigure | None:
+        stopping.poll()
+        rows = [place[term] for group in groups for term in group.terms]
+        vectors: list[tuple[str, np.ndarray]] = [(name, all_[rows]) for name, all_ in encoded]
+        return draw_maps(groups, vectors) if groups else None
+
+    return figure(drawn[0]), figure(drawn[1])
+
+
+def subjects(first: Subject, inputs: Inputs) -> Iterator[Subject]:
+    """The encoder of the report and those beside it, which are loaded one at a time."""
+    yield first
+    for name, path in inputs.compare:
+        stopping.poll()
+        yield load_subject(name, path)

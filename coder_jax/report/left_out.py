@@ -1,0 +1,52 @@
+"""A report in; the parts that it does not have, with the command that would make each, out."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from coder_jax.report.page import LeftOut, Report
+
+
+def left_out(report: Report, *, model: str, dictionary: str | None) -> list[LeftOut]:
+    """What `report` lacks, in the order of the page.
+
+    Args:
+      report: with all its parts.
+      model, dictionary: as they were given to the command.
+    """
+    again = f"python -m coder_jax report --model {quote(model)}"
+    no_dictionary = "no --dictionary was given"
+    build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
+    missing = []
+    if not report.tables:
+        evaluate = (
+            f"python -m coder_jax evaluate --model {quote(model)} --benchmark cadec=PATH "
+            f"--json results.json\n{again} --results results.json"
+        )
+        missing.append(LeftOut("Results", "no --results were given", evaluate))
+    if not report.panels:
+        why = "the model has no metrics.jsonl: it is not the folder of a run, or did not begin"
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Training", why, command))
+    if report.by_concept is None:
+        why = "too few concepts of the dictionary have several terms"
+        command = f"{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of concepts", no_dictionary if dictionary is None else why, command)
+        )
+    if report.by_type is None:
+        why = "the dictionary has no semantic types, or too few concepts of each"
+        command = f"{build}\n{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of semantic types", no_dictionary if dictionary is None else why, command)
+        )
+    if report.relations is None:
+        why = (
+            "the model has no relation matrices: it is no run with --mu above 0, nor its export, or "
+            "it learned translations"
+        )
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Relations", why, command))
+    if report.explorer is None:
+        missing.append(LeftOut("Explorer", no_dictionary, f"{again} --dictionary DATASET"))
+    return missing

@@ -1,0 +1,113 @@
+"""Terms with their vectors in; the nearest other terms of each out, as data for the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.search import search
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What the explorer knows: distinct terms, each with its concepts.
+
+    Attributes:
+      terms: N distinct strings.
+      concepts_of: for each term the indices of its concepts.
+      concepts: C identifiers.
+      types: semantic types of each concept; an empty list where there are none.
+      languages, vocabularies: of each term, where the dictionary tells.
+    """
+
+    terms: list[str]
+    concepts_of: list[list[int]]
+    concepts: list[str]
+    types: list[list[str]]
+    languages: list[str] | None
+    vocabularies: list[str] | None
+
+
+def gather_entries(
+    dictionary: Dictionary, chosen: Sequence[str], types: Mapping[str, Sequence[str]]
+) -> Entries:
+    """The terms of the chosen concepts; a term of several concepts or languages is there once.
+
+    Args:
+      dictionary: rows of terms and concepts.
+      chosen: concepts.
+      types: semantic types of concepts, as far as they are known.
+    """
+    number = {concept: place for place, concept in enumerate(chosen)}
+    concepts_of: dict[str, list[int]] = {}
+    first_row: list[int] = []
+    for row, (term, concept) in enumerate(zip(dictionary.terms, dictionary.concepts, strict=True)):
+        if concept not in number:
+            continue
+        if term not in concepts_of:
+            concepts_of[term] = []
+            first_row.append(row)
+        if number[concept] not in concepts_of[term]:
+            concepts_of[term].append(number[concept])
+    languages, vocabularies = dictionary.languages, dictionary.vocabularies
+    return Entries(
+        list(concepts_of),
+        list(concepts_of.values()),
+        list(chosen),
+        [list(types.get(concept, ())) for concept in chosen],
+        languages and [languages[row] for row in first_row],
+        vocabularies and [vocabularies[row] for row in first_row],
+    )
+
+
+def nearest_others(vectors_ND: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest other vectors of each: (cosines float32 [N, k], indices int64 [N, k]).
+
+    Fewer than k where there are not so many others. Exact; the best first, of equal ones the lower
+    index.
+
+    Args:
+      vectors_ND: float [N, D], unit length.
+      k: at least 1.
+    """
+    k = min(k, len(vectors_ND) - 1)
+    cosine, index = search(vectors_ND, vectors_ND, k + 1)
+    itself = index == np.arange(len(index))[:, None]
+    # Among many equal vectors a term may not find itself; then the last one goes.
+    itself[~itself.any(axis=1), -1] = True
+    return cosine[~itself].reshape(-1, k), index[~itself].reshape(-1, k)
+
+
+def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str, Any]:
+    """The explorer's data as the page reads it (`page/explorer.js`).
+
+    Lists by term, and neighbours and cosines, in thousandths, one after the other, k for each term.
+    """
+    cosine, index = nearest_others(vectors_ND, k)
+    type_names = list(dict.fromkeys(one for held in entries.types for one in held))
+    type_number = {one: place for place, one in enumerate(type_names)}
+    return {
+        "terms": entries.terms,
+        "conceptsOf": entries.concepts_of,
+        "concepts": entries.concepts,
+        "typeNames": type_names,
+        "types": [[type_number[one] for one in held] for held in entries.types],
+        "languages": coded(entries.languages),
+        "vocabularies": coded(entries.vocabularies),
+        "k": index.shape[1],
+        "neighbours": index.ravel().tolist(),
+        "cosines": np.rint(1000 * cosine).astype(int).ravel().tolist(),
+    }
+
+
+def coded(values: list[str] | None) -> dict[str, Any] | None:
+    """Strings that repeat as distinct names, sorted, and the place of each."""
+    if values is None:
+        return None
+    names = sorted(set(values))
+    place = {name: number for number, name in enumerate(names)}
+    return {"names": names, "of": [place[value] for value in values]}

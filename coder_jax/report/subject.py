@@ -1,0 +1,88 @@
+"""A run folder or a model folder in; its encoder, relation matrices and training metrics out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coder_jax.encoder import TermEncoder
+from coder_jax.encoder_settings import SETTINGS_FILE
+from coder_jax.exported_relations import ExportedRelations, read_relations
+from coder_jax.finished_run import load_run
+from coder_jax.hf_files import find_folder, read_json
+from coder_jax.metrics import read_metrics
+from coder_jax.run_files import WHOLE, small_files
+from data_pipeline.buckets import address, explained, file_sizes, in_bucket, open_bucket
+from data_pipeline.tokenize_terms import load_tokenizer
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An encoder and what is known of it.
+
+    Attributes:
+      name: what the report calls it.
+      relations: what was learned of relations, or None.
+      metrics: lines of metrics.jsonl; none where it is no run.
+      facts: (what, value) for people.
+    """
+
+    name: str
+    encoder: TermEncoder
+    relations: ExportedRelations | None = None
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_run(path: str) -> bool:
+    """Whether `path` is the folder of a training run, here or in a bucket."""
+    if not in_bucket(path):
+        return (Path(path) / WHOLE).is_file()
+    with explained(address(path), "read"):
+        return WHOLE in file_sizes(*open_bucket(address(path)))
+
+
+def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
+    """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
+
+    Args:
+      name: what the report is to call it.
+      path: folder, address in a bucket, or hub id.
+      pooling: cls, mean or pooler; None for the model's own.
+
+    Raises:
+      BadInput: as `load_run` and `TermEncoder.from_pretrained`.
+    """
+    return run_subject(name, path, pooling) if is_run(path) else model_subject(name, path, pooling)
+
+
+def run_subject(name: str, path: str, pooling: str | None) -> Subject:
+    """The newest checkpoint of a run."""
+    run = load_run(Path(path))
+    settings = run.settings.changed(pooling=pooling)
+    encoder = TermEncoder(run.bert, load_tokenizer(run.tokenizer), settings)
+    metrics = small_files(path) / "metrics.jsonl"
+    facts = [("run", path), ("initial encoder", run.card["base_model"])]
+    for part in ("recipe", "data"):
+        facts += [(key, str(value)) for key, value in run.card[part].items()]
+    facts.append(("dataset hash", run.card["dataset_hash"][:12]))
+    return Subject(
+        name,
+        encoder,
+        run.relations,
+        read_metrics(metrics) if metrics.exists() else [],
+        [("recipe" if key == "name" else key, value) for key, value in facts],
+    )
+
+
+def model_subject(name: str, path: str, pooling: str | None) -> Subject:
+    """A Hugging Face folder, with the relations that an export of ours has."""
+    folder = find_folder(path)
+    encoder = TermEncoder.from_pretrained(folder, pooling)
+    facts = [("model", path)]
+    if (folder / SETTINGS_FILE).is_file():
+        saved = read_json(folder / SETTINGS_FILE)
+        facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
+        facts += [("dataset hash", saved["dataset_hash"][:12])] * ("dataset_hash" in saved)
+    return Subject(name, encoder, read_relations(folder), facts=facts)

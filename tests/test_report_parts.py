@@ -1,0 +1,362 @@
+"""The parts of a report: choices of terms, maps, neighbours, relations, curves, tables."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from tiny_bert import write_tokenizer
+from tiny_dataset import tiny_dataset
+from tiny_rrf import write_release
+
+from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
+from coder_jax.evaluation.protocol import (
+    EncoderProtocol,
+    EvaluationRecord,
+    read_records,
+    write_records,
+)
+from coder_jax.evaluation.table import print_records
+from coder_jax.report import curves, terms
+from coder_jax.report.heat_map import HeatMap
+from coder_jax.report.maps import draw_maps, project, same_group_nearest
+from coder_jax.report.neighbours import explorer_data, gather_entries, nearest_others
+from coder_jax.report.relation_matrices import clustered, compare_relations, cosines
+from coder_jax.report.results import read_results, result_tables
+from coder_jax.report.scales import path_of, scale_to
+from coder_jax.report.terms import Group
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
+from data_pipeline.errors import BadInput
+
+
+def unit_vectors(count, width=16, seed=0):
+    vectors = np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+# Terms and concepts
+
+
+def many_concepts(count=60):
+    return {f"C{i}": [f"term {i} {j}" for j in range(1 + i % 7)] for i in range(count)}
+
+
+def test_whole_concepts_in_an_order_that_rows_do_not_change():
+    held = many_concepts()
+    chosen = terms.whole_concepts(held, 50, seed=0)
+    count = sum(len(held[concept]) for concept in chosen)
+    assert 50 - 7 < count <= 50
+    backwards = terms.whole_concepts(dict(reversed(held.items())), 50, seed=0)
+    assert set(chosen) == set(backwards) and chosen == sorted(chosen, key=list(held).index)
+    assert set(chosen) != set(terms.whole_concepts(held, 50, seed=1))
+    assert terms.whole_concepts(held, 10**6, seed=0) == list(held)
+    assert len(terms.whole_concepts({"C": ["a", "b", "c"]}, 2, seed=0)) == 1
+
+
+def test_groups_of_concepts_have_as_many_terms_as_there_are():
+    groups = terms.concept_groups(many_concepts(300), seed=0)
+    assert len(groups) == terms.CONCEPTS and all(len(group.terms) >= 6 for group in groups)
+    pairs = {f"C{i}": [f"a{i}", f"b{i}"] for i in range(5)}
+    few = terms.concept_groups(pairs | {"C9": ["alone"]}, seed=0)
+    assert sorted(group.name for group in few) == [f"a{i}" for i in range(5)]
+    assert terms.concept_groups({"C0": ["a", "b"], "C1": ["c", "d"]}, seed=0) == []
+
+
+def test_groups_of_types_begin_with_the_papers():
+    held = {f"C{i}": [f"name {i}", "other"] for i in range(100)}
+    of = {f"C{i}": ["Cell"] if i < 50 else ["Finding"] for i in range(90)}
+    of |= {"C90": ["Cell", "Finding"], "C91": ["Rare"]}
+    groups = terms.type_groups(held, of, seed=0)
+    assert [(group.name, len(group.terms)) for group in groups] == [("Finding", 40), ("Cell", 50)]
+    assert "name 90" not in groups[0].terms + groups[1].terms
+    assert all(term.startswith("name") for group in groups for term in group.terms)
+    assert terms.type_groups(held, {c: ["Cell"] for c in held}, seed=0) == []
+
+
+def test_what_is_shown_of_a_dataset(tmp_path):
+    write_tokenizer(tmp_path)
+    out = build_dataset(
+        BuildOptions(
+            source=write_release(tmp_path / "META"), out=tmp_path / "data", tokenizer=str(tmp_path)
+        )
+    )
+    shown = terms.read_terms(str(out), None, None, most_terms=4, seed=0)
+    assert shown.types["C0000003"] == ["Finding", "Sign or Symptom"]
+    assert shown.types["C0000001"] == ["Disease or Syndrome"]
+    assert "C0000006" not in shown.types, "a concept without a type"
+    assert set(shown.dictionary.languages) == {"ENG", "FRE"}
+    entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
+    assert len(entries.terms) <= 4 < shown.total
+    assert f"{len(entries.terms)} of the {shown.total} terms" in shown.note(len(entries.terms))
+    assert shown.note(shown.total).startswith(f"All {shown.total} terms of ")
+    french = terms.read_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
+    assert set(french.dictionary.languages) == {"FRE"}
+
+
+def test_a_release_tells_languages_and_sources(tmp_path):
+    dictionary = read_dictionary(write_release(tmp_path) / "MRCONSO.RRF")
+    place = dictionary.terms.index("Infarctus")
+    assert (dictionary.languages[place], dictionary.vocabularies[place]) == ("FRE", "MSHFRE")
+    assert len(dictionary.vocabularies) == len(dictionary.terms)
+
+
+def test_a_dictionary_of_one_term(tmp_path):
+    (tmp_path / "d.tsv").write_text("pain\tC1\npain\tC2\n")
+    with pytest.raises(BadInput, match="found a single term; expected two or more"):
+        terms.read_terms(str(tmp_path / "d.tsv"), None, None, most_terms=9, seed=0)
+
+
+# Neighbours
+
+
+def test_neighbours_are_those_of_brute_force():
+    vectors = unit_vectors(90, 4)
+    vectors[40:60] = vectors[40]  # more equal ones than k
+    cosine, index = nearest_others(vectors, 5)
+    exact = vectors.astype(np.float64) @ vectors.T.astype(np.float64)
+    np.fill_diagonal(exact, -np.inf)
+    assert index.shape == (90, 5) and not (index == np.arange(90)[:, None]).any()
+    np.testing.assert_allclose(cosine, -np.sort(-exact, axis=1)[:, :5], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(exact, index, 1), cosine, atol=1e-6)
+    assert nearest_others(vectors[:3], 5)[1].shape == (3, 2), "no more than there are"
+
+
+def test_a_string_of_two_concepts_is_one_entry():
+    rows = [("cold", "C1"), ("common cold", "C1"), ("cold", "C2"), ("x", "C3"), ("cold", "C1")]
+    dictionary = Dictionary(*map(list, zip(*rows, strict=True)), "d", languages=["ENG"] * 5)
+    entries = gather_entries(dictionary, ["C1", "C2"], {"C2": ["Finding"]})
+    assert entries.terms == ["cold", "common cold"]
+    assert entries.concepts_of == [[0, 1], [0]]
+    assert entries.types == [[], ["Finding"]]
+    vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
+    data = explorer_data(entries, vectors, 9)
+    assert (data["k"], data["neighbours"], data["cosines"]) == (1, [1, 0], [600, 600])
+    assert data["languages"] == {"names": ["ENG"], "of": [0, 0]} and data["vocabularies"] is None
+    assert json.loads(json.dumps(data)) == data
+
+
+# Maps
+
+
+def test_maps_are_the_same_each_time_and_know_clusters():
+    middles = unit_vectors(4, 8, seed=1)
+    noise = np.random.default_rng(0).normal(size=(60, 8))
+    vectors = np.repeat(middles, 15, axis=0) + 0.05 * noise
+    groups = [Group(f"g{i}", [f"{i} {j}" for j in range(15)]) for i in range(4)]
+    random = unit_vectors(60, 64)
+    figure = draw_maps(groups, [("good", vectors), ("random", random)])
+    again = draw_maps(groups, [("good", vectors), ("random", random)])
+    for one, other in zip(figure.maps, again.maps, strict=True):
+        np.testing.assert_array_equal(one.places, other.places)
+        assert np.linalg.norm(one.places, axis=1).max() == pytest.approx(1)
+    good, bad = figure.maps
+    assert good.near == 1 and bad.near < 0.6
+    place = {term: number for number, term in enumerate(figure.terms)}
+    centre = [good.places[[place[t] for t in group.terms]].mean(axis=0) for group in groups]
+    spread = max(
+        np.linalg.norm(good.places[place[term]] - centre[number])
+        for number, group in enumerate(groups)
+        for term in group.terms
+    )
+    between = min(np.linalg.norm(a - b) for a in centre for b in centre if a is not b)
+    assert between > spread, "clusters of vectors are clusters of the map"
+
+
+def test_a_map_that_is_turned_is_turned_back(monkeypatch):
+    places = np.random.default_rng(0).normal(size=(40, 2))
+    turned = places @ np.array([[0.6, 0.8], [0.8, -0.6]])  # and mirrored
+    drawn = iter([places, turned])
+    monkeypatch.setattr("coder_jax.report.maps.project", lambda vectors: next(drawn))
+    vectors = unit_vectors(40)
+    groups = [Group("a", [str(i) for i in range(40)])]
+    first, second = draw_maps(groups, [("one", vectors), ("turned", vectors)]).maps
+    np.testing.assert_allclose(second.places, first.places)
+
+
+def test_vectors_that_are_all_equal_have_a_map():
+    assert np.isfinite(project(np.ones((9, 4), np.float32))).all()
+
+
+def test_nearest_of_the_same_group_by_hand():
+    vectors = np.array([[1, 0], [1, 0.1], [0, 1], [1, -0.2]], np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    # 0 -> 1 (same), 1 -> 0 (same), 2 -> 1 (other), 3 -> 0 (other)
+    assert same_group_nearest(vectors, np.array([0, 0, 1, 1])) == 0.5
+
+
+# Relations
+
+
+def test_spectrum_and_similarity_are_numpys():
+    rng = np.random.default_rng(0)
+    size = np.array([0.0, 0.5, 0.1, 0.3, 0.2])
+    matrices = np.eye(6) + size[:, None, None] * rng.normal(size=(5, 6, 6))
+    labels = [f"RO|r{i}" for i in range(5)]
+    figure = compare_relations(matrices.astype(np.float32), labels, shown=3)
+    assert set(figure.labels) == {"RO|r1", "RO|r3", "RO|r4"} and figure.total == 5
+    for label, spectrum, moved, rank in zip(
+        figure.labels, figure.spectrum, figure.moved, figure.effective_rank, strict=True
+    ):
+        matrix = matrices[labels.index(label)]
+        values = np.sqrt(np.linalg.eigvalsh(matrix.T @ matrix))[::-1]
+        np.testing.assert_allclose(spectrum, values, atol=1e-5)
+        assert moved == pytest.approx(np.sqrt(((matrix - np.eye(6)) ** 2).sum()), rel=1e-5)
+        shares = values / values.sum()
+        assert rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), rel=1e-5)
+    one, other = (matrices[labels.index(label)] - np.eye(6) for label in figure.labels[:2])
+    expected = (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
+    assert figure.similarity[0, 1] == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(np.diag(figure.similarity), 1)
+
+
+def test_untouched_relations_are_like_none():
+    figure = compare_relations(np.stack([np.eye(4)] * 3), ["a", "b", "c"])
+    np.testing.assert_array_equal(figure.similarity, np.zeros((3, 3)))
+    np.testing.assert_allclose(figure.effective_rank, 4)
+    assert HeatMap.of(figure).cells == []
+
+
+def test_alike_ones_stand_side_by_side():
+    rng = np.random.default_rng(0)
+    family = np.array([0, 1, 2] * 6)
+    rows = rng.normal(size=(3, 40))[family] + 0.3 * rng.normal(size=(18, 40))
+    ordered = family[clustered(cosines(rows))]
+    assert (np.diff(ordered) != 0).sum() == 2, ordered
+    assert clustered(np.eye(2)).tolist() == [0, 1]
+
+
+def test_heat_map_has_a_rectangle_for_each_cosine():
+    rng = np.random.default_rng(0)
+    label = "RO|biological_process_has_initiator_chemical_or_drug"
+    figure = compare_relations(np.eye(5) + rng.normal(size=(3, 5, 5)), [label, "a", "b"])
+    heat = HeatMap.of(figure)
+    assert len(heat.cells) == 9 and heat.labels == figure.labels
+    assert any(name.endswith("…") and label.startswith(name[:-1]) for name in heat.names)
+    off_diagonal = np.abs(figure.similarity[~np.eye(3, dtype=bool)])
+    assert heat.scale == pytest.approx(off_diagonal.max())
+    x, y, positive, opacity = heat.cells[1]
+    assert (x - heat.margin, y - heat.margin) == (heat.cell, 0)
+    assert positive == (figure.similarity[0, 1] > 0)
+    assert opacity == pytest.approx(abs(figure.similarity[0, 1]) / heat.scale, abs=0.01)
+
+
+# Curves and scales
+
+
+@pytest.mark.parametrize(
+    "low, high, ticks",
+    [
+        (0, 1, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        (10, 60, ["10", "20", "30", "40", "50", "60"]),
+        (0, 4.7e-5, ["0", "1e-05", "2e-05", "3e-05", "4e-05"]),
+        (0, 0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ],
+)
+def test_ticks_are_round(low, high, ticks):
+    scale = scale_to(low, high)
+    assert [text for text, _ in scale.ticks] == ticks
+    assert all(-1e-6 <= place <= 1000 + 1e-6 for _, place in scale.ticks)
+
+
+def test_whole_ticks_and_paths_by_hand():
+    assert [text for text, _ in scale_to(1, 3, whole=True).ticks] == ["1", "2", "3"]
+    scale = scale_to(0, 4)
+    path = path_of(scale.places(np.array([0, 2, 4])), scale.places(np.array([4, 1, 0])))
+    assert path == "M0.0 0.0L500.0 750.0L1000.0 1000.0"
+
+
+def test_panels_of_a_run():
+    lines = [{"step": 10 * i, "loss": 1 / i, "fill": 0.9, "data_wait": None} for i in range(1, 9)]
+    lines.append({"step": 80, "eval": {"heldout": {"acc@1": 0.25, "acc@5": 0.5, "mrr": 0.3}}})
+    evaluation, loss, packing = curves.training_panels(lines)
+    assert [curve.name for curve in evaluation.curves] == ["heldout acc@1", "heldout acc@5"]
+    assert evaluation.curves[0].y == [25.0] and evaluation.x == loss.x
+    assert (loss.title, loss.unit, loss.x.low, loss.x.high, loss.y.low) == ("Loss", "", 10, 80, 0)
+    assert [curve.name for curve in packing.curves] == ["filled tokens"]
+    assert curves.training_panels([]) == []
+
+
+def test_long_runs_are_drawn_by_means():
+    points = [(step, float(step % 2)) for step in range(10 * curves.MOST_POINTS)]
+    thin = curves.thinned(points)
+    assert len(thin) == curves.MOST_POINTS and thin[-1][0] == points[-1][0]
+    assert {value for _, value in thin} == {0.5}
+    assert curves.thinned_to(3, 11).tolist() == [0, 5, 10]
+    assert curves.thinned_to(9, 2).tolist() == [0, 1]
+
+
+# Results
+
+
+def normalization(name, ks=(1, 3)):
+    scores = {f"acc@{k}": 0.5 for k in ks} | {"mrr": 0.6}
+    scores |= {f"acc@{ks[0]}_{end}": 0.5 for end in ("pessimistic", "optimistic")}
+    return EvaluationRecord(
+        benchmark=name,
+        kind="normalization",
+        path="p",
+        content_hash="h",
+        scores=scores,
+        counts={"mentions": 4, "unreachable": 0, "tied": 0},
+        unreachable={"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
+        dictionary={"terms": 9, "concepts": 5},
+        scoring={},
+        folds={},
+        encoder=EncoderProtocol(
+            model="some/model",
+            weights_hash=None,
+            tokenizer_hash="t",
+            pooling="mean",
+            max_length=32,
+            attend_padding=False,
+            lowercases=True,
+            cleaning="none",
+            dtype="float32",
+        ),
+    )
+
+
+def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
+    write_records(tmp_path / "a.json", [normalization("cadec"), normalization("own")])
+    write_records(tmp_path / "b.json", [normalization("cadec", (1, 5))])
+    records = read_results([("ours", str(tmp_path / "a.json")), (None, str(tmp_path / "b.json"))])
+    (cadec_header, cadec), (_, own) = result_tables(records)
+    assert cadec_header[5:7] == ["acc@1", "MRR"], "only the k that all have"
+    assert [row.encoder for row in cadec if not row.published] == ["ours", "some/model"]
+    published = {(row.encoder, row.published): row.cells for row in cadec if row.published}
+    assert published["CODER_ENG", "CODER, table 1"][5] == "59.77"
+    assert [(row.cells[0], row.encoder, row.published) for row in own] == [("own", "ours", "")]
+    assert result_tables([]) == []
+    print_records(records, [1])
+    printed = capsys.readouterr().out
+    assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
+
+
+def test_records_come_back_as_they_were_written(tmp_path):
+    record = normalization("x")
+    write_records(tmp_path / "a.json", [record])
+    assert read_records(tmp_path / "a.json") == [record]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{"before": 1}', "found the format None; expected 'coder_jax evaluation 2', the JSON"),
+        ('{"format": "coder_jax evaluation 2", "records": [{}]}', "a record that is not whole"),
+        ("[", "is not JSON"),
+    ],
+)
+def test_other_files_are_no_results(tmp_path, content, message):
+    (tmp_path / "r.json").write_text(content)
+    with pytest.raises(BadInput, match=message):
+        read_results([(None, str(tmp_path / "r.json"))])
+
+
+def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
+    dataset = dataclasses.replace(tiny_dataset(concepts=4, triplets=2), cuis=["A", "B", "C", "D"])
+    dataset.manifest["semantic_types"] = []
+    (tmp_path / "manifest.json").write_text("{}")
+    monkeypatch.setattr("data_pipeline.store.open_dataset", lambda path, strings: dataset)
+    assert terms.read_semantic_types(tmp_path) == {}
+    assert terms.read_semantic_types(tmp_path / "absent") == {}
