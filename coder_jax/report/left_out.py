@@ -42,8 +42,8 @@ def left_out(report: Report, *, model: str, dictionary: str | None) -> list[Left
         )
     if report.relations is None:
         why = (
-            "the model has no relation matrices: it is no run with --mu above 0, nor its export, or "
-            "it learned translations"
+            "the model has no relation matrices: it is no run with --mu above 0, nor its export; "
+            "or it learned translations"
         )
         command = "python -m coder_jax report --model RUN"
         missing.append(LeftOut("Relations", why, command))
