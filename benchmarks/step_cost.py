@@ -99,7 +99,7 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     from benchmarks.compiled_step import find_devices
     from benchmarks.compiled_step import measure as measure_step
     from coder_jax.bert_config import BertConfig
-    from coder_jax.config import RECIPES
+    from coder_jax.recipes import RECIPES
 
     config = RECIPES[args.recipe]()
     config = dataclasses.replace(

@@ -5,6 +5,19 @@ import json
 import types
 
 from coder_jax.commands import evaluate
+from coder_jax.evaluation.protocol import EncoderProtocol
+
+ENCODER = EncoderProtocol(
+    model="toy",
+    weights_hash="1f",
+    tokenizer_hash="2e",
+    pooling="cls",
+    max_length=32,
+    attend_padding=False,
+    lowercases=True,
+    cleaning="none",
+    dtype="float32",
+)
 
 
 def write_toy(folder):

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from coder_jax.commands.train import open_source, parse
-from coder_jax.config import RECIPES, Config, RunConfig, differences, to_json
+from coder_jax.config import Config, RunConfig, differences, to_json
+from coder_jax.recipes import RECIPES
 from coder_jax.systems.coder_v1 import CoderV1Loss
 from data_pipeline.errors import BadInput
 

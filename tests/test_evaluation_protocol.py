@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import (
     NormalizationBenchmark,
@@ -14,7 +15,6 @@ from coder_jax.evaluation.benchmarks import (
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.normalization import evaluate_normalization
 from coder_jax.evaluation.protocol import (
-    EncoderProtocol,
     normalization_record,
     similarity_record,
     write_records,
@@ -22,19 +22,6 @@ from coder_jax.evaluation.protocol import (
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.similarity import SimilarityResult
 from data_pipeline.errors import BadInput
-
-ENCODER = EncoderProtocol(
-    model="toy",
-    weights_hash="1f",
-    tokenizer_hash="2e",
-    pooling="cls",
-    max_length=32,
-    attend_padding=False,
-    lowercases=True,
-    cleaning="none",
-    dtype="float32",
-)
-
 
 RETIRED = RetiredCuis({"C0": "C1"}, "MRCUI.RRF")
 

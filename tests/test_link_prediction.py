@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from evaluating import ENCODER
 
 from coder_jax.evaluation import link_prediction
 from coder_jax.evaluation.benchmarks import read_benchmark
@@ -12,7 +13,6 @@ from coder_jax.evaluation.link_prediction import (
     numbered_links,
     score_links,
 )
-from coder_jax.evaluation.protocol import EncoderProtocol
 from coder_jax.evaluation.vectors import EncodedTerms
 from coder_jax.exported_relations import ExportedRelations
 from data_pipeline.errors import BadInput
@@ -98,17 +98,6 @@ def test_the_right_relations_find_all():
 
 
 LABELS = ["RO|has_part", "RO|part_of", "PAR|isa", "CHD|isa", "RB|"]
-PROTOCOL = EncoderProtocol(
-    model="toy",
-    weights_hash=None,
-    tokenizer_hash="",
-    pooling="cls",
-    max_length=32,
-    attend_padding=False,
-    lowercases=True,
-    cleaning="none",
-    dtype="float32",
-)
 
 
 def links_of(folder, *rows):
@@ -157,7 +146,7 @@ def test_the_record(tmp_path):
     benchmark = read_benchmark("toy", tmp_path / "links.tsv", dictionary=read_dictionary(terms))
     relations = ExportedRelations(MATRICES.table, ["RO|a", "RO|b", "RO|c"])
     vectors = EncodedTerms(Encoder(), [], np.zeros((0, D)), relations)
-    record = score_links(vectors, benchmark, PROTOCOL)
+    record = score_links(vectors, benchmark, ENCODER)
     concepts = [int(concept[1:]) for concept in benchmark.concepts()]
     place = {concept: number for number, concept in enumerate(concepts)}
     links = Links(

@@ -5,13 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from evaluating import ENCODER
 from tiny_bert import write_tokenizer
 from tiny_dataset import tiny_dataset
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
 from coder_jax.evaluation.protocol import (
-    EncoderProtocol,
     EvaluationRecord,
     read_records,
     write_records,
@@ -303,17 +303,7 @@ def normalization(name, ks=(1, 3)):
         dictionary={"terms": 9, "concepts": 5},
         scoring={},
         folds={},
-        encoder=EncoderProtocol(
-            model="some/model",
-            weights_hash=None,
-            tokenizer_hash="t",
-            pooling="mean",
-            max_length=32,
-            attend_padding=False,
-            lowercases=True,
-            cleaning="none",
-            dtype="float32",
-        ),
+        encoder=dataclasses.replace(ENCODER, model="some/model", pooling="mean"),
     )
 
 
@@ -354,7 +344,12 @@ def test_other_files_are_no_results(tmp_path, content, message):
 
 
 def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
-    dataset = dataclasses.replace(tiny_dataset(concepts=4, triplets=2), cuis=["A", "B", "C", "D"])
+    dataset = dataclasses.replace(
+        tiny_dataset(concepts=4, triplets=2),
+        cuis=["A", "B", "C", "D"],
+        type_start=np.zeros(5, np.int64),
+        types=np.zeros(0, np.int32),
+    )
     dataset.manifest["semantic_types"] = []
     (tmp_path / "manifest.json").write_text("{}")
     monkeypatch.setattr("data_pipeline.store.open_dataset", lambda path, strings: dataset)

@@ -11,7 +11,8 @@ import argparse
 
 import tyro
 
-from coder_jax.config import RECIPES, Config
+from coder_jax.config import Config
+from coder_jax.recipes import RECIPES
 from data_pipeline.batch_spec import StepCut
 from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
