@@ -28,7 +28,7 @@ from tqdm import tqdm
 from data_pipeline.batch_spec import BatchSpec, StepCut
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
-from data_pipeline.packing import pack_rows, plan_rows
+from data_pipeline.packing import LONG_RUN, pack_rows, plan_rows
 from data_pipeline.stopping import poll
 
 if TYPE_CHECKING:
@@ -83,13 +83,21 @@ class BatchFiles:
     Args:
         folder: the folder.
         spec: what the run expects its batches to be made of.
-        cut, rows: as for `BatchMaker`.
+        cut, rows, run_steps: as for `BatchMaker`.
 
     Raises:
         BadInput: if the batches were made otherwise, or the numbers do not fit each other.
     """
 
-    def __init__(self, folder: Path, spec: BatchSpec, cut: StepCut | None = None, *, rows: int = 0):
+    def __init__(
+        self,
+        folder: Path,
+        spec: BatchSpec,
+        cut: StepCut | None = None,
+        *,
+        rows: int = 0,
+        run_steps: int = LONG_RUN,
+    ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         self.manifest: dict[str, Any] = self.index["manifest"]
@@ -106,7 +114,7 @@ class BatchFiles:
                 "Write them again, or give the run the settings that they were made with"
             )
         self.groups = self.cut.groups(spec)
-        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows)
+        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows, run_steps)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step, as `BatchMaker.batch` says.

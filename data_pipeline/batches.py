@@ -12,7 +12,7 @@ import numpy as np
 from data_pipeline.batch_spec import BatchSpec, StepCut
 from data_pipeline.draw import Draw
 from data_pipeline.errors import BadInput
-from data_pipeline.packing import plan_rows
+from data_pipeline.packing import LONG_RUN, plan_rows
 from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.store import TripletDataset, as_tensor
 
@@ -73,6 +73,7 @@ class BatchMaker:
         spec: what a batch is made of.
         cut: how the groups of a step are cut, and which of them this host makes.
         rows: rows to provide for the fullest block; planned from the dataset if 0.
+        run_steps: of the run, which decides how many shapes are worth compiling.
 
     Raises:
         BadInput: if the numbers do not fit each other or the dataset.
@@ -85,6 +86,7 @@ class BatchMaker:
         cut: StepCut | None = None,
         *,
         rows: int = 0,
+        run_steps: int = LONG_RUN,
     ):
         self.draw = Draw(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
@@ -98,7 +100,7 @@ class BatchMaker:
         self.folder, self.manifest = dataset.folder, dataset.manifest
         self.token_start = as_tensor(dataset.token_start)
         self.tokens = as_tensor(dataset.tokens)
-        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows)
+        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps)
 
     def _lengths(self, terms: tf.Tensor) -> tf.Tensor:
         return tf.cast(

@@ -11,8 +11,10 @@ import numpy as np
 from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.errors import BadInput
 
-MOST_SHAPES = 4  # numbers of rows, each of which costs a compilation
-WORTH_A_SHAPE = 0.02  # the part of all rows that one more shape must save
+MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation
+LEAST_SAVED = 0.005  # the part of all rows that one more shape must save in any run
+COMPILATION = 16  # steps that take as long as a compilation, with a MiniLM on two cores
+LONG_RUN = 100_000  # steps
 
 
 def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +107,13 @@ def pack_rows(
     return {name: array.reshape(rows, row_length) for name, array in packed.items()}
 
 
-def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int = 0) -> RowPlan:
+def plan_rows(
+    lengths_SGN: np.ndarray,
+    spec: BatchSpec,
+    cut: StepCut,
+    rows: int = 0,
+    run_steps: int = LONG_RUN,
+) -> RowPlan:
     """Choose the numbers of rows from a sample of steps (`choose_sizes`).
 
     `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
@@ -115,6 +123,7 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
         lengths_SGN: int [S, G, N], the lengths of all terms of S steps, in tokens.
         spec, cut: what a batch is made of and how it is cut.
         rows: `ample`, if not 0.
+        run_steps: of the run; a short one does not save the time that a shape's compilation takes.
     """
     steps = len(lengths_SGN)
     blocks = lengths_SGN.reshape(steps * cut.passes * cut.blocks, -1)
@@ -127,15 +136,17 @@ def plan_rows(lengths_SGN: np.ndarray, spec: BatchSpec, cut: StepCut, rows: int 
         return -(-int(np.ceil(rows)) // cut.row_multiple) * cut.row_multiple
 
     ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
-    return RowPlan(choose_sizes(np.array([min(round_up(rows), ample) for rows in fullest]), ample))
+    needed = np.array([min(round_up(rows), ample) for rows in fullest])
+    return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps)))
 
 
-def choose_sizes(needed_S: np.ndarray, ample: int) -> tuple[int, ...]:
+def choose_sizes(needed_S: np.ndarray, ample: int, worth: float) -> tuple[int, ...]:
     """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
 
     Args:
         needed_S: rows that the steps of a sample need.
         ample: rows that are enough for any step.
+        worth: the part of all rows that one more size must save.
     """
     values, counts = np.unique(needed_S, return_counts=True)
     steps = np.concatenate([[0], np.cumsum(counts)])
@@ -158,7 +169,7 @@ def choose_sizes(needed_S: np.ndarray, ample: int) -> tuple[int, ...]:
         found = min(
             (part + (steps[-1] - steps[i]) * ample, sizes) for i, (part, sizes) in enumerate(best)
         )
-        if found[0] > (1 - WORTH_A_SHAPE) * cost:
+        if found[0] > (1 - worth) * cost:
             break
         cost, chosen = found[0], (*found[1], ample)
     return tuple(dict.fromkeys(chosen))

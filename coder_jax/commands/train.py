@@ -45,7 +45,7 @@ def open_source(config: Config):
     """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
     from coder_jax.mesh import make_mesh, step_cut
 
-    run = config.run
+    run, steps = config.run, config.optimizer.steps
     if not run.data or not run.out:
         raise BadInput("give --data (a built dataset) and --out (the folder of the run)")
     folder = local_folder(run.data, *MARKS)
@@ -58,18 +58,18 @@ def open_source(config: Config):
     from data_pipeline.batch_files import INDEX, BatchFiles
 
     if (folder / INDEX).exists():
-        files = BatchFiles(folder, config.batch, cut, rows=run.rows)
-        if config.optimizer.steps > files.last_step:
+        files = BatchFiles(folder, config.batch, cut, rows=run.rows, run_steps=steps)
+        if steps > files.last_step:
             raise BadInput(
                 f"{folder} has the batches of {files.last_step} steps, but the run has "
-                f"{config.optimizer.steps}; write more of them, or set --steps {files.last_step}"
+                f"{steps}; write more of them, or set --steps {files.last_step}"
             )
         return files
     # Only here does training meet TensorFlow.
     from data_pipeline.batches import BatchMaker
     from data_pipeline.store import open_dataset
 
-    return BatchMaker(open_dataset(folder), config.batch, cut, rows=run.rows)
+    return BatchMaker(open_dataset(folder), config.batch, cut, rows=run.rows, run_steps=steps)
 
 
 def run(config: Config) -> int:
