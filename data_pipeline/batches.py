@@ -110,7 +110,8 @@ class BatchMaker:
     def sample_lengths(self) -> np.ndarray:
         """int32 [S, G, N]: the lengths of the terms of some steps, the same on every host."""
         lengths = tf.function(
-            lambda step: self._lengths(self.draw(step, np.arange(self.spec.groups))["terms"])
+            lambda step: self._lengths(self.draw(step, np.arange(self.spec.groups))["terms"]),
+            autograph=False,
         )
         steps = min(200, max(8, PLANNING_GROUPS // self.spec.groups))
         return np.stack(
@@ -201,6 +202,8 @@ class BatchMaker:
         steps = tf.data.Dataset.range(
             first_step, np.iinfo(np.int64).max if last_step is None else last_step
         )
+        # No Python here depends on tensors; to look for such code would take seconds.
+        make = tf.autograph.experimental.do_not_convert(make)
         stream = steps.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         options = tf.data.Options()
         # Rewriting the graph would copy the dataset's tables, gigabytes, for a moment.

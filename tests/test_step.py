@@ -1,6 +1,7 @@
 """The train step: devices and passes change nothing, packing and dropout neither."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ def dataset():
     return tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
 
 
+@functools.cache
 def initial(dtype="float32"):
     """A random BERT no weight of which is 0 or 1, so that a relative difference says something."""
     graph, encoder = split_encoder(random_bert(TINY, seed=0, dtype=jnp.dtype(dtype)))
