@@ -1,0 +1,155 @@
+"""The papers' ablations on a dataset of yours: the same start, steps and terms, one table.
+
+    python -m launch.ablation --data DATASET --init MODEL --out runs/ablation --steps 250 \\
+        --benchmark en=mentions.tsv --dictionary terms.tsv
+
+trains each system below with `python -m coder_jax train`, exports it, scores it and the initial
+encoder with `python -m coder_jax evaluate`, and writes OUT/table.md and OUT/table.json. A command
+that was stopped goes on when it is given again; what is done is not done again.
+
+    synonyms     pairs of synonyms alone
+    coder        CODER: synonyms and relations, matrices
+    coder_transe CODER with the TransE-like similarity of its ablation
+    coder_v1     the first CODER paper: TransE with corrupted tails
+    uniform      CODER on relation rows as the paper draws them, all equally often
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from data_pipeline.command import run_command
+from data_pipeline.errors import BadInput
+from data_pipeline.stopping import Stopped, poll
+from data_pipeline.whole_files import write_json, written_whole
+
+SYSTEMS = {
+    "synonyms": ["--recipe", "small", "--draw", "synonyms", "--mu", "0"],
+    "coder": ["--recipe", "small"],
+    "coder_transe": ["--recipe", "small_transe"],
+    "coder_v1": ["--recipe", "small_v1"],
+    "uniform": [
+        *("--recipe", "small", "--draw", "relations", "--no-distinct-terms"),
+        *("--triplets", "32", "--repeats", "4"),
+    ],
+}
+INITIAL = "initial encoder"
+# What stands for a benchmark in the table, by its kind; an mrr of relations is their point.
+SCORES = ("acc@1", "mrr", "accuracy", "f1", "mcsm", "spearman")
+
+
+def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The arguments, and flags that go to every training."""
+    parser = argparse.ArgumentParser(
+        prog="python -m launch.ablation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Other flags go to every training: python -m coder_jax train --recipe small --help",
+    )
+    parser.add_argument("--data", required=True, help="folder of a built dataset")
+    parser.add_argument("--init", required=True, help="folder or hub id of the initial encoder")
+    parser.add_argument("--out", type=Path, required=True, help="folder of all runs and results")
+    parser.add_argument(
+        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all"
+    )
+    parser.add_argument("--steps", type=int, default=250, help="of each (default: 250)")
+    return parser.parse_known_args(arguments)
+
+
+def call(*words: str | Path) -> None:
+    """A command of ours, in a process of its own; BadInput if it fails."""
+    command = [sys.executable, "-P", "-m", "coder_jax", *map(str, words)]
+    print(f"\n$ {' '.join(command[2:])}", flush=True)
+    repo = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (repo, os.environ.get("PYTHONPATH"))))
+    status = None
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as process:
+        try:
+            while status is None:
+                poll()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(0.5)
+        except Stopped:
+            process.terminate()  # it saves what it has
+            raise
+    poll()  # a Ctrl-C reaches both
+    if status:
+        raise BadInput(
+            f"`coder_jax {words[0]}` ended with status {status}: see above; when that is mended, "
+            "the same command goes on"
+        )
+
+
+def results_of(name: str, args: argparse.Namespace, flags: list[str]) -> list[dict[str, Any]]:
+    """The records of one system, trained and scored if they are not there yet."""
+    folder = args.out / name.replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    scores, model = folder / "results.json", args.init
+    if not scores.exists():
+        if name != INITIAL:
+            model = folder / "export"
+            steps = ["--steps", str(args.steps), "--warmup-steps", str(args.steps // 10)]
+            own = ["--data", args.data, "--init", args.init, "--out", folder / "run", *steps]
+            call("train", *SYSTEMS[name], *own, "--eval-steps", "0", *flags)
+            call("export", "--checkpoint", folder / "run", "--out", model)
+        dictionary = ["--dictionary", *args.dictionary] if args.dictionary else []
+        asked = ["--benchmark", *args.benchmark, *dictionary, "--pooling", "cls", "mean"]
+        call("evaluate", "--model", model, "--json", scores, *asked)
+    return json.loads(scores.read_text(encoding="utf-8"))["records"]
+
+
+def row_of(system: str, pooling: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """{"system", "pooling", and for each benchmark the score that stands for it}."""
+    row: dict[str, Any] = {"system": system, "pooling": pooling}
+    for record in records:
+        score = next((name for name in SCORES if name in record["scores"]), None)
+        if score and record["encoder"]["pooling"] == pooling:
+            row[f"{record['benchmark']} {score}"] = record["scores"][score]
+    return row
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The rows as a table; shares in percent, Spearman's rho as it is."""
+    columns = list(rows[0])
+
+    def cell(name: str, value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return value or "undefined"
+        return f"{value:.3f}" if name.endswith("spearman") else f"{100 * value:.1f}"
+
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[cell(name, row[name]) for name in columns] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the ablations; its exit status is that of `run_command`."""
+    args, flags = parse(arguments)
+
+    def work() -> int:
+        rows = []
+        for name in (INITIAL, *args.systems):
+            records = results_of(name, args, flags)
+            rows += [row_of(name, pooling, records) for pooling in ("cls", "mean")]
+        write_json(args.out / "table.json", {"steps": args.steps, "rows": rows})
+        with written_whole(args.out / "table.md") as unfinished:
+            unfinished.write_text(markdown(rows), encoding="utf-8")
+        print(f"\n{markdown(rows)}\ntable: {args.out / 'table.md'}")
+        return 0
+
+    return run_command(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""`python -m launch.ablation`: one table of all systems; what is done is not done again."""
+
+import json
+
+import pytest
+
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
+from launch import ablation
+
+
+def record(benchmark, pooling, **scores):
+    return {"benchmark": benchmark, "encoder": {"pooling": pooling}, "scores": scores}
+
+
+def test_the_table():
+    records = [
+        record("en", "cls", **{"mrr": 0.9, "acc@1": 0.705}),
+        record("en", "mean", **{"mrr": 0.9, "acc@1": 0.5}),
+        record("links", "cls", **{"hits@1": 0.1, "mrr": 0.25}),
+        record("sim", "cls", spearman=None),
+        record("look", "cls"),
+    ]
+    row = ablation.row_of("CODER", "cls", records)
+    assert row == {
+        "system": "CODER",
+        "pooling": "cls",
+        "en acc@1": 0.705,
+        "links mrr": 0.25,
+        "sim spearman": None,
+    }
+    assert ablation.markdown([row]) == (
+        "| system | pooling | en acc@1 | links mrr | sim spearman |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| CODER | cls | 70.5 | 25.0 | undefined |\n"
+    )
+
+
+@pytest.mark.parametrize("name", ablation.SYSTEMS)
+def test_every_system_is_a_valid_run(name):
+    from coder_jax.commands.train import parse
+
+    parse(ablation.SYSTEMS[name]).validate()
+
+
+def test_a_command_that_fails_ends_all(tmp_path, capfd):
+    words = ["--data", tmp_path / "none", "--init", "x", "--out", tmp_path / "out"]
+    words += ["--benchmark", f"en={tmp_path / 'none.tsv'}"]
+    assert ablation.main([str(word) for word in words]) == 2
+    assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_steps_of_each_system(tmp_path, hpo_path, minilm_path, capfd):
+    options = BuildOptions(
+        source=hpo_path, out=tmp_path / "hpo", tokenizer=minilm_path, hold_out=200
+    )
+    heldout = build_dataset(options) / "heldout"
+    terms = (heldout / "dictionary.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "terms.tsv").write_text("".join(terms[:500]), encoding="utf-8")
+    words = ["--data", tmp_path / "hpo", "--init", minilm_path, "--out", tmp_path / "out"]
+    words += ["--benchmark", f"heldout={heldout / 'mentions.tsv'}", "--steps", "2"]
+    words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "8", "--repeats", "2"]
+    assert ablation.main([str(word) for word in words]) == 0
+    rows = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]
+    assert len(rows) == 2 * (1 + len(ablation.SYSTEMS))
+    assert len({row["heldout acc@1"] for row in rows if row["pooling"] == "cls"}) > 1
+    capfd.readouterr()
+    assert ablation.main([str(word) for word in words]) == 0
+    assert "$ " not in capfd.readouterr().out, "nothing is done again"
