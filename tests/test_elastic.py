@@ -106,7 +106,7 @@ def straight(inputs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("processes", "flags"),
     [
-        (2, ()),
+        pytest.param(2, (), marks=pytest.mark.slow),
         # One group per pass, which both share; some blocks need more rows than others.
         (2, ("--passes", "4", "--shard-encoder")),
         pytest.param(4, ("--passes", "2"), marks=pytest.mark.slow),
@@ -121,6 +121,7 @@ def test_several_processes_give_the_run_of_one(inputs, straight, tmp_path, proce
     assert "step" not in logs[1] and "memory" not in logs[1], "the first alone speaks"
 
 
+@pytest.mark.slow
 def test_stopped_on_four_it_goes_on_on_two_and_ends_on_one(inputs, straight, tmp_path):
     """SIGTERM to one host, not the first: all save at the same step and say 'try again'."""
     out = tmp_path / "run"

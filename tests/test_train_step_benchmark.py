@@ -66,6 +66,7 @@ def test_dropout_is_on_where_it_is_asked_for(folder, name):
     assert abs(with_dropout[0] / without[0] - 1) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(train_step, "in_a_process", lambda call, *arguments: LIMITS)
     report = tmp_path / "new" / "train_step.json"
