@@ -16,6 +16,7 @@ Rates count tokens that are not padding.
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     )
     all_terms, source = read_terms(args.data)
     terms = sample(all_terms, args.terms)
-    started = time.perf_counter()
-    _, start = tokenize(encoder.tokenizer, terms, encoder.settings.max_length)
-    tokenize_s = time.perf_counter() - started
+    (_, start), tokenize_s = timed(
+        lambda: tokenize(encoder.tokenizer, terms, encoder.settings.max_length)
+    )
     lengths = np.diff(start)
-
-    started = time.perf_counter()
-    ours = encoder.encode(terms)
-    cold_s = time.perf_counter() - started
+    ours, cold_s = timed(lambda: encoder.encode(terms))
 
     theirs: list[np.ndarray] = []
     with load_peer(folder, encoder) as peer:
@@ -152,6 +150,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "max_difference": difference,
         **measured(args.dtype),
     }
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What some work returns, and the seconds it took."""
+    started = time.perf_counter()
+    return work(), time.perf_counter() - started
 
 
 def check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:

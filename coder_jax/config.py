@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from coder_jax.objective import SystemLoss
 from coder_jax.systems.coder import CoderLoss
-from coder_jax.systems.coder_v1 import CoderV1Loss
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
 
@@ -102,7 +102,7 @@ class Config:
         default_factory=BatchSpec
     )
     # The recipe chooses the system; its flags are then those of --help.
-    loss: Annotated[CoderLoss | CoderV1Loss, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = (
+    loss: Annotated[SystemLoss, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = (
         dataclasses.field(default_factory=CoderLoss)
     )
     optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
@@ -128,35 +128,15 @@ class Config:
             raise BadInput(
                 f"dropout is {self.model.dropout}; it must be at least 0 and less than 1"
             )
-        self._validate_loss()
+        if self.loss.mu and self.batch.draw == "synonyms":
+            raise BadInput(
+                f"mu is {self.loss.mu}, but the draw 'synonyms' takes no relations; "
+                "use --mu 0 or another draw"
+            )
+        self.loss.validate(self.batch)
         for name in ("passes", "log_steps", "save_steps"):
             if getattr(run, name) < 1:
                 raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
-
-    def _validate_loss(self) -> None:
-        loss, batch = self.loss, self.batch
-        if loss.mu and batch.draw == "synonyms":
-            raise BadInput(
-                f"mu is {loss.mu}, but the draw 'synonyms' takes no relations; "
-                "use --mu 0 or another draw"
-            )
-        if not isinstance(loss, CoderV1Loss):
-            if batch.corrupted_tails:
-                raise BadInput(
-                    "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, "
-                    "or a recipe of CODER v1"
-                )
-            return
-        if loss.mu and not batch.corrupted_tails:
-            raise BadInput(
-                f"mu is {loss.mu}, but the batches have no corrupted tails, which TransE needs; "
-                "use --corrupted-tails or --mu 0"
-            )
-        if loss.type_weight and not batch.semantic_types:
-            raise BadInput(
-                f"type_weight is {loss.type_weight}, but the batches tell no semantic types; use "
-                "--semantic-types or --type-weight 0"
-            )
 
 
 def to_json(config: Config) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from coder_jax.bert import Bert
+from coder_jax.relations import has_matrices
 from coder_jax.state import TrainState
 from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.errors import BadInput
@@ -65,10 +66,7 @@ def plan_memory(
         spec, cut, rows: of the batches.
     """
     params, moments = bytes_per_device(like.params), bytes_per_device(like.opt_state)
-    relations = like.params.get("relations")
-    table = 0
-    if relations is not None and relations.ndim == 3:
-        table = bytes_per_device(relations)
+    table = bytes_per_device(like.params["relations"]) if has_matrices(like.params) else 0
     # With the lazy update a step works on the matrices that it needs, and their moments, instead.
     borrowed = 0
     if like.relation_steps is not None:

@@ -26,11 +26,6 @@ def group_loss(group: Group, loss: SystemLoss) -> tuple[jax.Array, dict[str, jax
     return coder.group_loss(group, loss)
 
 
-def type_weight(loss: SystemLoss) -> float:
-    """Weight of the loss of semantic types; 0 for systems without one."""
-    return loss.type_weight if isinstance(loss, CoderV1Loss) else 0.0
-
-
 def head_shapes(loss: SystemLoss, relations: int, types: int, width: int) -> dict[str, Any]:
     """The objective's own parameters, as shapes.
 
@@ -47,7 +42,7 @@ def head_shapes(loss: SystemLoss, relations: int, types: int, width: int) -> dic
     heads: dict[str, Any] = {}
     if loss.mu and relations:
         heads["relations"] = float32(*table_shape(loss.score, relations, width))
-    if type_weight(loss) and types:
+    if loss.type_weight and types:
         heads["types"] = {"kernel": float32(width, types), "bias": float32(types)}
     return heads
 

@@ -5,6 +5,7 @@ would be. With the identity as matrix the query is the head itself, so that S is
 S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -57,6 +58,11 @@ def translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) 
     """The query e + r of each head; shapes as for `relation_queries`."""
     translation_UD = jnp.where((relation_U >= 0)[..., None], table_RD[relation_U], 0.0)
     return head_UmD + translation_UD[..., None, :]
+
+
+def has_matrices(params: Mapping[str, Any]) -> bool:
+    """Whether parameters, arrays or shapes, have relation matrices: not translations, nor none."""
+    return "relations" in params and params["relations"].ndim == 3
 
 
 def is_matrices(path: tuple[Any, ...], leaf: Any) -> bool:

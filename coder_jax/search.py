@@ -66,6 +66,18 @@ def search(
     chosen = devices[:blocks]
     if len(chosen) == 1 and chosen[0].platform == "cpu":
         return search_on_host(queries, keys, k, query_rows, key_rows, chosen[0])
+    return _search_on_devices(queries, keys, k, query_rows, key_rows, chosen)
+
+
+def _search_on_devices(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    k: int,
+    query_rows: int,
+    key_rows: int,
+    chosen: Sequence[jax.Device],
+) -> tuple[np.ndarray, np.ndarray]:
+    """`search` in blocks of so many rows, on so many devices."""
     mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
     query_blocks = [
         jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, SAME))
@@ -75,7 +87,7 @@ def search(
     nothing = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32)
     best = [jax.device_put(nothing, NamedSharding(mesh, SPREAD)) for _ in query_blocks]
     # Neighbouring blocks go to one device: the first of equal keys is on the first device.
-    rounds = -(-blocks // len(chosen))
+    rounds = -(-len(keys) // (key_rows * len(chosen)))
     for turn in range(rounds):
         stopping.poll()
         starts = key_rows * (turn + rounds * np.arange(len(chosen)))

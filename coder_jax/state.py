@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from coder_jax.bert import Bert
 from coder_jax.mesh import put_whole, state_sharding
 from coder_jax.objective import new_heads
+from coder_jax.relations import has_matrices
 
 Params = dict[str, Any]  # {"encoder": nested dict, and what is in `objective.head_shapes`}
 
@@ -61,7 +62,7 @@ def abstract_state(
     """
     params = {"encoder": encoder, **heads}
     relation_steps = None
-    if lazy and "relations" in heads and heads["relations"].ndim == 3:
+    if lazy and has_matrices(heads):
         relation_steps = jax.ShapeDtypeStruct(heads["relations"].shape[:1], jnp.int32)
     state = TrainState(
         jax.ShapeDtypeStruct((), jnp.int32),

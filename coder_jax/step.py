@@ -52,6 +52,41 @@ def single(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     return mapped
 
 
+def all_queries(
+    mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
+) -> jax.Array:
+    """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
+
+    Args:
+        mesh: the devices.
+        table: float32 [R, D, D], matrices, or [R, D], translations.
+        relation_BGU: int32, of the distinct triplets.
+        head_BGkD: float32, the vectors of the heads.
+    """
+    put = partial(lie, mesh)
+    width = head_BGkD.shape[-1]
+    head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
+    if table.ndim == 2:
+        query_BGUmD = translated(table, relation_BGU, head_BGUmD)
+        return put(query_BGUmD, QUERIES).reshape(head_BGkD.shape)
+    axes = features_of_matrices(mesh, width)
+    if axes is None:
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+    else:
+        relation_BGU = put(relation_BGU, EVERYWHERE)
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        # The constraint holds for the gradient, too: it is made where the matrices lie.
+        matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
+        if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
+            head_BGUmD = put(head_BGUmD, EVERYWHERE)
+        head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        if mesh.shape["within"] > 1:
+            query_BGUmD = put(query_BGUmD, EVERYWHERE)
+    return put(query_BGUmD, QUERIES).reshape(head_BGkD.shape)
+
+
 def make_loss(
     graph: nnx.GraphDef,
     loss: SystemLoss,
@@ -86,7 +121,8 @@ def make_loss(
         vector_BGND = put(encode_blocks(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
         queries, logits = None, None
         if "relations" in params:
-            queries = all_queries(params["relations"], batch["relations"], vector_BGND)
+            head_BGkD = vector_BGND[:, :, :pairs]
+            queries = all_queries(mesh, params["relations"], batch["relations"], head_BGkD)
         if "types" in params:
             logits = vector_BGND @ params["types"]["kernel"]
             logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
@@ -100,32 +136,6 @@ def make_loss(
         )
         loss_BG, metrics_BG = jax.vmap(jax.vmap(partial(group_loss, loss=loss)))(group)
         return loss_BG.mean(), jax.tree.map(jnp.mean, metrics_BG)
-
-    def all_queries(
-        table_RDD: jax.Array, relation_BGU: jax.Array, vector_BGND: jax.Array
-    ) -> jax.Array:
-        """[B, G, k, D]: each device adds what its part of the matrices gives, for all groups."""
-        *groups, _, width = vector_BGND.shape
-        head_BGUmD = vector_BGND[:, :, :pairs].reshape(*relation_BGU.shape, -1, width)
-        if table_RDD.ndim == 2:
-            query_BGUmD = translated(table_RDD, relation_BGU, head_BGUmD)
-            return put(query_BGUmD, QUERIES).reshape(*groups, pairs, width)
-        axes = features_of_matrices(mesh, width)
-        if axes is None:
-            matrix_BGUDD = relation_matrices(table_RDD, relation_BGU)
-            query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-        else:
-            relation_BGU = put(relation_BGU, EVERYWHERE)
-            matrix_BGUDD = relation_matrices(table_RDD, relation_BGU)
-            # The constraint holds for the gradient, too: it is made where the matrices lie.
-            matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
-            if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
-                head_BGUmD = put(head_BGUmD, EVERYWHERE)
-            head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
-            query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-            if mesh.shape["within"] > 1:
-                query_BGUmD = put(query_BGUmD, EVERYWHERE)
-        return put(query_BGUmD, QUERIES).reshape(*groups, pairs, width)
 
     return pass_loss
 

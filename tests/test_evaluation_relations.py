@@ -56,7 +56,7 @@ def toy(pairs=400, labels=3, seed=0):
         RelationPairs(heads[part], tails[part], gold[part])
         for part in (slice(None, cut), slice(cut, None))
     ]
-    return RelationBenchmark("toy", "toy", *halves, "hash"), Table(vectors)
+    return RelationBenchmark("toy", "toy", tuple(halves), "hash"), Table(vectors)
 
 
 def torch_training(features, rows, start, settings):
@@ -184,7 +184,7 @@ def named():
     pairs = [(h, t, "bone" if t > 2 else "sign") for h in range(6) for t in range(6) if h != t]
     columns = [[f"C{h}" for h, _, _ in pairs], [f"C{t}" for _, t, _ in pairs]]
     half = RelationPairs(*columns, [label for _, _, label in pairs])
-    return RelationBenchmark("toy", "toy", half, half, "hash", names)
+    return RelationBenchmark("toy", "toy", (half, half), "hash", names)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

@@ -9,8 +9,9 @@ from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.dictionary import read_dictionary
 from coder_jax.evaluation.link_prediction import (
     Links,
-    evaluate_links,
+    link_scores,
     numbered_links,
+    rank_links,
     score_links,
 )
 from coder_jax.evaluation.vectors import EncodedTerms
@@ -29,6 +30,10 @@ LINKS = Links(
 )
 MATRICES = ExportedRelations(RNG.normal(size=(R, D, D)).astype(np.float32), ["a", "b", "c"])
 TRANSLATIONS = ExportedRelations(RNG.normal(size=(R, D)).astype(np.float32), ["a", "b", "c"])
+
+
+def evaluate_links(features, links, relations):
+    return link_scores(rank_links(features, links, relations), np.ones(len(links.heads), bool))
 
 
 def score(relations, head, relation, tail):
@@ -158,4 +163,7 @@ def test_the_record(tmp_path):
     assert record.counts["triplets"] == 7 and record.counts["without_relation"] == 1
     assert record.counts["relations"] == 4 and set(record.folds) == set(names.values())
     of_a = record.folds["RO|a"]
+    assert of_a["scores"] == pytest.approx(
+        link_scores(rank_links(FEATURES[concepts], links, MATRICES), LINKS.relations == 0)
+    )
     assert of_a["counts"]["triplets"] == 3 and of_a["scores"]["mrr"] != record.scores["mrr"]

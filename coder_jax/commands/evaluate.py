@@ -111,8 +111,8 @@ def compared(
     args: argparse.Namespace, benchmarks: Sequence[Benchmark], scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
-    from coder_jax.evaluation.benchmarks import LinkBenchmark, RelationBenchmark
     from coder_jax.evaluation.protocol import encoder_protocol, hash_weights
+    from coder_jax.evaluation.relation_files import RelationFile
     from coder_jax.evaluation.vectors import TERMS, EncodedTerms
     from coder_jax.evaluation.word2vec_files import read_vector_file
     from coder_jax.evaluation.word_concept_vectors import KINDS, vector_file_protocol
@@ -128,8 +128,7 @@ def compared(
         yield table, vector_file_protocol(table)
         return
     # Relations take features, which are not of unit length, and are encoded where they are scored.
-    of_features = (RelationBenchmark, LinkBenchmark)
-    kept = [b.keys(TERMS) for b in benchmarks if not isinstance(b, of_features)]
+    kept = [b.keys(TERMS) for b in benchmarks if not isinstance(b, RelationFile)]
     strings = list(dict.fromkeys(chain.from_iterable(kept)))
     folder = find_folder(args.model)
     weights_hash, relations = hash_weights(folder), read_relations(folder)

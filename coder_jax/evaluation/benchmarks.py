@@ -27,6 +27,7 @@ from coder_jax.evaluation.relation_files import HEADER as RELATION_HEADER
 from coder_jax.evaluation.relation_files import (
     LinkBenchmark,
     RelationBenchmark,
+    RelationFile,
     is_relation_folder,
     read_links,
     read_relations,
@@ -103,7 +104,7 @@ def read_benchmark(
         if retired_cuis is not None:
             benchmark = with_successors(benchmark, retired_cuis)
         check_reachable(benchmark)
-    if isinstance(benchmark, RelationBenchmark | LinkBenchmark) and dictionary is not None:
+    if isinstance(benchmark, RelationFile) and dictionary is not None:
         benchmark = with_names(benchmark, dictionary, retired_cuis)
     return benchmark
 

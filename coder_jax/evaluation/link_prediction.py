@@ -10,7 +10,7 @@ cosine of head and tail, which tell what the relations add.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +19,14 @@ from coder_jax.evaluation.normalization import TIE_TOLERANCE
 from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.ranks import rank_scores
 from coder_jax.evaluation.relation_files import LinkBenchmark
-from coder_jax.evaluation.vectors import EncodedTerms, Vectors
+from coder_jax.evaluation.vectors import EncodedTerms, Vectors, known_features, unit
 from coder_jax.exported_relations import ExportedRelations
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import poll
 
 KS = (1, 10)
 PLACES = ("tail", "head")
+Ranks = np.ndarray  # int [places, 2, T]: concepts ahead of the true one, and tied with it
 BLOCK = 1024  # triplets that are ranked at a time
 
 
@@ -52,39 +53,37 @@ def score_links(
     Concepts without a vector have zeros, and so the cosine 0 with all others.
 
     Raises:
-      BadInput: no names for the concepts, or a label that may stand for several relations.
+      BadInput: no names for the concepts, none has a vector, or a label that may stand for several
+        relations.
       Stopped: a signal asked for it.
     """
     relations = vectors.relations if isinstance(vectors, EncodedTerms) else None
-    keys = benchmark.keys(vectors.keyed_by)
-    known = vectors.known(keys)
-    some = vectors.features([key for key, held in zip(keys, known, strict=True) if held])
-    features_CD = np.zeros((len(keys), some.shape[1]), np.float32)
+    known, some = known_features(vectors, benchmark.keys(vectors.keyed_by), benchmark.path)
+    features_CD = np.zeros((len(known), some.shape[1]), np.float32)
     features_CD[known] = some
     links = numbered_links(benchmark, relations.labels if relations else ())
+    ranks = rank_links(features_CD, links, relations)
     labels = np.array(benchmark.pairs.labels)
-    folds = {}
-    for label in np.unique(labels):
-        here = labels == label
-        part = Links(links.heads[here], links.relations[here], links.tails[here])
-        folds[str(label)] = {
-            "scores": evaluate_links(features_CD, part, relations),
-            "counts": {"triplets": int(here.sum())},
+    folds = {
+        str(label): {
+            "scores": link_scores(ranks, labels == label),
+            "counts": {"triplets": int((labels == label).sum())},
         }
-    named = benchmark.names or {}
+        for label in np.unique(labels)
+    }
     return EvaluationRecord(
         benchmark=benchmark.name,
         kind="link prediction",
         path=benchmark.path,
         content_hash=benchmark.content_hash,
-        scores=dict(evaluate_links(features_CD, links, relations)),
+        scores=dict(link_scores(ranks, np.ones(len(labels), bool))),
         counts={
             "triplets": len(labels),
             "relations": len(folds),
-            "concepts": len(keys),
+            "concepts": len(known),
             "without_relation": int((links.relations < 0).sum()),
             "missing": int((~known).sum()),
-            "unnamed": sum(c not in named for c in benchmark.concepts()) if named else 0,
+            "unnamed": benchmark.unnamed,
             "retired": benchmark.retired,
         },
         dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
@@ -142,47 +141,52 @@ def numbered_links(benchmark: LinkBenchmark, labels: Sequence[str]) -> Links:
     return Links(*np.array(rows).T)
 
 
-def evaluate_links(
+def rank_links(
     features_CD: np.ndarray, links: Links, relations: ExportedRelations | None
-) -> dict[str, float]:
-    """Filtered ranks of heads and tails among C concepts.
+) -> dict[str, Ranks]:
+    """Filtered ranks among C concepts: of "_tails" and "_heads", and both by "_cosine" alone.
 
     Args:
       features_CD: float32, the vectors of the concepts, not normalized.
       links: the triplets.
       relations: of the encoder; None for an encoder without any.
 
-    Returns:
-      "mrr", "hits@1", "hits@10", over both places, ties broken at random; the same with "_tails"
-      and "_heads" for one place; and "mrr_cosine", "hits@1_cosine", "hits@10_cosine" without
-      relations.
-
     Raises:
       Stopped: a signal asked for it.
     """
-    tails, heads = (list(ranks(features_CD, links, relations, of=of)) for of in PLACES)
-    cosine = [part for of in PLACES for part in ranks(features_CD, links, None, of=of)]
+    tails, heads = (ranks_of(of, features_CD, links, relations) for of in PLACES)
+    cosine = [ranks_of(of, features_CD, links, None) for of in PLACES]
+    return {"_tails": tails[None], "_heads": heads[None], "_cosine": np.stack(cosine)}
+
+
+def link_scores(ranks: Mapping[str, Ranks], chosen_T: np.ndarray) -> dict[str, float]:
+    """The scores of some of the triplets.
+
+    Returns:
+      "mrr", "hits@1", "hits@10", over both places, ties broken at random; the same with "_tails"
+      and "_heads" for one place; and with "_cosine" without relations.
+    """
+    both = np.concatenate([ranks["_tails"], ranks["_heads"]])
     found: dict[str, float] = {}
-    parts_of = {"": tails + heads, "_tails": tails, "_heads": heads, "_cosine": cosine}
-    for name, parts in parts_of.items():
-        ahead, tied = (np.concatenate(counts) for counts in zip(*parts, strict=True))
+    for name, part in {"": both, **ranks}.items():
+        ahead, tied = part[:, :, chosen_T].transpose(1, 0, 2).reshape(2, -1)
         ones = np.ones(len(ahead), int)
         scores = rank_scores(ahead, tied, ones, ones.astype(bool), KS)
         found |= {f"hits@{k}{name}": scores[f"acc@{k}"] for k in KS} | {f"mrr{name}": scores["mrr"]}
     return found
 
 
-def ranks(
-    features_CD: np.ndarray, links: Links, relations: ExportedRelations | None, *, of: str
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Concepts ahead of the true one and tied with it, (int [n], int [n]) for some triplets each.
+def ranks_of(
+    of: str, features_CD: np.ndarray, links: Links, relations: ExportedRelations | None
+) -> np.ndarray:
+    """int [2, T]: the concepts ahead of the true one, and those tied with it.
 
     Args:
-      features_CD, links: see `evaluate_links`.
-      relations: likewise; None for the cosine of head and tail.
       of: "tail" or "head", the place that is looked for.
+      features_CD, links: see `rank_links`.
+      relations: likewise; None for the cosine of head and tail.
     """
-    true = true_concepts(links, of)
+    true, found = true_concepts(links, of), np.zeros((2, len(links.heads)), int)
     for relation in np.unique(links.relations):
         here = np.flatnonzero(links.relations == relation)
         queries_CD, tails_CD, by_distance = features_CD, features_CD, False
@@ -190,7 +194,7 @@ def ranks(
             queries_CD = relations.queries(features_CD, int(relation))
             by_distance = not relations.bilinear
         if not by_distance:
-            queries_CD, tails_CD = _unit(queries_CD), _unit(features_CD)
+            queries_CD, tails_CD = unit(queries_CD), unit(features_CD)
         for first in range(0, len(here), BLOCK):
             poll()
             rows = here[first : first + BLOCK]
@@ -199,7 +203,8 @@ def ranks(
             else:
                 given, wanted, among = tails_CD[links.tails[rows]], links.heads[rows], queries_CD
             score_nC = _minus_distance(given, among) if by_distance else given @ among.T
-            yield _counts(score_nC, wanted, [true[row] for row in rows])
+            found[:, rows] = _counts(score_nC, wanted, [true[row] for row in rows])
+    return found
 
 
 def true_concepts(links: Links, of: str) -> list[np.ndarray]:
@@ -229,7 +234,3 @@ def _minus_distance(a_AD: np.ndarray, b_CD: np.ndarray) -> np.ndarray:
     a_AD, b_CD = a_AD.astype(np.float64), b_CD.astype(np.float64)
     square_AC = (a_AD**2).sum(1)[:, None] + (b_CD**2).sum(1)[None, :] - 2 * a_AD @ b_CD.T
     return -np.sqrt(np.maximum(square_AC, 0))
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -23,8 +23,7 @@ from coder_jax.evaluation.softmax_classifier import (
     pair_logits,
     predict,
 )
-from coder_jax.evaluation.vectors import Vectors
-from data_pipeline.errors import BadInput
+from coder_jax.evaluation.vectors import Vectors, known_features
 
 FROZEN, FINE_TUNED = "frozen", "fine-tuned"
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
@@ -62,15 +61,8 @@ def evaluate_relations(
       BadInput: no names for the concepts, or none has a vector.
       Stopped: a signal asked for it.
     """
-    keys = benchmark.keys(vectors.keyed_by)
-    known = vectors.known(keys)
-    if not known.any():
-        raise BadInput(
-            f"{benchmark.path}: found a vector for none of its {len(keys):,} concepts (such as "
-            f"{keys[0]!r}); expected vectors of the same vocabulary"
-        )
-    some = vectors.features([key for key, held in zip(keys, known, strict=True) if held])
-    features_CD = np.broadcast_to(some.mean(axis=0), (len(keys), some.shape[1])).copy()
+    known, some = known_features(vectors, benchmark.keys(vectors.keyed_by), benchmark.path)
+    features_CD = np.broadcast_to(some.mean(axis=0), (len(known), some.shape[1])).copy()
     features_CD[known] = some
     train, test, labels = numbered(benchmark)
     start = initial_layer(2 * some.shape[1], len(labels), settings.seed)
@@ -118,7 +110,6 @@ def relation_result(
     if not both.all():
         hits = (predicted == gold)[both]
         scores["accuracy_known"] = float(hits.mean()) if len(hits) else 0.0
-    named = benchmark.names or {}
     counts = {
         "train": len(train),
         "test": len(test),
@@ -126,7 +117,7 @@ def relation_result(
         "concepts": len(known),
         "missing": int((~known).sum()),
         "test_with_missing": int((~both).sum()),
-        "unnamed": sum(c not in named for c in benchmark.concepts()) if named else 0,
+        "unnamed": benchmark.unnamed,
         "retired": benchmark.retired,
     }
     return RelationResult(scores, by_label, counts, final_loss)

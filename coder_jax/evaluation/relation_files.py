@@ -37,15 +37,30 @@ class RelationPairs:
     labels: list[str]
 
 
-class NamedConcepts:
-    """A benchmark of concepts that term encoders know by a name."""
+@dataclass(frozen=True)
+class RelationFile:
+    """Pairs of concepts with the label of their relation.
 
+    Attributes:
+      parts: the pairs, in one or several parts.
+      names: the term of each concept that the dictionary has; the others are encoded as their
+        identifier, as in CODER's released code. None without a dictionary.
+      dictionary: what the names come from.
+      retired: concepts that are named after the one that they were merged into.
+    """
+
+    name: str
     path: str
-    names: Mapping[str, str] | None
+    parts: tuple[RelationPairs, ...]
+    content_hash: str
+    names: Mapping[str, str] | None = None
+    dictionary: Dictionary | None = None
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
 
     def concepts(self) -> list[str]:
-        """The distinct concepts."""
-        raise NotImplementedError
+        """The distinct concepts of all pairs."""
+        return list(dict.fromkeys(c for part in self.parts for c in (*part.heads, *part.tails)))
 
     def keys(self, keyed_by: str) -> list[str]:
         """What stands for each of `concepts`: its name, or itself; BadInput without names."""
@@ -58,61 +73,40 @@ class NamedConcepts:
             )
         return [self.names.get(concept, concept) for concept in self.concepts()]
 
+    @property
+    def unnamed(self) -> int:
+        """Concepts without a name, where there is a dictionary."""
+        return sum(c not in self.names for c in self.concepts()) if self.names else 0
 
-@dataclass(frozen=True)
-class RelationBenchmark(NamedConcepts):
-    """Pairs to train a classifier on and pairs to test it on.
 
-    Attributes:
-      names: the term of each concept that the dictionary has; the others are encoded as their
-        identifier, as in CODER's released code. None without a dictionary.
-      dictionary: what the names come from.
-      retired: concepts that are named after the one that they were merged into.
-    """
+class RelationBenchmark(RelationFile):
+    """Two parts: pairs to train a classifier on, and pairs to test it on."""
 
-    name: str
-    path: str
-    train: RelationPairs
-    test: RelationPairs
-    content_hash: str
-    names: Mapping[str, str] | None = None
-    dictionary: Dictionary | None = None
-    retired: int = 0
-    retired_cuis: RetiredCuis | None = None
+    @property
+    def train(self) -> RelationPairs:
+        """The first part."""
+        return self.parts[0]
 
-    def concepts(self) -> list[str]:
-        """The distinct concepts of all pairs."""
-        halves = (self.train, self.test)
-        return list(dict.fromkeys(c for half in halves for c in (*half.heads, *half.tails)))
+    @property
+    def test(self) -> RelationPairs:
+        """The second part."""
+        return self.parts[1]
 
     def labels(self) -> list[str]:
         """The distinct labels of all pairs, sorted."""
         return sorted({*self.train.labels, *self.test.labels})
 
 
-@dataclass(frozen=True)
-class LinkBenchmark(NamedConcepts):
-    """Triplets, of each of which the head or the tail is to be found among all their concepts.
+class LinkBenchmark(RelationFile):
+    """One part: triplets, whose heads and tails are to be found among all concepts."""
 
-    Attributes:
-      names, dictionary, retired, retired_cuis: as of a `RelationBenchmark`.
-    """
-
-    name: str
-    path: str
-    pairs: RelationPairs
-    content_hash: str
-    names: Mapping[str, str] | None = None
-    dictionary: Dictionary | None = None
-    retired: int = 0
-    retired_cuis: RetiredCuis | None = None
-
-    def concepts(self) -> list[str]:
-        """The distinct concepts of all pairs."""
-        return list(dict.fromkeys((*self.pairs.heads, *self.pairs.tails)))
+    @property
+    def pairs(self) -> RelationPairs:
+        """The only part."""
+        return self.parts[0]
 
 
-RelationFiles = TypeVar("RelationFiles", bound=RelationBenchmark | LinkBenchmark)
+Relations = TypeVar("Relations", bound=RelationFile)
 
 
 def is_relation_folder(path: Path) -> bool:
@@ -137,19 +131,19 @@ def read_relations(name: str, path: Path) -> RelationBenchmark:
         for half, pairs in zip(HALVES, (train, test), strict=True)
         for row in zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
     )
-    return RelationBenchmark(name, str(path), train, test, content_hash(rows))
+    return RelationBenchmark(name, str(path), (train, test), content_hash(rows))
 
 
 def read_links(name: str, path: Path) -> LinkBenchmark:
     """Reads a file of head, tail, label; BadInput for broken rows."""
     pairs = _read_tsv(path)
     rows = zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
-    return LinkBenchmark(name, str(path), pairs, content_hash(rows))
+    return LinkBenchmark(name, str(path), (pairs,), content_hash(rows))
 
 
 def with_names(
-    benchmark: RelationFiles, dictionary: Dictionary, retired_cuis: RetiredCuis | None
-) -> RelationFiles:
+    benchmark: Relations, dictionary: Dictionary, retired_cuis: RetiredCuis | None
+) -> Relations:
     """The benchmark with the first term that the dictionary has of each concept.
 
     A retired concept has the name of the one that it was merged into. The concepts themselves stay

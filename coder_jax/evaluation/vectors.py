@@ -68,6 +68,22 @@ class EncodedTerms:
         return self.encoder.encode(keys, unit=False)
 
 
+def known_features(
+    vectors: Vectors, keys: Sequence[str], path: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which keys have a vector, bool [n], and the features of these, float32 [known, D].
+
+    BadInput if none has.
+    """
+    known = vectors.known(keys)
+    if not known.any():
+        raise BadInput(
+            f"{path}: found a vector for none of its {len(keys):,} concepts (such as {keys[0]!r}); "
+            "expected vectors of the same vocabulary"
+        )
+    return known, vectors.features([key for key, held in zip(keys, known, strict=True) if held])
+
+
 def unit(vectors: np.ndarray, what: str = "vectors", dtype: Any = np.float32) -> np.ndarray:
     """Rows of length 1, [n, D] of `dtype`; zeros stay. BadInput for values that are not finite."""
     vectors = np.asarray(vectors, dtype)

@@ -1,17 +1,21 @@
 """CODER: MS-loss on term-term and on term-relation-term pairs (Yuan et al. 2022, section 3.3)."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 
 from coder_jax.losses import multi_similarity_loss
 from coder_jax.systems.group import Group, MultiSimilarity, cosine, distance, term_loss
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CoderLoss:
     """The total loss is L_MS + mu * L_MS^rel."""
+
+    type_weight: ClassVar[float] = 0.0
 
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""
@@ -20,6 +24,14 @@ class CoderLoss:
     -|e_i + r - e_j|, which needs other constants than a cosine."""
     term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
     relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+
+    def validate(self, batch: BatchSpec) -> None:
+        """Raise BadInput where the batches hold what this loss does not know."""
+        if batch.corrupted_tails:
+            raise BadInput(
+                "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
+                "a recipe of CODER v1"
+            )
 
 
 def group_loss(group: Group, loss: CoderLoss) -> tuple[jax.Array, dict[str, jax.Array]]:

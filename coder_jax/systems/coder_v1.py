@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from coder_jax.systems.group import Group, MultiSimilarity, norm, term_loss
+from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,19 @@ class CoderV1Loss:
     type_weight: float = 0.0
     """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
     term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+
+    def validate(self, batch: BatchSpec) -> None:
+        """Raise BadInput where the batches lack what this loss needs."""
+        if self.mu and not batch.corrupted_tails:
+            raise BadInput(
+                f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "use --corrupted-tails or --mu 0"
+            )
+        if self.type_weight and not batch.semantic_types:
+            raise BadInput(
+                f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
+                "--semantic-types or --type-weight 0"
+            )
 
 
 def group_loss(group: Group, loss: CoderV1Loss) -> tuple[jax.Array, dict[str, jax.Array]]:

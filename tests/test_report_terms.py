@@ -1,29 +1,18 @@
-"""The parts of a report: choices of terms, maps, neighbours, relations, curves, tables."""
+"""What a report shows of a dictionary: choices of terms, neighbours, maps."""
 
 import dataclasses
 import json
 
 import numpy as np
 import pytest
-from evaluating import ENCODER
 from tiny_bert import write_tokenizer
 from tiny_dataset import tiny_dataset
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
-from coder_jax.evaluation.protocol import (
-    EvaluationRecord,
-    read_records,
-    write_records,
-)
-from coder_jax.evaluation.table import print_records
-from coder_jax.report import curves, terms
-from coder_jax.report.heat_map import HeatMap
+from coder_jax.report import terms
 from coder_jax.report.maps import draw_maps, project, same_group_nearest
 from coder_jax.report.neighbours import explorer_data, gather_entries, nearest_others
-from coder_jax.report.relation_matrices import clustered, compare_relations, cosines
-from coder_jax.report.results import read_results, result_tables
-from coder_jax.report.scales import path_of, scale_to
 from coder_jax.report.terms import Group
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
@@ -186,161 +175,6 @@ def test_nearest_of_the_same_group_by_hand():
 
 
 # Relations
-
-
-def test_spectrum_and_similarity_are_numpys():
-    rng = np.random.default_rng(0)
-    size = np.array([0.0, 0.5, 0.1, 0.3, 0.2])
-    matrices = np.eye(6) + size[:, None, None] * rng.normal(size=(5, 6, 6))
-    labels = [f"RO|r{i}" for i in range(5)]
-    figure = compare_relations(matrices.astype(np.float32), labels, shown=3)
-    assert set(figure.labels) == {"RO|r1", "RO|r3", "RO|r4"} and figure.total == 5
-    for label, spectrum, moved, rank in zip(
-        figure.labels, figure.spectrum, figure.moved, figure.effective_rank, strict=True
-    ):
-        matrix = matrices[labels.index(label)]
-        values = np.sqrt(np.linalg.eigvalsh(matrix.T @ matrix))[::-1]
-        np.testing.assert_allclose(spectrum, values, atol=1e-5)
-        assert moved == pytest.approx(np.sqrt(((matrix - np.eye(6)) ** 2).sum()), rel=1e-5)
-        shares = values / values.sum()
-        assert rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), rel=1e-5)
-    one, other = (matrices[labels.index(label)] - np.eye(6) for label in figure.labels[:2])
-    expected = (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
-    assert figure.similarity[0, 1] == pytest.approx(expected, abs=1e-6)
-    np.testing.assert_allclose(np.diag(figure.similarity), 1)
-
-
-def test_untouched_relations_are_like_none():
-    figure = compare_relations(np.stack([np.eye(4)] * 3), ["a", "b", "c"])
-    np.testing.assert_array_equal(figure.similarity, np.zeros((3, 3)))
-    np.testing.assert_allclose(figure.effective_rank, 4)
-    assert HeatMap.of(figure).cells == []
-
-
-def test_alike_ones_stand_side_by_side():
-    rng = np.random.default_rng(0)
-    family = np.array([0, 1, 2] * 6)
-    rows = rng.normal(size=(3, 40))[family] + 0.3 * rng.normal(size=(18, 40))
-    ordered = family[clustered(cosines(rows))]
-    assert (np.diff(ordered) != 0).sum() == 2, ordered
-    assert clustered(np.eye(2)).tolist() == [0, 1]
-
-
-def test_heat_map_has_a_rectangle_for_each_cosine():
-    rng = np.random.default_rng(0)
-    label = "RO|biological_process_has_initiator_chemical_or_drug"
-    figure = compare_relations(np.eye(5) + rng.normal(size=(3, 5, 5)), [label, "a", "b"])
-    heat = HeatMap.of(figure)
-    assert len(heat.cells) == 9 and heat.labels == figure.labels
-    assert any(name.endswith("…") and label.startswith(name[:-1]) for name in heat.names)
-    off_diagonal = np.abs(figure.similarity[~np.eye(3, dtype=bool)])
-    assert heat.scale == pytest.approx(off_diagonal.max())
-    x, y, positive, opacity = heat.cells[1]
-    assert (x - heat.margin, y - heat.margin) == (heat.cell, 0)
-    assert positive == (figure.similarity[0, 1] > 0)
-    assert opacity == pytest.approx(abs(figure.similarity[0, 1]) / heat.scale, abs=0.01)
-
-
-# Curves and scales
-
-
-@pytest.mark.parametrize(
-    "low, high, ticks",
-    [
-        (0, 1, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-        (10, 60, ["10", "20", "30", "40", "50", "60"]),
-        (0, 4.7e-5, ["0", "1e-05", "2e-05", "3e-05", "4e-05"]),
-        (0, 0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-    ],
-)
-def test_ticks_are_round(low, high, ticks):
-    scale = scale_to(low, high)
-    assert [text for text, _ in scale.ticks] == ticks
-    assert all(-1e-6 <= place <= 1000 + 1e-6 for _, place in scale.ticks)
-
-
-def test_whole_ticks_and_paths_by_hand():
-    assert [text for text, _ in scale_to(1, 3, whole=True).ticks] == ["1", "2", "3"]
-    scale = scale_to(0, 4)
-    path = path_of(scale.places(np.array([0, 2, 4])), scale.places(np.array([4, 1, 0])))
-    assert path == "M0.0 0.0L500.0 750.0L1000.0 1000.0"
-
-
-def test_panels_of_a_run():
-    lines = [{"step": 10 * i, "loss": 1 / i, "fill": 0.9, "data_wait": None} for i in range(1, 9)]
-    lines.append({"step": 80, "eval": {"heldout": {"acc@1": 0.25, "acc@5": 0.5, "mrr": 0.3}}})
-    evaluation, loss, packing = curves.training_panels(lines)
-    assert [curve.name for curve in evaluation.curves] == ["heldout acc@1", "heldout acc@5"]
-    assert evaluation.curves[0].y == [25.0] and evaluation.x == loss.x
-    assert (loss.title, loss.unit, loss.x.low, loss.x.high, loss.y.low) == ("Loss", "", 10, 80, 0)
-    assert [curve.name for curve in packing.curves] == ["filled tokens"]
-    assert curves.training_panels([]) == []
-
-
-def test_long_runs_are_drawn_by_means():
-    points = [(step, float(step % 2)) for step in range(10 * curves.MOST_POINTS)]
-    thin = curves.thinned(points)
-    assert len(thin) == curves.MOST_POINTS and thin[-1][0] == points[-1][0]
-    assert {value for _, value in thin} == {0.5}
-    assert curves.thinned_to(3, 11).tolist() == [0, 5, 10]
-    assert curves.thinned_to(9, 2).tolist() == [0, 1]
-
-
-# Results
-
-
-def normalization(name, ks=(1, 3)):
-    scores = {f"acc@{k}": 0.5 for k in ks} | {"mrr": 0.6}
-    scores |= {f"acc@{ks[0]}_{end}": 0.5 for end in ("pessimistic", "optimistic")}
-    return EvaluationRecord(
-        benchmark=name,
-        kind="normalization",
-        path="p",
-        content_hash="h",
-        scores=scores,
-        counts={"mentions": 4, "unreachable": 0, "tied": 0},
-        unreachable={"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
-        dictionary={"terms": 9, "concepts": 5},
-        scoring={},
-        folds={},
-        encoder=dataclasses.replace(ENCODER, model="some/model", pooling="mean"),
-    )
-
-
-def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
-    write_records(tmp_path / "a.json", [normalization("cadec"), normalization("own")])
-    write_records(tmp_path / "b.json", [normalization("cadec", (1, 5))])
-    records = read_results([("ours", str(tmp_path / "a.json")), (None, str(tmp_path / "b.json"))])
-    (cadec_header, cadec), (_, own) = result_tables(records)
-    assert cadec_header[5:7] == ["acc@1", "MRR"], "only the k that all have"
-    assert [row.encoder for row in cadec if not row.published] == ["ours", "some/model"]
-    published = {(row.encoder, row.published): row.cells for row in cadec if row.published}
-    assert published["CODER_ENG", "CODER, table 1"][5] == "59.77"
-    assert [(row.cells[0], row.encoder, row.published) for row in own] == [("own", "ours", "")]
-    assert result_tables([]) == []
-    print_records(records, [1])
-    printed = capsys.readouterr().out
-    assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
-
-
-def test_records_come_back_as_they_were_written(tmp_path):
-    record = normalization("x")
-    write_records(tmp_path / "a.json", [record])
-    assert read_records(tmp_path / "a.json") == [record]
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ('{"before": 1}', "found the format None; expected 'coder_jax evaluation 2', the JSON"),
-        ('{"format": "coder_jax evaluation 2", "records": [{}]}', "a record that is not whole"),
-        ("[", "is not JSON"),
-    ],
-)
-def test_other_files_are_no_results(tmp_path, content, message):
-    (tmp_path / "r.json").write_text(content)
-    with pytest.raises(BadInput, match=message):
-        read_results([(None, str(tmp_path / "r.json"))])
 
 
 def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):

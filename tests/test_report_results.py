@@ -1,0 +1,69 @@
+"""Results in a report: records read back, tables beside the papers' rows."""
+
+import dataclasses
+
+import pytest
+from evaluating import ENCODER
+
+from coder_jax.evaluation.protocol import (
+    EvaluationRecord,
+    read_records,
+    write_records,
+)
+from coder_jax.evaluation.table import print_records
+from coder_jax.report.results import read_results, result_tables
+from data_pipeline.errors import BadInput
+
+
+def normalization(name, ks=(1, 3)):
+    scores = {f"acc@{k}": 0.5 for k in ks} | {"mrr": 0.6}
+    scores |= {f"acc@{ks[0]}_{end}": 0.5 for end in ("pessimistic", "optimistic")}
+    return EvaluationRecord(
+        benchmark=name,
+        kind="normalization",
+        path="p",
+        content_hash="h",
+        scores=scores,
+        counts={"mentions": 4, "unreachable": 0, "tied": 0},
+        unreachable={"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
+        dictionary={"terms": 9, "concepts": 5},
+        scoring={},
+        folds={},
+        encoder=dataclasses.replace(ENCODER, model="some/model", pooling="mean"),
+    )
+
+
+def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
+    write_records(tmp_path / "a.json", [normalization("cadec"), normalization("own")])
+    write_records(tmp_path / "b.json", [normalization("cadec", (1, 5))])
+    records = read_results([("ours", str(tmp_path / "a.json")), (None, str(tmp_path / "b.json"))])
+    (cadec_header, cadec), (_, own) = result_tables(records)
+    assert cadec_header[5:7] == ["acc@1", "MRR"], "only the k that all have"
+    assert [row.encoder for row in cadec if not row.published] == ["ours", "some/model"]
+    published = {(row.encoder, row.published): row.cells for row in cadec if row.published}
+    assert published["CODER_ENG", "CODER, table 1"][5] == "59.77"
+    assert [(row.cells[0], row.encoder, row.published) for row in own] == [("own", "ours", "")]
+    assert result_tables([]) == []
+    print_records(records, [1])
+    printed = capsys.readouterr().out
+    assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
+
+
+def test_records_come_back_as_they_were_written(tmp_path):
+    record = normalization("x")
+    write_records(tmp_path / "a.json", [record])
+    assert read_records(tmp_path / "a.json") == [record]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{"before": 1}', "found the format None; expected 'coder_jax evaluation 2', the JSON"),
+        ('{"format": "coder_jax evaluation 2", "records": [{}]}', "a record that is not whole"),
+        ("[", "is not JSON"),
+    ],
+)
+def test_other_files_are_no_results(tmp_path, content, message):
+    (tmp_path / "r.json").write_text(content)
+    with pytest.raises(BadInput, match=message):
+        read_results([(None, str(tmp_path / "r.json"))])
