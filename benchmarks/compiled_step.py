@@ -32,7 +32,8 @@ SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8
 # standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
 # some fit a smaller size: 182.7, 94.4, 49.7, 26.5, 29.4 and 29.1 rows.
 USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
-RELATIONS = 1_216  # in the same dataset
+TYPES = 127  # semantic types of UMLS 2020AA
+RELATIONS = 1_216  # of the invented UMLS at scale 1
 
 
 def find_devices(chip: str, count: int) -> list[jax.Device]:
@@ -51,7 +52,7 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
         slice_ = topologies.get_topology_desc(
             platform="tpu", topology_name=f"{chip}:{SLICES[count]}"
         )
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:
         raise BadInput(
             f"no compiler for {chip} ({str(error).splitlines()[0][:200]}); give --libtpu the "
             "folder of `pip install --target DIR libtpu`, in the version that jax[tpu] asks for"
@@ -59,20 +60,20 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
     return list(slice_.devices)[:count]
 
 
-def plan_of(config: Config, cut: StepCut, data: Path | None, rows: int) -> RowPlan:
-    """The rows of a block: those given, those of a dataset, or those of the invented UMLS.
+def usual_rows(config: Config, cut: StepCut, data: Path | None, rows: int) -> int:
+    """The rows of a block: those given, or enough for nearly all of a dataset or the invented UMLS.
 
     Raises:
         BadInput: if neither is given and the batch is none for which rows were measured.
     """
     spec = config.batch
     if rows:
-        return RowPlan((rows,))
+        return rows
     if data:
         from data_pipeline.batches import BatchMaker
         from data_pipeline.store import open_dataset
 
-        return BatchMaker(open_dataset(data), spec, cut).plan
+        return BatchMaker(open_dataset(data), spec, cut).plan.sizes[-2:][0]
     key = (cut.passes * cut.blocks, spec.groups // (cut.passes * cut.blocks))
     measured = dataclasses.replace(BatchSpec(), groups=spec.groups)
     if spec != measured or key not in USUAL_ROWS:
@@ -80,8 +81,7 @@ def plan_of(config: Config, cut: StepCut, data: Path | None, rows: int) -> RowPl
             f"rows were not measured for {key[0]} blocks of {key[1]} groups of this recipe; give "
             "--data DIR (a built dataset), or --rows N"
         )
-    usual = -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
-    return RowPlan((usual,))
+    return -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
 
 
 def measure(
@@ -103,19 +103,18 @@ def measure(
         devices: what to compile for.
         dtype: arithmetic of the encoder.
         relations: R, the relation matrices.
-        data, rows: see `plan_of`.
+        data, rows: see `usual_rows`.
         program: where the compiled program is written as text, if anywhere.
     """
     passes = config.run.passes
     structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
-    parts = make_run_step(config, structure, relations, devices=devices)
+    parts = make_run_step(config, structure, relations, TYPES, devices=devices)
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
-    plan = plan_of(config, cut, data, rows)
-    usual = RowPlan((plan.usual,))
+    rows = usual_rows(config, cut, data, rows)
     batch = {
         name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(mesh, BATCH[name]))
-        for name, shape in batch_shapes(config.batch, cut, groups, plan.usual).items()
+        for name, shape in batch_shapes(config.batch, cut, groups, rows).items()
     }
     found: dict[str, Any] = {
         "devices": len(devices),
@@ -123,10 +122,10 @@ def measure(
         "passes": passes,
         "shard_encoder": config.run.shard_encoder,
         "mesh": dict(mesh.shape),
-        "rows": plan.usual,
+        "rows": rows,
         "dtype": dtype,
         "relations": relations,
-        "planned": plan_memory(like, structure, config.batch, cut, usual).total,
+        "planned": plan_memory(like, structure, config.batch, cut, RowPlan((rows,))).total,
     }
     return found | compile_and_read(parts.train_step, like, batch, passes, program)
 
@@ -162,9 +161,10 @@ def batch_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The shape of each array of a batch."""
     packed = (cut.passes, cut.blocks, rows, spec.row_length)
+    terms = (cut.passes, cut.blocks, groups, spec.terms // spec.groups)
     return {
         **dict.fromkeys(("tokens", "positions", "segments"), packed),
-        "concepts": (cut.passes, cut.blocks, groups, 2 * spec.pairs),
+        **dict.fromkeys(("concepts", "types") if spec.semantic_types else ("concepts",), terms),
         "relations": (cut.passes, cut.blocks, groups, spec.triplets),
     }
 

@@ -76,7 +76,9 @@ def read_terms(source: Path | None) -> tuple[list[str], str]:
 
         terms = read_obo(path).atoms.collect()["term"].to_list()
     else:
-        terms = path.read_text(encoding="utf-8").splitlines()
+        from coder_jax.term_lines import decode
+
+        terms = decode(path.read_bytes(), path.name, 1)
     distinct = list(dict.fromkeys(terms))
     if not distinct:
         raise BadInput(f"{path}: found no terms; expected at least one")

@@ -55,7 +55,16 @@ BASE: dict[str, Any] = {
     "intermediate_size": 3072,
     "max_positions": 512,
 }
-SETTINGS = ("chip", "recipe", "encoder", "devices", "groups", "passes", "shard_encoder", "rows")
+SETTINGS = (
+    "chip",
+    "recipe",
+    "encoder",
+    "devices",
+    "groups",
+    "passes",
+    "shard_encoder",
+    "rows_asked",
+)
 
 
 def use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
@@ -112,6 +121,7 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
         text = (args.encoder / "config.json").read_text(encoding="utf-8")
         encoder = BertConfig.from_hf(json.loads(text), str(args.encoder))
     row = {"chip": args.chip, "recipe": args.recipe, "encoder": encoder.to_hf()}
+    row["rows_asked"] = args.rows  # 0: as many as are usual
     program = None
     if args.programs:
         args.programs.mkdir(parents=True, exist_ok=True)

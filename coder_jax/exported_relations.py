@@ -1,7 +1,6 @@
 """The relations of a trained encoder, table and labels: written into an export and read back."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from coder_jax.hf_files import read_json
 from coder_jax.sentence_transformers_files import write_json
 from data_pipeline.errors import BadInput
 
@@ -73,7 +73,7 @@ def read_relations(folder: Path) -> ExportedRelations | None:
         return None
     try:
         tensors = load_file(folder / TABLE)
-        labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]
+        labels = read_json(folder / LABELS)["labels"]
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"

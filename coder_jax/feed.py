@@ -1,9 +1,9 @@
 """From a host's batches to what the devices step on, in the order of the steps.
 
 On several hosts each knows only its own blocks, signals and clock. So a few integers of each step
-are compared over the devices: the rows that the fullest block needs (of two static shapes all must
-take the same), whether a host was asked to stop, whether the first host's clock says to save. They
-are asked for one step ahead, so that no device waits for Python.
+are compared over the devices: the rows that the fullest block needs (of a few static shapes all
+must take the same), whether a host was asked to stop, whether the first host's clock says to save.
+They are asked for one step ahead, so that no device waits for Python.
 """
 
 import time

@@ -121,11 +121,6 @@ class RowPlan:
         """Rows that are enough for any block."""
         return self.sizes[-1]
 
-    @property
-    def usual(self) -> int:
-        """Rows that are enough for nearly all blocks."""
-        return self.sizes[-2:][0]
-
     def rows(self, needed: int) -> int:
         """The smallest number of rows that is enough; `ample` if none is."""
         return next((rows for rows in self.sizes if needed <= rows), self.ample)

@@ -18,11 +18,14 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from coder_jax.hf_files import read_json
+from coder_jax.run_folder import check_identity
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped, poll
@@ -39,8 +42,15 @@ SYSTEMS = {
     ],
 }
 INITIAL = "initial encoder"
-# What stands for a benchmark in the table, by its kind; an mrr of relations is their point.
-SCORES = ("acc@1", "mrr", "accuracy", "f1", "mcsm", "spearman")
+# What stands for a benchmark in the table: the first of these that it has, shares in percent.
+SCORES = {
+    "acc@1": "{:.1%}",
+    "mrr": "{:.1%}",
+    "accuracy": "{:.1%}",
+    "f1": "{:.1%}",
+    "mcsm": "{:.2f}",
+    "spearman": "{:.3f}",
+}
 
 
 def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -67,10 +77,22 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
+def claim(args: argparse.Namespace, flags: list[str]) -> None:
+    """See that what OUT holds was made with these settings; BadInput if not."""
+    settings = {name: str(value) for name, value in vars(args).items() if name != "systems"}
+    settings["flags"] = shlex.join(flags)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "ablation.json"
+    if path.exists():
+        check_identity(read_json(path), settings, str(args.out))
+    else:
+        write_json(path, settings)
+
+
 def call(*words: str | Path) -> None:
     """A command of ours, in a process of its own; BadInput if it fails."""
     command = [sys.executable, "-P", "-m", "coder_jax", *map(str, words)]
-    print(f"\n$ {' '.join(command[2:])}", flush=True)
+    print(f"\n$ {shlex.join(['python', *command[2:]])}", flush=True)
     repo = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (repo, os.environ.get("PYTHONPATH"))))
     status = None
@@ -120,13 +142,13 @@ def row_of(system: str, pooling: str, records: list[dict[str, Any]]) -> dict[str
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The rows as a table; shares in percent, Spearman's rho as it is."""
+    """The rows as a table."""
     columns = list(rows[0])
 
     def cell(name: str, value: Any) -> str:
         if value is None or isinstance(value, str):
             return value or "undefined"
-        return f"{value:.3f}" if name.endswith("spearman") else f"{100 * value:.1f}"
+        return SCORES[name.rpartition(" ")[2]].format(value).removesuffix("%")
 
     lines = [columns, ["---"] * len(columns)]
     lines += [[cell(name, row[name]) for name in columns] for row in rows]
@@ -138,6 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     args, flags = parse(arguments)
 
     def work() -> int:
+        claim(args, flags)
         rows = []
         for name in (INITIAL, *args.systems):
             records = results_of(name, args, flags)

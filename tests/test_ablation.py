@@ -6,6 +6,7 @@ import pytest
 
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
+from data_pipeline.errors import BadInput
 from launch import ablation
 
 
@@ -20,6 +21,7 @@ def test_the_table():
         record("links", "cls", **{"hits@1": 0.1, "mrr": 0.25}),
         record("sim", "cls", spearman=None),
         record("look", "cls"),
+        record("mcsm", "cls", mcsm=9.5),
     ]
     row = ablation.row_of("CODER", "cls", records)
     assert row == {
@@ -28,11 +30,12 @@ def test_the_table():
         "en acc@1": 0.705,
         "links mrr": 0.25,
         "sim spearman": None,
+        "mcsm mcsm": 9.5,
     }
     assert ablation.markdown([row]) == (
-        "| system | pooling | en acc@1 | links mrr | sim spearman |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        "| CODER | cls | 70.5 | 25.0 | undefined |\n"
+        "| system | pooling | en acc@1 | links mrr | sim spearman | mcsm mcsm |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| CODER | cls | 70.5 | 25.0 | undefined | 9.50 |\n"
     )
 
 
@@ -48,6 +51,15 @@ def test_a_command_that_fails_ends_all(tmp_path, capfd):
     words += ["--benchmark", f"en={tmp_path / 'none.tsv'}"]
     assert ablation.main([str(word) for word in words]) == 2
     assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err
+
+
+def test_results_of_other_settings_are_not_taken(tmp_path):
+    words = ["--data", "d", "--init", "i", "--benchmark", "en=e.tsv", "--out", str(tmp_path)]
+    ablation.claim(*ablation.parse(words))
+    ablation.claim(*ablation.parse([*words, "--systems", "coder"]))
+    for more in (["--steps", "9"], ["--mu", "0.5"]):
+        with pytest.raises(BadInput, match="holds a run that differs from this one"):
+            ablation.claim(*ablation.parse([*words, *more]))
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_distinct_terms_are_distinct(dataset):
 
 def test_rows_are_planned(dataset):
     maker = BatchMaker(dataset, SPECS["paper"], StepCut(row_multiple=4))
-    usual, ample = maker.plan.usual, maker.plan.ample
+    usual, ample = maker.plan.sizes[-2:]
     assert usual % 4 == ample % 4 == 0 and usual <= ample
     in_use = np.array([rows_in_use(batch["segments"]) for batch in maker.batches(0, 100)])
     assert np.mean(in_use <= usual) > 0.6 and in_use.max() <= ample

@@ -12,6 +12,7 @@ from tiny_bert import TINY, single_row
 from coder_jax.bert import POOLINGS, Bert, BertConfig, abstract_bert
 from coder_jax.hf_weights import random_bert
 from coder_jax.pooling import first_tokens, mean_by_term
+from coder_jax.state import merge_encoder, split_encoder
 from data_pipeline.errors import BadInput
 from data_pipeline.packing import pack_rows
 
@@ -92,6 +93,8 @@ def test_the_mean_and_the_first_token_of_each_term_absent_ones_too():
 
 def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert):
     """The last layer is computed for these tokens alone; an absent term has a zero vector."""
+    graph, params = split_encoder(bert)  # with biases, or zeros would give zeros by themselves
+    bert = merge_encoder(graph, jax.tree.map(lambda array: array + 0.1, params))
     tokens, start = random_terms([3, 5, 2, 7])
     packed = pack_rows(tokens, start, 8)
     ids = jnp.arange(packed["tokens"].size, dtype=jnp.uint32).reshape(packed["tokens"].shape)

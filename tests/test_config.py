@@ -1,6 +1,7 @@
 """The configuration: the paper's values, flags, differences, messages."""
 
 import dataclasses
+import types
 
 import pytest
 
@@ -118,6 +119,23 @@ def test_the_ablation_with_translations_is_the_appendix():
     loss = RECIPES["coder_eng_transe"]().loss
     assert dataclasses.astuple(loss.relation) == (0.2, 5, -28, 0.1) and loss.mu == 0.1
     assert loss.term == RECIPES["coder_eng"]().loss.term and loss.score == "translation"
+
+
+@pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])
+def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
+    (tmp_path / mark).write_text("{}")
+    asked = []
+
+    def source(*_, rows, run_steps):
+        asked.append((rows, run_steps))
+        return types.SimpleNamespace(last_step=10)
+
+    monkeypatch.setattr("data_pipeline.batches.BatchMaker", source)
+    monkeypatch.setattr("data_pipeline.batch_files.BatchFiles", source)
+    monkeypatch.setattr("data_pipeline.store.open_dataset", lambda folder: None)
+    data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
+    open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
+    assert asked == [(7, 9)]
 
 
 def test_data_and_out_are_needed(tmp_path):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 
 import numpy as np
 import pytest
@@ -106,7 +107,15 @@ def quick(monkeypatch):
     """Limits that are not measured, and all in this process."""
     monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype: 1e11)
     monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda: 1e10)
-    monkeypatch.setattr(encode, "in_a_process", lambda call, *arguments: call(*arguments))
+    told = []
+
+    def in_this_process(call, *arguments):
+        told.append(os.environ.get("GLIBC_TUNABLES"))
+        return call(*arguments)
+
+    monkeypatch.setattr(encode, "in_a_process", in_this_process)
+    monkeypatch.setattr(encode, "set_up_xla", lambda: told.append("set up"))
+    return told
 
 
 def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
@@ -117,6 +126,7 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     (row,) = json.loads(report.read_text())["rows"]
     assert row["max_difference"] < 1e-5 and row["num_terms"] == 60
     assert row["huge_pages"] == "all" and set(encode.SETTINGS) <= row.keys()
+    assert quick == ["glibc.malloc.hugetlb=1", "set up"]
     assert len(row["rounds"]["coder_jax"]) == 2 and row["cold_s"] > 0
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
 

@@ -1,9 +1,13 @@
 """`python -m coder_jax evaluate` on every kind of benchmark, with every kind of vectors."""
 
+import shutil
+
+import numpy as np
 import pytest
 from evaluating import records_in, run, write_toy
 
 from coder_jax.commands import evaluate
+from coder_jax.exported_relations import ExportedRelations, write_relations
 from data_pipeline.errors import BadInput
 
 
@@ -67,6 +71,20 @@ def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
     assert "CODER_ENG (published, CODER, table 4)" in printed
     left = [path.name for path in files.iterdir() if path.name.startswith(".")]
     assert not left, "vectors are removed"
+
+
+def test_links_through_the_relations_of_the_encoder(all_kinds, minilm_path):
+    files = all_kinds
+    model = files / "with_relations"
+    shutil.copytree(minilm_path, model)
+    turned = np.random.default_rng(0).normal(size=(2, 384, 384)).astype(np.float32)
+    write_relations(model, ExportedRelations(turned, ["RO|seen_in", "RO|with"]))
+    out = files / "out.json"
+    words = ("--model", model, "--json", out, "--dictionary", files / "terms.tsv")
+    assert run(*words, "--benchmark", f"links={files / 'links.tsv'}") == 0
+    (record,) = records_in(out)
+    assert record.counts["without_relation"] == 0
+    assert record.scores["mrr"] != record.scores["mrr_cosine"]
 
 
 def test_word_and_concept_vectors(all_kinds, capsys):

@@ -4,10 +4,15 @@ import json
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from coder_jax.evaluation import plots
+from coder_jax.objective import group_loss
+from coder_jax.systems.coder import CoderLoss
+from coder_jax.systems.coder_v1 import CoderV1Loss
+from coder_jax.systems.group import Group
 from data_pipeline.errors import BadInput
 
 
@@ -106,3 +111,20 @@ def test_matplotlib_is_imported_only_to_draw(repo):
     code = "import sys, coder_jax.evaluation.plots; print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
     assert run.stdout.strip() == "False", run.stderr
+
+
+@pytest.mark.parametrize("loss", [CoderLoss(), CoderV1Loss(type_weight=0.1)])
+def test_every_metric_of_every_system_has_a_curve(loss):
+    """What is logged of a step, but the mined pairs of relations, which are like those of terms."""
+    terms = 4 if isinstance(loss, CoderLoss) else 6
+    group = Group(
+        vectors=jnp.ones((terms, 4)),
+        concepts=jnp.arange(terms),
+        relations=jnp.zeros(2, int),
+        queries=jnp.ones((2, 4)),
+        types=jnp.zeros(terms, int),
+        type_logits=jnp.ones((terms, 3)),
+    )
+    drawn = {metric for _, _, curves in plots.TRAINING_PANELS for metric, _, _ in curves}
+    metrics = {name for name in group_loss(group, loss)[1] if "mined_relation" not in name}
+    assert len(metrics) >= 4 and metrics <= drawn

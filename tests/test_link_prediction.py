@@ -123,7 +123,7 @@ def test_labels_are_read_in_their_direction(tmp_path):
     assert benchmark.concepts() == ["hand", "finger"]
     links = numbered_links(benchmark, LABELS)
     assert links.heads.tolist() == [0, 0, 0, 0] and links.tails.tolist() == [1, 1, 1, 1]
-    assert links.relations.tolist() == [1, 1, -1, -1]
+    assert links.relations.tolist() == [1, 1, -3, -4], "unknown ones are kept apart"
 
 
 def test_a_name_that_two_relations_have(tmp_path):
@@ -166,4 +166,8 @@ def test_the_record(tmp_path):
     assert of_a["scores"] == pytest.approx(
         link_scores(rank_links(FEATURES[concepts], links, MATRICES), LINKS.relations == 0)
     )
+    without = score_links(EncodedTerms(Encoder(), [], np.zeros((0, D))), benchmark, ENCODER)
+    for name, value in without.scores.items():
+        if name.endswith("_cosine"):
+            assert value == record.scores[name] == without.scores[name.removesuffix("_cosine")]
     assert of_a["counts"]["triplets"] == 3 and of_a["scores"]["mrr"] != record.scores["mrr"]

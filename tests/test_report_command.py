@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from safetensors.numpy import save_file
 from tiny_bert import WORDS, write_model
 
 from coder_jax.__main__ import main
+from coder_jax.commands.report import named, short_name
+from coder_jax.encoder_settings import EncoderSettings, write_settings
+from coder_jax.report.subject import load_subject
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,7 @@ def test_bad_input_writes_nothing(folder, tmp_path, capsys):
         ([*model, "--out", out, "--seed", "-1"], "--seed: found -1; expected 0 or more"),
         (["--model", "=x", "--out", out], "found '=x'; expected NAME=PATH or PATH"),
         (
-            ["--model", "a=x", "--compare", "a=y", "--out", out],
+            ["--model", "a=x", "--compare", "a=y", "--dictionary", "terms", "--out", out],
             "found the encoder 'a' twice; expected different names: say NAME=PATH",
         ),
         ([*model, "--out", out, "--results", tmp_path / "other.json"], "found the format None"),
@@ -85,6 +90,27 @@ def test_bad_input_writes_nothing(folder, tmp_path, capsys):
         assert report(*words) == 2, words
         assert re.search(message, capsys.readouterr().err), message
     assert [path.name for path in tmp_path.iterdir()] == ["other.json"]
+
+
+def test_names_and_paths():
+    assert named("a=b/c") == ("a", "b/c") and named("b/c") == (None, "b/c")
+    assert named("runs/lr=3e-5/run") == (None, "runs/lr=3e-5/run")
+    assert short_name("org/model") == "org/model"
+    assert short_name(".") == "/".join(Path.cwd().parts[-2:])
+
+
+def test_what_only_a_dictionary_uses_is_not_ignored(folder, tmp_path, capsys):
+    words = ["--model", folder / "one", "--out", tmp_path / "page.html"]
+    for more in (["--compare", "a=b"], ["--dictionary-languages", "ENG"]):
+        assert report(*words, *more) == 2
+        assert "expected --dictionary with it" in capsys.readouterr().err
+
+
+def test_a_model_that_says_little_of_itself(folder, tmp_path):
+    model = tmp_path / "bare"
+    shutil.copytree(folder / "two", model)
+    write_settings(model, EncoderSettings(pooling="mean"), {})
+    assert load_subject("bare", str(model)).facts == [("model", str(model))]
 
 
 def test_one_host_alone(folder, tmp_path, capsys, monkeypatch):

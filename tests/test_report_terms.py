@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from tiny_rrf import write_release
 
 from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
 from coder_jax.report import terms
+from coder_jax.report.build import draw_figures
 from coder_jax.report.maps import draw_maps, project, same_group_nearest
 from coder_jax.report.neighbours import explorer_data, gather_entries, nearest_others
-from coder_jax.report.terms import Group
+from coder_jax.report.subject import Subject
+from coder_jax.report.terms import Group, ShownTerms
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
@@ -189,3 +192,29 @@ def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
     monkeypatch.setattr("data_pipeline.store.open_dataset", lambda path, strings: dataset)
     assert terms.read_semantic_types(tmp_path) == {}
     assert terms.read_semantic_types(tmp_path / "absent") == {}
+
+
+def test_each_map_has_the_vectors_of_its_own_terms():
+    """Terms that both maps have, in another order: each term's vector is its own."""
+    names = [f"t{number}" for number in range(12)]
+    own = dict(zip(names, unit_vectors(12), strict=True))
+
+    class Encoder:
+        def encode(self, terms):
+            return np.array([own[term] for term in terms])
+
+    by_concept = [Group("a", names[:6]), Group("b", names[6:])]
+    by_type = [Group("x", names[:0:-2]), Group("y", names[8::-2])]
+    shown = ShownTerms(Dictionary([], [], ""), {}, by_concept, by_type, [], 12)
+    figures = draw_figures(shown, Subject("one", Encoder()), types.SimpleNamespace(compare=[]))
+    for groups, figure in zip((by_concept, by_type), figures, strict=True):
+        vectors = Encoder().encode([term for group in groups for term in group.terms])
+        (want,) = draw_maps(groups, [("one", vectors)]).maps
+        np.testing.assert_array_equal(figure.maps[0].places, want.places)
+
+
+def test_joined_concepts_are_several():
+    dictionary = Dictionary(["pain", "ache"], ["C1|C2", "C2"], "toy")
+    held = terms.terms_by_concept(dictionary)
+    assert held == {"C1": ["pain"], "C2": ["pain", "ache"]}
+    assert gather_entries(dictionary, list(held), {}).concepts_of == [[0, 1], [1]]

@@ -116,7 +116,10 @@ def test_what_is_not_finite_is_refused(devices, value):
     one = {"block_keys": 64, "devices": jax.devices()[:devices]}
     with pytest.raises(ValueError, match="infinite or not a number; expected finite queries"):
         search(keys[:3], keys, 600, **one)
-    if value == -np.inf:
+    if value != -np.inf:
+        with pytest.raises(ValueError, match="infinite or not a number"):
+            search(keys[:3], keys, 1, **one)
+    else:
         similarity, index = search(keys[:3], keys, 599, **one)
         assert np.all(similarity == 4) and 500 not in index
 

@@ -6,14 +6,16 @@ import json
 
 import jax
 import pytest
+from tiny_dataset import tiny_dataset
 
 from benchmarks import step_cost
-from benchmarks.compiled_step import batch_shapes, figures, find_devices, measure, plan_of
+from benchmarks.compiled_step import batch_shapes, figures, find_devices, measure, usual_rows
 from coder_jax.bert_config import BertConfig
 from coder_jax.config import Config, RunConfig
 from coder_jax.step_cost import Collective, StepCost
 from coder_jax.systems.coder import CoderLoss
 from data_pipeline.batch_spec import BatchSpec, StepCut
+from data_pipeline.batches import BatchMaker
 from data_pipeline.errors import BadInput
 
 # Wide enough that a matrix is much larger than the vectors that meet it.
@@ -26,6 +28,7 @@ WIDE = BertConfig(
     max_positions=32,
 )
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
+V1 = dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True)
 
 
 def cost(spec=SPEC, mu=1.0, **run):
@@ -63,6 +66,14 @@ def test_relation_matrices_do_not_travel_where_devices_share_a_block():
     found = cost(spec)
     assert found["mesh"] == {"groups": 2, "within": 4}
     check_that_matrices_stay(found, spec)
+
+
+@pytest.mark.parametrize("spec", [SPEC, V1], ids=["coder", "v1"])
+def test_batches_have_the_shapes_of_the_pipelines(spec):
+    dataset = tiny_dataset(concepts=60, triplets=150)
+    maker = BatchMaker(dataset, spec)
+    shapes = batch_shapes(spec, StepCut(), spec.groups, maker.plan.ample)
+    assert {name: array.shape for name, array in next(maker.batches(0, 1)).items()} == shapes
 
 
 def test_what_a_step_costs(alone, with_relations):
@@ -135,11 +146,11 @@ def test_the_table():
 
 def test_rows_that_were_measured_are_rounded_to_the_devices_of_a_block():
     cut = StepCut(blocks=8, row_multiple=8)
-    assert plan_of(Config(), cut, None, 0).usual == 32
-    assert plan_of(Config(), StepCut(), None, 0).usual == 187
+    assert usual_rows(Config(), cut, None, 0) == 32
+    assert usual_rows(Config(), StepCut(), None, 0) == 187
     other = Config(batch=BatchSpec(triplets=32))
     with pytest.raises(BadInput, match="1 blocks of 8 groups.*--data DIR"):
-        plan_of(other, StepCut(), None, 0)
+        usual_rows(other, StepCut(), None, 0)
 
 
 def test_shapes_of_a_batch():

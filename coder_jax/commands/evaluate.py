@@ -112,7 +112,7 @@ def compared(
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
     from coder_jax.evaluation.protocol import encoder_protocol, hash_weights
-    from coder_jax.evaluation.relation_files import RelationFile
+    from coder_jax.evaluation.relation_files import LinkBenchmark, RelationFile
     from coder_jax.evaluation.vectors import TERMS, EncodedTerms
     from coder_jax.evaluation.word2vec_files import read_vector_file
     from coder_jax.evaluation.word_concept_vectors import KINDS, vector_file_protocol
@@ -131,7 +131,9 @@ def compared(
     kept = [b.keys(TERMS) for b in benchmarks if not isinstance(b, RelationFile)]
     strings = list(dict.fromkeys(chain.from_iterable(kept)))
     folder = find_folder(args.model)
-    weights_hash, relations = hash_weights(folder), read_relations(folder)
+    weights_hash = hash_weights(folder)
+    links = any(isinstance(benchmark, LinkBenchmark) for benchmark in benchmarks)
+    relations = read_relations(folder) if links else None
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
         protocol = encoder_protocol(encoder, args.model, weights_hash)

@@ -48,24 +48,29 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a dataset folder "
         "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
     )
-    group.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset or release, search the terms in these languages only (such as ENG)",
-    )
-    group.add_argument(
-        "--dictionary-sources",
-        nargs="+",
-        metavar="SAB",
-        help="of a release, search the terms of these vocabularies only (such as SNOMEDCT_US)",
-    )
+    add_dictionary_choices(group)
     group.add_argument(
         "--retired-cuis",
         metavar="FILE",
         help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
         "and dictionary count as what they were merged into (default: the list of the dictionary, "
         "where it is a dataset folder; none: no list)",
+    )
+
+
+def add_dictionary_choices(group: argparse._ActionsContainer) -> None:
+    """What of a dictionary is taken, as `read_dictionary` does it."""
+    group.add_argument(
+        "--dictionary-languages",
+        nargs="+",
+        metavar="LANGUAGE",
+        help="of a dataset or release, take the terms in these languages only (such as ENG)",
+    )
+    group.add_argument(
+        "--dictionary-sources",
+        nargs="+",
+        metavar="SAB",
+        help="of a release, take the terms of these vocabularies only (such as SNOMEDCT_US)",
     )
 
 
@@ -128,6 +133,8 @@ def check(args: argparse.Namespace) -> None:
     ):
         if least < 1:
             raise BadInput(f"{option}: found {least}; expected 1 or more")
+    if args.seed < 0:
+        raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
     if not args.json.parent.is_dir():
         raise BadInput(f"--json: there is no folder {args.json.parent}; make it first")
     if args.vectors_of and args.features == "fine-tuned":

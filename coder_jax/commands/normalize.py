@@ -80,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.dictionary import read_dictionary
     from coder_jax.evaluation.retired_cuis import read_retired_cuis
+    from coder_jax.host_place import alone
 
+    alone("normalize")
     if args.k < 1:
         raise BadInput(f"-k is {args.k}; expected at least 1 concept per mention")
     # Before the model: it fails sooner.

@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coder_jax.bert_config import POOLINGS
+from coder_jax.commands.evaluate_arguments import add_dictionary_choices
 from data_pipeline.errors import BadInput
 
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
@@ -53,18 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="terms to show: a TSV file of term<TAB>CUI, a dataset folder, or MRCONSO.RRF",
     )
-    parser.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset or release, the terms in these languages only (such as ENG)",
-    )
-    parser.add_argument(
-        "--dictionary-sources",
-        nargs="+",
-        metavar="SAB",
-        help="of a release, the terms of these vocabularies only (such as SNOMEDCT_US)",
-    )
+    add_dictionary_choices(parser)
     parser.add_argument(
         "--results",
         action="extend",
@@ -113,6 +103,13 @@ def run(args: argparse.Namespace) -> int:
     ):
         if value < least:
             raise BadInput(f"{option}: found {value}; expected {least} or more")
+    for option, given in (
+        ("--compare", args.compare),
+        ("--dictionary-languages", args.dictionary_languages),
+        ("--dictionary-sources", args.dictionary_sources),
+    ):
+        if given and not args.dictionary:
+            raise BadInput(f"{option}: found {given[0]!r}; expected --dictionary with it")
     out = find_out(args)
     name, model = named(args.model)
     compared = [named(one) for one in args.compare]
@@ -162,9 +159,9 @@ def find_out(args: argparse.Namespace) -> Path:
 
 
 def named(argument: str) -> tuple[str | None, str]:
-    """(NAME or None, PATH) of NAME=PATH or PATH."""
+    """(NAME or None, PATH) of NAME=PATH or PATH; a NAME has no slash, a PATH may have a =."""
     name, equals, path = argument.partition("=")
-    if not equals:
+    if not equals or "/" in name:
         return None, argument
     if not (name and path):
         raise BadInput(f"found {argument!r}; expected NAME=PATH or PATH")
@@ -173,7 +170,8 @@ def named(argument: str) -> tuple[str | None, str]:
 
 def short_name(path: str) -> str:
     """The last two parts of a path or hub id."""
-    return "/".join(Path(path).parts[-2:])
+    known = Path(path).absolute() if Path(path).exists() else Path(path)
+    return "/".join(known.parts[-2:])
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ from coder_jax.evaluation.relation_files import (
     RelationFile,
     is_relation_folder,
     read_links,
-    read_relations,
+    read_relation_pairs,
     with_names,
 )
 from coder_jax.evaluation.retired_cuis import RetiredCuis
@@ -117,7 +117,7 @@ def _read_folder(
     if (path / "manifest.json").is_file():
         return read_dataset_concepts(name, path, types)
     if is_relation_folder(path):
-        return read_relations(name, path)
+        return read_relation_pairs(name, path)
     if xl_bel_files(path):
         return read_xl_bel(name, path, dictionary)
     folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]

@@ -1,7 +1,7 @@
 """A TSV file, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,11 +37,15 @@ class Dictionary:
     languages: list[str] | None = None
     vocabularies: list[str] | None = None
 
+    def pairs(self) -> Iterator[tuple[int, str, str]]:
+        """(row, term, concept), of a row with joined concepts once for each of them."""
+        for row, (term, joined) in enumerate(zip(self.terms, self.concepts, strict=True)):
+            for concept in joined.split(CONCEPT_SEPARATOR):
+                yield row, term, concept
+
     @cached_property
     def concept_set(self) -> frozenset[str]:
-        return frozenset(
-            concept for held in self.concepts for concept in held.split(CONCEPT_SEPARATOR)
-        )
+        return frozenset(concept for _, _, concept in self.pairs())
 
     @cached_property
     def description(self) -> dict[str, Any]:

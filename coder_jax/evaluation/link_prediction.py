@@ -36,8 +36,8 @@ class Links:
 
     Attributes:
       heads, tails: int [T], concepts.
-      relations: int [T], relations of the encoder; -1 for one that it does not know, for which the
-        head itself stands for where the relation leads, as it does for two synonyms in training.
+      relations: int [T], relations of the encoder; each that it does not know has a negative number
+        of its own, and leads to the head itself, as it does for two synonyms in training.
     """
 
     heads: np.ndarray
@@ -123,14 +123,15 @@ def numbered_links(benchmark: LinkBenchmark, labels: Sequence[str]) -> Links:
     for label, number in number_of.items():
         by_name.setdefault(label.partition("|")[2], []).append(number)
     concept_of = {concept: number for number, concept in enumerate(benchmark.concepts())}
-    rows = []
-    pairs = benchmark.pairs
+    rows, pairs = [], benchmark.pairs
+    unknown: dict[str, int] = {}
     for head, tail, label in zip(pairs.heads, pairs.tails, pairs.labels, strict=True):
         first, second = concept_of[head], concept_of[tail]
+        unknown.setdefault(label, -1 - len(unknown))  # apart, or their true concepts would mix
         if "|" in label:
-            rows.append((first, number_of.get(label, -1), second))
+            rows.append((first, number_of.get(label, unknown[label]), second))
             continue
-        numbers = by_name.get(label, [-1])
+        numbers = by_name.get(label, [unknown[label]])
         if len(numbers) > 1:
             meant = " or ".join(labels[number] for number in numbers)
             raise BadInput(

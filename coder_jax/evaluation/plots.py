@@ -45,7 +45,16 @@ TRAINING_PANELS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
         [
             ("loss", "total", BLUE),
             ("loss_term", "term-term", ORANGE),
-            ("loss_relation", "term-relation-term", GREEN),
+            ("loss_relation", "relation", GREEN),
+            ("loss_type", "semantic type", GREY),
+        ],
+    ),
+    (
+        "Right",
+        "share",
+        [
+            ("corrupted_farther", "corrupted tails farther away", BLUE),
+            ("type_accuracy", "semantic types", ORANGE),
         ],
     ),
     (

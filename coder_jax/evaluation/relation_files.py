@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.retired_cuis import RetiredCuis
-from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, read_text, tab_separated
+from coder_jax.evaluation.rows import content_hash, read_text, tab_separated
 from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
 
@@ -114,7 +114,7 @@ def is_relation_folder(path: Path) -> bool:
     return (path / "x_train.txt").is_file() or (path / "relations_train.tsv").is_file()
 
 
-def read_relations(name: str, path: Path) -> RelationBenchmark:
+def read_relation_pairs(name: str, path: Path) -> RelationBenchmark:
     """Reads a folder of either format; BadInput for broken rows or halves of unequal length."""
     if (path / "x_train.txt").is_file():
         train, test = (_read_ddbrc(path, half) for half in HALVES)
@@ -158,10 +158,9 @@ def with_names(
         now = {concept: retired_cuis.now(concept) for concept in now}
     wanted = set(now.values())
     first_term: dict[str, str] = {}
-    for term, joined in zip(dictionary.terms, dictionary.concepts, strict=True):
-        for concept in joined.split(CONCEPT_SEPARATOR):
-            if concept in wanted:
-                first_term.setdefault(concept, term)
+    for _, term, concept in dictionary.pairs():
+        if concept in wanted:
+            first_term.setdefault(concept, term)
     names = {c: first_term[successor] for c, successor in now.items() if successor in first_term}
     if not names:
         raise BadInput(

@@ -16,7 +16,7 @@ from coder_jax.report.page import Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
-from coder_jax.report.terms import Group, ShownTerms, read_terms
+from coder_jax.report.terms import ShownTerms, read_terms
 from data_pipeline import stopping
 
 
@@ -37,15 +37,15 @@ class Inputs:
 
     model: str
     name: str
-    pooling: str | None = None
-    dictionary: str | None = None
-    languages: Sequence[str] | None = None
-    sources: Sequence[str] | None = None
-    results: Sequence[tuple[str | None, str]] = ()
-    compare: Sequence[tuple[str, str]] = ()
-    terms: int = 20_000
-    neighbours: int = 12
-    seed: int = 0
+    pooling: str | None
+    dictionary: str | None
+    languages: Sequence[str] | None
+    sources: Sequence[str] | None
+    results: Sequence[tuple[str | None, str]]
+    compare: Sequence[tuple[str, str]]
+    terms: int
+    neighbours: int
+    seed: int
 
 
 def build_report(inputs: Inputs) -> Report:
@@ -109,17 +109,16 @@ def draw_figures(
         groups if sum(len(group.terms) for group in groups) >= LEAST_POINTS else []
         for groups in (shown.by_concept, shown.by_type)
     ]
-    terms = list(dict.fromkeys(t for groups in drawn for group in groups for t in group.terms))
-    place = {term: number for number, term in enumerate(terms)}
-    encoded = [(one.name, one.encoder.encode(terms)) for one in subjects(subject, inputs)]
-
-    def figure(groups: list[Group]) -> MapFigure | None:
-        stopping.poll()
-        rows = [place[term] for group in groups for term in group.terms]
-        vectors: list[tuple[str, np.ndarray]] = [(name, all_[rows]) for name, all_ in encoded]
-        return draw_maps(groups, vectors) if groups else None
-
-    return figure(drawn[0]), figure(drawn[1])
+    encoded: list[list[tuple[str, np.ndarray]]] = [[], []]
+    for one in subjects(subject, inputs) if any(drawn) else ():
+        for groups, vectors in zip(drawn, encoded, strict=True):
+            terms = [term for group in groups for term in group.terms]
+            vectors.append((one.name, one.encoder.encode(terms)))
+    by_concept, by_type = (
+        draw_maps(groups, vectors) if groups else None
+        for groups, vectors in zip(drawn, encoded, strict=True)
+    )
+    return by_concept, by_type
 
 
 def subjects(first: Subject, inputs: Inputs) -> Iterator[Subject]:

@@ -19,8 +19,11 @@ def left_out(report: Report, *, model: str, dictionary: str | None) -> list[Left
     build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
     missing = []
     if not report.tables:
+        # What is scored is a model: of a run its export.
+        export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
         evaluate = (
-            f"python -m coder_jax evaluate --model {quote(model)} --benchmark cadec=PATH "
+            f"{export if report.panels else ''}python -m coder_jax evaluate --model "
+            f"{'EXPORT' if report.panels else quote(model)} --benchmark cadec=PATH "
             f"--json results.json\n{again} --results results.json"
         )
         missing.append(LeftOut("Results", "no --results were given", evaluate))

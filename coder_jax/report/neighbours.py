@@ -45,7 +45,7 @@ def gather_entries(
     number = {concept: place for place, concept in enumerate(chosen)}
     concepts_of: dict[str, list[int]] = {}
     first_row: list[int] = []
-    for row, (term, concept) in enumerate(zip(dictionary.terms, dictionary.concepts, strict=True)):
+    for row, term, concept in dictionary.pairs():
         if concept not in number:
             continue
         if term not in concepts_of:
@@ -83,7 +83,7 @@ def nearest_others(vectors_ND: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarr
 
 
 def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str, Any]:
-    """The explorer's data as the page reads it (`page/explorer.js`).
+    """The explorer's data as the page reads it (`page/report.js`).
 
     Lists by term, and neighbours and cosines, in thousandths, one after the other, k for each term.
     """

@@ -9,6 +9,7 @@ from dataclasses import replace
 from coder_jax.evaluation.protocol import EvaluationRecord, read_records
 from coder_jax.evaluation.published import rows_for
 from coder_jax.evaluation.table import Table, tables_of
+from data_pipeline.errors import BadInput
 
 
 def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationRecord]:
@@ -31,13 +32,29 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
 def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     """A table for each benchmark of the papers, then one for each kind of the other benchmarks.
 
-    acc@k is shown for the k that all records have.
+    acc@k is shown for the k that all records of a table have.
+
+    Raises:
+      BadInput: records of a table that have no k in common.
     """
-    scored = [record.scores for record in records if record.kind == "normalization"]
-    common = set.intersection(*map(set, scored)) if scored else set()
-    ks = sorted(int(name[4:]) for name in common if re.fullmatch(r"acc@\d+", name))
     published = dict.fromkeys(one.benchmark for one in records if rows_for(one.benchmark))
-    tables = []
-    for name in published:
-        tables += tables_of([record for record in records if record.benchmark == name], ks)
-    return tables + tables_of([one for one in records if one.benchmark not in published], ks)
+    groups = [[one for one in records if one.benchmark == name] for name in published]
+    groups.append([one for one in records if one.benchmark not in published])
+    return [table for group in groups for table in tables_of(group, common_ks(group))]
+
+
+def common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
+    """The k of acc@k that all records of normalization have; BadInput if there are none."""
+    held = [
+        {int(name[4:]) for name in record.scores if re.fullmatch(r"acc@\d+", name)}
+        for record in records
+        if record.kind == "normalization"
+    ]
+    ks = sorted(set.intersection(*held)) if held else []
+    if held and not ks:
+        found = " and of ".join(str(sorted(one)) for one in held)
+        raise BadInput(
+            f"--results: found acc@k with k of {found}; expected one k that all have: evaluate "
+            "with the same --k"
+        )
+    return ks

@@ -84,5 +84,6 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
     if (folder / SETTINGS_FILE).is_file():
         saved = read_json(folder / SETTINGS_FILE)
         facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
-        facts += [("dataset hash", saved["dataset_hash"][:12])] * ("dataset_hash" in saved)
+        if "dataset_hash" in saved:
+            facts.append(("dataset hash", saved["dataset_hash"][:12]))
     return Subject(name, encoder, read_relations(folder), facts=facts)

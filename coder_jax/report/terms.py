@@ -105,7 +105,7 @@ def read_terms(
 def terms_by_concept(dictionary: Dictionary) -> dict[str, list[str]]:
     """The distinct terms of each concept, in the dictionary's order."""
     held: dict[str, dict[str, None]] = {}
-    for term, concept in zip(dictionary.terms, dictionary.concepts, strict=True):
+    for _, term, concept in dictionary.pairs():
         held.setdefault(concept, {})[term] = None
     return {concept: list(terms) for concept, terms in held.items()}
 
@@ -160,7 +160,7 @@ def type_groups(
     groups = [
         Group(one, [terms[concept][0] for concept in shuffled(held, seed)[:CONCEPTS_EACH]])
         for one, held in members.items()
-        if held
+        if len(held) >= LEAST_OF_TYPE
     ]
     return groups if len(groups) > 1 else []
 
