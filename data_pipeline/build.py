@@ -136,13 +136,15 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=50_000,
         metavar="N",
-        help="most terms to list beside the held-out ones (default: 50,000)",
+        help="most terms in DIR/heldout/dictionary.tsv: those of the concepts of held-out and of "
+        "excluded terms, and of other concepts (default: 50,000)",
     )
     heldout.add_argument(
         "--exclude-terms",
         type=Path,
         metavar="FILE",
-        help="tab-separated mention and CUI with that header: test terms to keep out of the data",
+        help="tab-separated mention and CUI with that header: test terms to keep out of the data. "
+        "With --hold-out they can be looked up in heldout/dictionary.tsv, too",
     )
     heldout.add_argument("--seed", type=int, default=0, help="of the held-out choice (default: 0)")
 

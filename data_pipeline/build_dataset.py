@@ -118,7 +118,12 @@ def _build_in(
     held_out = None
     if mentions is not None:
         held_out = write_heldout(
-            work / "heldout", terminology, mentions, options.heldout_dictionary, options.seed
+            work / "heldout",
+            terminology,
+            mentions,
+            options.heldout_dictionary,
+            options.seed,
+            read_mentions(options.exclude_terms) if options.exclude_terms else None,
         )
     _write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")

@@ -31,7 +31,8 @@ class BuildOptions:
       max_length: longest term in tokens, special tokens included.
       hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
       heldout_dictionary: most terms in heldout/dictionary.tsv.
-      exclude_terms: .tsv of mention and CUI to keep out of the dataset.
+      exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
+        all terms of these concepts.
       seed: of the held-out choice.
       shards: number of shard files; None: chosen by size. Does not change the content.
       overwrite: replace a dataset that is already at `out`.

@@ -69,30 +69,39 @@ def hold_out(
 
 
 def write_heldout(
-    folder: Path, terminology: Terminology, mentions: pl.DataFrame, dictionary_terms: int, seed: int
+    folder: Path,
+    terminology: Terminology,
+    mentions: pl.DataFrame,
+    dictionary_terms: int,
+    seed: int,
+    tested: pl.DataFrame | None = None,
 ) -> dict[str, int]:
     """Writes mentions.tsv (mention, CUI) and dictionary.tsv (term, CUI), both with a header.
 
-    The dictionary holds all remaining terms of the held-out concepts, then whole other concepts, in
+    The dictionary holds all remaining terms of the held-out concepts and of those of `tested`,
+    other mentions (`read_mentions`) that are to be looked up in it; then whole other concepts, in
     the order of their hash, up to `dictionary_terms` rows. `terminology` is the one that `hold_out`
     returned. Returns the row counts of the two files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     per_concept = np.diff(terminology.term_start())
-    is_held_out = np.zeros(len(per_concept), bool)
-    is_held_out[mentions["concept"].to_numpy()] = True
-    room = dictionary_terms - int(per_concept[is_held_out].sum())
+    is_asked = np.zeros(len(per_concept), bool)
+    is_asked[mentions["concept"].to_numpy()] = True
+    if tested is not None:
+        is_asked[terminology.concepts_of(tested["CUI"])] = True
+    room = dictionary_terms - int(per_concept[is_asked].sum())
     if room < 0:
         raise BadInput(
-            f"--heldout-dictionary {dictionary_terms:,}: the held-out concepts alone have "
-            f"{dictionary_terms - room:,} terms. Give that many or more, or hold out less."
+            f"--heldout-dictionary {dictionary_terms:,}: the concepts of held-out and excluded "
+            f"terms alone have {dictionary_terms - room:,} terms. Give that many or more, or hold "
+            "out less."
         )
-    others = np.flatnonzero(~is_held_out)
+    others = np.flatnonzero(~is_asked)
     if per_concept[others].sum() > room:
         hashes = np.array([_hash(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64)
         others = others[np.argsort(hashes, kind="stable")]
         others = others[np.cumsum(per_concept[others]) <= room]
-    is_listed = is_held_out
+    is_listed = is_asked
     is_listed[others] = True
     in_dictionary = pl.Series(is_listed[terminology.terms["concept"].to_numpy()])
     dictionary = terminology.terms.filter(in_dictionary).select(
@@ -104,7 +113,10 @@ def write_heldout(
 
 
 def read_mentions(path: Path) -> pl.DataFrame:
-    """A file of mention and CUI, tab-separated, with that header, as a table of strings."""
+    """A file of mention and CUI, tab-separated, with that header, as a table of strings.
+
+    Several CUIs of a mention, joined with "|", give a row each.
+    """
     if not path.is_file():
         raise BadInput(f"{path} does not exist; expected a .tsv file with the header mention, CUI")
     try:
@@ -120,7 +132,8 @@ def read_mentions(path: Path) -> pl.DataFrame:
             f"{path} has the columns {', '.join(table.columns)}; expected mention and CUI in its "
             "first line, tab-separated"
         )
-    return table.select("mention", "CUI").drop_nulls()
+    table = table.select("mention", "CUI").drop_nulls()
+    return table.with_columns(pl.col("CUI").str.split("|")).explode("CUI")
 
 
 def _eligible_terms(terminology: Terminology) -> pl.DataFrame:

@@ -61,6 +61,12 @@ class Terminology:
         """int64 [C + 1]: rows of `terms` that belong to each concept."""
         return offsets(self.terms["concept"].to_numpy(), len(self.cuis))
 
+    def concepts_of(self, cuis: pl.Series) -> np.ndarray:
+        """int32: the distinct concepts that have these identifiers, now or before a merger."""
+        wanted = pl.LazyFrame({"cui": cuis.unique()})
+        found = wanted.join(_lookup(self.cuis, self.source.retired), on="cui").collect()
+        return found["concept"].unique().to_numpy()
+
 
 def offsets(sorted_ids: np.ndarray, count: int) -> np.ndarray:
     """CSR offsets int64 [count + 1] of ids that are sorted and lie in 0..count-1."""

@@ -123,6 +123,8 @@ def test_all_arguments_arrive(model, tmp_path):
     mention = (out / "heldout" / "mentions.tsv").read_text().splitlines()[1].split("\t")[0]
     assert mention not in data.terms
     assert data.manifest["held_out"]["mentions"] == 1
+    listed = (out / "heldout" / "dictionary.tsv").read_text()
+    assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
 
 
 def test_ontology_of_several_blocks(options):

@@ -88,7 +88,12 @@ def test_a_small_dictionary_keeps_whole_concepts_and_all_answers(terminology, tm
     whole = without.terms.select("term", CUI=without.cuis.gather(without.terms["concept"]))
     listed = whole.filter(pl.col("CUI").is_in(dictionary["CUI"].unique().to_list()))
     assert pairs(listed) == pairs(dictionary)
-    with pytest.raises(BadInput, match="--heldout-dictionary 5: the held-out concepts alone have"):
+    tested = without.cuis.filter(~without.cuis.is_in(dictionary["CUI"].unique().to_list()))[:3]
+    write_heldout(tmp_path, without, mentions, 100, 0, pl.DataFrame({"CUI": [*tested, "C9999999"]}))
+    dictionary = pl.read_csv(tmp_path / "dictionary.tsv", separator="\t")
+    assert {*mentions["CUI"], *tested} < set(dictionary["CUI"]) and dictionary.height <= 100
+    message = "--heldout-dictionary 5: the concepts of held-out and excluded terms alone have"
+    with pytest.raises(BadInput, match=message):
         write_heldout(tmp_path, without, mentions, 5, seed=0)
 
 
@@ -96,6 +101,8 @@ def test_files_of_mentions_that_cannot_be_read(tmp_path):
     path = tmp_path / "mentions.tsv"
     with pytest.raises(BadInput, match="mentions.tsv does not exist; expected a .tsv"):
         read_mentions(path)
+    path.write_text("mention\tCUI\nx\tC1|C2\ny\tC3\n")
+    assert read_mentions(path).rows() == [("x", "C1"), ("x", "C2"), ("y", "C3")]
     path.write_text("term\tCUI\nx\tC1\n")
     with pytest.raises(BadInput, match="has the columns term, CUI; expected mention and CUI"):
         read_mentions(path)

@@ -179,6 +179,7 @@ def test_excluded_terms_are_cleaned_and_follow_retired_cuis(source):
         "C0000003": ["limb pain", '"pain" in limb'],  # excluded from another concept
     }
     assert found.report["terms dropped: excluded by file"] == 3
+    assert set(found.cuis.gather(found.concepts_of(excluded["CUI"]))) == {"C0000001", "C0000002"}
 
 
 def test_a_filter_that_leaves_nothing(source):
