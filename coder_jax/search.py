@@ -69,6 +69,30 @@ def search(
     return _search_on_devices(queries, keys, k, query_rows, key_rows, chosen)
 
 
+def nearest_others(
+    vectors: np.ndarray, k: int, rows: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`search` for the k vectors nearest to each of some vectors, itself left out.
+
+    Fewer than k where there are not so many others.
+
+    Args:
+      vectors: float [n, D].
+      k: at least 1.
+      rows: int [q], those whose neighbours are wanted; all if None.
+
+    Returns:
+      (similarity float32 [q, k], index int64 [q, k]), as of `search`.
+    """
+    rows = np.arange(len(vectors)) if rows is None else rows
+    k = min(k, len(vectors) - 1)
+    similarity, index = search(vectors[rows], vectors, k + 1)
+    is_self = index == rows[:, None]
+    # Where k + 1 others are as near as itself, it is not among them, and the last one goes.
+    is_self[~is_self.any(axis=1), -1] = True
+    return similarity[~is_self].reshape(-1, k), index[~is_self].reshape(-1, k)
+
+
 def _search_on_devices(
     queries: np.ndarray,
     keys: np.ndarray,

@@ -14,7 +14,7 @@ from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
 from coder_jax.report import terms
 from coder_jax.report.build import draw_figures
 from coder_jax.report.maps import draw_maps, project, same_group_nearest
-from coder_jax.report.neighbours import explorer_data, gather_entries, nearest_others
+from coder_jax.report.neighbours import explorer_data, gather_entries
 from coder_jax.report.subject import Subject
 from coder_jax.report.terms import Group, ShownTerms
 from data_pipeline.build_dataset import build_dataset
@@ -100,18 +100,6 @@ def test_a_dictionary_of_one_term(tmp_path):
 
 
 # Neighbours
-
-
-def test_neighbours_are_those_of_brute_force():
-    vectors = unit_vectors(90, 4)
-    vectors[40:60] = vectors[40]  # more equal ones than k
-    cosine, index = nearest_others(vectors, 5)
-    exact = vectors.astype(np.float64) @ vectors.T.astype(np.float64)
-    np.fill_diagonal(exact, -np.inf)
-    assert index.shape == (90, 5) and not (index == np.arange(90)[:, None]).any()
-    np.testing.assert_allclose(cosine, -np.sort(-exact, axis=1)[:, :5], atol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(exact, index, 1), cosine, atol=1e-6)
-    assert nearest_others(vectors[:3], 5)[1].shape == (3, 2), "no more than there are"
 
 
 def test_a_string_of_two_concepts_is_one_entry():

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from coder_jax.search import merge_blocks, search
+from coder_jax.search import merge_blocks, nearest_others, search
 from coder_jax.search_on_host import NOTHING, pack, unpack
 from data_pipeline import stopping
 
@@ -183,3 +183,19 @@ def test_no_queries_and_unusable_arguments():
         search(keys, np.broadcast_to(keys[:1], ((1 << 30) + 1, 3)), 1)
     with pytest.raises(ValueError, match=r"\(4, 3\).*\(4, 2\)"):
         search(keys, keys[:, :2], 1)
+
+
+@pytest.mark.parametrize("rows", [None, np.array([3, 45, 59, 89])])
+def test_nearest_others_are_those_of_brute_force(rows):
+    vectors = np.random.default_rng(4).normal(size=(90, 16)).astype(np.float32)
+    vectors[40:60] = vectors[40]  # more equal ones than k
+    similarity, index = nearest_others(vectors, 5, rows)
+    exact = vectors.astype(np.float64) @ vectors.T.astype(np.float64)
+    np.fill_diagonal(exact, -np.inf)
+    rows = np.arange(90) if rows is None else rows
+    assert index.shape == (len(rows), 5) and not (index == rows[:, None]).any()
+    best = -np.sort(-exact[rows], axis=1)[:, :5]
+    np.testing.assert_allclose(similarity, best, rtol=1e-5, atol=1e-5)
+    taken = np.take_along_axis(exact[rows], index, 1)
+    np.testing.assert_allclose(taken, similarity, rtol=1e-5, atol=1e-5)
+    assert nearest_others(vectors[:3], 5)[1].shape == (3, 2), "no more than there are"

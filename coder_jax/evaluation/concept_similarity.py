@@ -22,7 +22,7 @@ from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.published import MCSM_TYPES
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
 from coder_jax.evaluation.vectors import CONCEPTS, Vectors, unit
-from coder_jax.search import search
+from coder_jax.search import nearest_others
 from data_pipeline.errors import BadInput
 
 NEIGHBOURS = 40
@@ -178,7 +178,7 @@ def evaluate_concept_similarity(
     rng = np.random.default_rng(seed)
     scored = {name: sampled(np.flatnonzero(mask), sample, rng) for name, mask in of_type.items()}
     queries = np.unique(np.concatenate(list(scored.values())))
-    neighbours = nearest_others(encoded, queries, k)
+    neighbours = nearest_others(encoded, k, queries)[1]
     weights = 1 / np.log2(np.arange(1, k + 1) + 1)
     result = {}
     for name, mask in of_type.items():
@@ -194,15 +194,6 @@ def evaluate_concept_similarity(
         )
     counts = {"concepts": int(inside.sum()), "missing": int(inside.sum() - known.sum())}
     return result, counts
-
-
-def nearest_others(vectors: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
-    """Rows of the k largest dot products with each of the rows `queries`, itself left out."""
-    found = search(vectors[queries], vectors, k + 1)[1]
-    is_self = found == queries[:, None]
-    # Where k + 1 others are as near as itself, it is not among them, and the last one goes.
-    order = np.argsort(is_self, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(found, order, axis=1)
 
 
 def sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> np.ndarray:

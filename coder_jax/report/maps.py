@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
 from coder_jax.report.terms import Group
-from coder_jax.search import search
+from coder_jax.search import nearest_others
 
 PERPLEXITY = 30.0
 LEAST_POINTS = 8
@@ -93,7 +93,5 @@ def same_group_nearest(vectors_ND: np.ndarray, group_of: np.ndarray) -> float:
 
     Of equally near ones the first counts.
     """
-    _, nearest = search(vectors_ND, vectors_ND, 2)
-    itself = np.arange(len(vectors_ND))
-    other = np.where(nearest[:, 0] == itself, nearest[:, 1], nearest[:, 0])
+    other = nearest_others(vectors_ND, 1)[1][:, 0]
     return float((group_of[other] == group_of).mean())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.search import search
+from coder_jax.search import nearest_others
 
 
 @dataclass(frozen=True)
@@ -62,24 +62,6 @@ def gather_entries(
         languages and [languages[row] for row in first_row],
         vocabularies and [vocabularies[row] for row in first_row],
     )
-
-
-def nearest_others(vectors_ND: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest other vectors of each: (cosines float32 [N, k], indices int64 [N, k]).
-
-    Fewer than k where there are not so many others. Exact; the best first, of equal ones the lower
-    index.
-
-    Args:
-      vectors_ND: float [N, D], unit length.
-      k: at least 1.
-    """
-    k = min(k, len(vectors_ND) - 1)
-    cosine, index = search(vectors_ND, vectors_ND, k + 1)
-    itself = index == np.arange(len(index))[:, None]
-    # Among many equal vectors a term may not find itself; then the last one goes.
-    itself[~itself.any(axis=1), -1] = True
-    return cosine[~itself].reshape(-1, k), index[~itself].reshape(-1, k)
 
 
 def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str, Any]:
