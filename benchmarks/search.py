@@ -110,6 +110,8 @@ def measure(
         for name in peers:
             compared[name] = differences(latest[OURS], latest[name], queries, keys)
             check_same(compared[name], name)
+        taken = ", ".join(f"{name} {one:.4f} s" for name, one in medians(seconds).items())
+        print(f"{count:,} queries, width {keys.shape[1]}, k = {k}: {taken}", flush=True)
         row = {"queries": len(queries), "keys": len(keys), "width": keys.shape[1], "k": k}
         row |= {"device": jax.devices()[0].device_kind, "seconds": medians(seconds)}
         row |= {"rounds": seconds, "differences": compared}

@@ -15,12 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.search_on_host import GROUP, check_finite, rows_from, search_on_host
+from coder_jax.search_on_host import (
+    GROUP,
+    check_finite,
+    dot_products,
+    rows_from,
+    search_on_host,
+)
 from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
 BLOCK_KEYS = 65536
-BLOCK_KEYS_CPU = 8192  # 16 MB of similarities, which the allocator keeps; more are slower
+# On a CPU 8 MB of similarities, which stay near it and the allocator keeps; more are slower.
+MOST_KEYS_CPU, SIMILARITIES_CPU = 16384, 1 << 21
 MOST_KEYS = 1 << 30  # indices on the devices are int32
 SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
 
@@ -58,9 +65,10 @@ def search(
     if not len(queries):
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
     devices = list(devices or jax.local_devices())
-    if block_keys is None:
-        block_keys = BLOCK_KEYS_CPU if devices[0].platform == "cpu" else BLOCK_KEYS
     query_rows = block_size(len(queries), block_queries)
+    if block_keys is None:
+        on_cpu = devices[0].platform == "cpu"
+        block_keys = min(MOST_KEYS_CPU, SIMILARITIES_CPU // query_rows) if on_cpu else BLOCK_KEYS
     key_rows = block_size(len(keys), max(block_keys, k))
     blocks = -(-len(keys) // key_rows)
     chosen = devices[:blocks]
@@ -200,9 +208,9 @@ def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int):
       bounds: int32 [2], the index of the block's first key and the number of all keys.
     """
     start, count = bounds
-    similarity_QN = jnp.einsum(
-        "qd,nd->qn", queries_QD, keys_ND, precision=jax.lax.Precision.HIGHEST
-    )
+    # Behind barriers, or XLA would take the factors the other way round and round differently.
+    queries_DQ = jax.lax.optimization_barrier(queries_QD.T)
+    similarity_QN = jax.lax.optimization_barrier(dot_products(keys_ND, queries_DQ)).T
     padding_N = start + jnp.arange(keys_ND.shape[0]) >= count
     similarity_QN = jnp.where(padding_N[None], -jnp.inf, similarity_QN)
     block_best_Qk, block_index_Qk = top_k(similarity_QN, k)
