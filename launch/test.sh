@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests. Makes its own Python environment the first time (launch/environment.sh).
 #
-#   bash launch/test.sh                          all tests but the slow ones
+#   bash launch/test.sh                          all tests but the slow ones, two files at a time
 #   bash launch/test.sh -m slow                  only the slow ones
 #   bash launch/test.sh tests/test_losses.py -x  any argument of pytest
 #
@@ -17,4 +17,6 @@ fi
 
 python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
     requirements-cloud.txt)
+# Two processes, one for two cores: they take up to 4 GB each, and many tests start more.
+[ $# -gt 0 ] || set -- -n 2 --dist loadfile
 exec "$python" -m pytest "$@"

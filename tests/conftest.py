@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # Before jax and the others are imported: they read these once. A GPU is used by
-# `JAX_PLATFORMS=cuda bash launch/test.sh`.
+# `JAX_PLATFORMS=cuda bash launch/test.sh -n 0`.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
