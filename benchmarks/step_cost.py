@@ -64,6 +64,7 @@ SETTINGS = (
     "passes",
     "shard_encoder",
     "rows_asked",
+    "data",
 )
 
 
@@ -122,6 +123,7 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
         encoder = BertConfig.from_hf(json.loads(text), str(args.encoder))
     row = {"chip": args.chip, "recipe": args.recipe, "encoder": encoder.to_hf()}
     row["rows_asked"] = args.rows  # 0: as many as are usual
+    row["data"] = args.data.name if args.data else None
     program = None
     if args.programs:
         args.programs.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,7 @@ def read_relations(folder: Path) -> ExportedRelations | None:
     try:
         tensors = load_file(folder / TABLE)
         labels = read_json(folder / LABELS)["labels"]
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (BadInput, OSError, ValueError, KeyError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"
         ) from error

@@ -2,7 +2,8 @@
 
 Blocked over queries and keys, so that memory does not grow with their number, and the blocks of
 keys are spread over the devices; float32 in full precision. Equal similarities are ordered by
-index, so the answer depends neither on the blocks nor on the devices.
+index, so the answer depends neither on the blocks of keys nor on the number of devices; how many
+queries are compared at a time may change a similarity's last bits.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
 BLOCK_KEYS = 65536
-# On a CPU 8 MB of similarities, which stay near it and the allocator keeps; more are slower.
-MOST_KEYS_CPU, SIMILARITIES_CPU = 16384, 1 << 21
+# On a CPU 8 MB of similarities: these stay in its cache, and the allocator keeps them.
+BLOCK_KEYS_CPU, SIMILARITIES_CPU = 16384, 1 << 21
 MOST_KEYS = 1 << 30  # indices on the devices are int32
 SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
 
@@ -68,7 +69,7 @@ def search(
     query_rows = block_size(len(queries), block_queries)
     if block_keys is None:
         on_cpu = devices[0].platform == "cpu"
-        block_keys = min(MOST_KEYS_CPU, SIMILARITIES_CPU // query_rows) if on_cpu else BLOCK_KEYS
+        block_keys = min(BLOCK_KEYS_CPU, SIMILARITIES_CPU // query_rows) if on_cpu else BLOCK_KEYS
     key_rows = block_size(len(keys), max(block_keys, k))
     blocks = -(-len(keys) // key_rows)
     chosen = devices[:blocks]
@@ -92,13 +93,13 @@ def nearest_others(
     Returns:
       (similarity float32 [q, k], index int64 [q, k]), as of `search`.
     """
-    rows = np.arange(len(vectors)) if rows is None else rows
+    queries, rows = (vectors, np.arange(len(vectors))) if rows is None else (vectors[rows], rows)
     k = min(k, len(vectors) - 1)
-    similarity, index = search(vectors[rows], vectors, k + 1)
+    similarity, index = search(queries, vectors, k + 1)
     is_self = index == rows[:, None]
     # Where k + 1 others are as near as itself, it is not among them, and the last one goes.
     is_self[~is_self.any(axis=1), -1] = True
-    return similarity[~is_self].reshape(-1, k), index[~is_self].reshape(-1, k)
+    return tuple(found[~is_self].reshape(len(rows), k) for found in (similarity, index))
 
 
 def _search_on_devices(
@@ -208,7 +209,8 @@ def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int):
       bounds: int32 [2], the index of the block's first key and the number of all keys.
     """
     start, count = bounds
-    # Behind barriers, or XLA would take the factors the other way round and round differently.
+    # Behind barriers, or XLA would take the factors the other way round, and CPUs would round
+    # differently than in search_on_host. What they cost on a GPU or TPU is not measured.
     queries_DQ = jax.lax.optimization_barrier(queries_QD.T)
     similarity_QN = jax.lax.optimization_barrier(dot_products(keys_ND, queries_DQ)).T
     padding_N = start + jnp.arange(keys_ND.shape[0]) >= count

@@ -84,7 +84,7 @@ def keep_best(
     `search.top_k` says. What is in `best_Qk` already has lower indices, so keys must be larger.
 
     Args:
-      best_Qk: int64, from `pack`, best first; it may have fewer rows than the block.
+      best_Qk: int64, from `pack`, best first; the block may have more queries, of padding.
       start: the index of the block's first key.
       real: keys from there on; what the block has beyond them is padding.
       similarity_NQ, largest_QG: from `similarities`.

@@ -144,7 +144,8 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="tab-separated mention and CUI with that header: test terms to keep out of the data. "
-        "With --hold-out they can be looked up in heldout/dictionary.tsv, too",
+        "With --hold-out the other terms of their concepts are in heldout/dictionary.tsv. Several "
+        "CUIs of a mention are joined with |",
     )
     heldout.add_argument("--seed", type=int, default=0, help="of the held-out choice (default: 0)")
 

@@ -111,7 +111,7 @@ def _build_in(
     scratch = work / "unpacked"
     try:
         with reading(options.source):
-            terminology, mentions = _read(options, scratch)
+            terminology, mentions, excluded = _read(options, scratch)
     finally:
         remove_scratch(scratch)
     stopping.poll()
@@ -123,7 +123,7 @@ def _build_in(
             mentions,
             options.heldout_dictionary,
             options.seed,
-            read_mentions(options.exclude_terms) if options.exclude_terms else None,
+            excluded,
         )
     _write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")
@@ -134,7 +134,10 @@ def _build_in(
     finish(work, out, manifest)
 
 
-def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFrame | None]:
+def _read(
+    options: BuildOptions, scratch: Path
+) -> tuple[Terminology, pl.DataFrame | None, pl.DataFrame | None]:
+    """The terminology, the mentions that are held out of it, and those of --exclude-terms."""
     started = time.monotonic()
     _say(f"reading {options.source}")
     source = (
@@ -152,8 +155,8 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
         f"{len(terminology.heads):,} triplets in {time.monotonic() - started:.1f} s"
     )
     if options.hold_out is None:
-        return terminology, None
-    return hold_out(terminology, options.hold_out, options.seed)
+        return terminology, None, excluded
+    return *hold_out(terminology, options.hold_out, options.seed), excluded
 
 
 def _write_small_tables(source: Source, work: Path) -> None:

@@ -16,6 +16,8 @@ from data_pipeline.errors import BadInput
 from data_pipeline.filters import Filters
 from data_pipeline.release_files import release_paths
 
+CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
@@ -32,7 +34,7 @@ class BuildOptions:
       hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
       heldout_dictionary: most terms in heldout/dictionary.tsv.
       exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
-        all terms of these concepts.
+        the other terms of these concepts.
       seed: of the held-out choice.
       shards: number of shard files; None: chosen by size. Does not change the content.
       overwrite: replace a dataset that is already at `out`.
@@ -85,7 +87,7 @@ class BuildOptions:
         return json.loads(json.dumps(values, default=str))
 
     def fingerprint(self, tokenizer_hash: str, data_format: str) -> str:
-        """Names a build: equal for equal input files, options, tokenizer and library versions.
+        """Names a build: equal for equal input files, options, tokenizer, code and libraries.
 
         Files count by name, size and time of change, so that large ones need not be read.
         """
@@ -94,6 +96,6 @@ class BuildOptions:
             del options[name]
         inputs = release_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]
-        versions = [data_format, pl.__version__, tokenizers.__version__]
+        versions = [CONTENT, data_format, pl.__version__, tokenizers.__version__]
         content = json.dumps([options, stats, tokenizer_hash, versions], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()

@@ -87,14 +87,16 @@ def write_heldout(
     per_concept = np.diff(terminology.term_start())
     is_asked = np.zeros(len(per_concept), bool)
     is_asked[mentions["concept"].to_numpy()] = True
+    held_out = int(per_concept[is_asked].sum())
     if tested is not None:
         is_asked[terminology.concepts_of(tested["CUI"])] = True
-    room = dictionary_terms - int(per_concept[is_asked].sum())
+    needed = int(per_concept[is_asked].sum())
+    room = dictionary_terms - needed
     if room < 0:
         raise BadInput(
-            f"--heldout-dictionary {dictionary_terms:,}: the concepts of held-out and excluded "
-            f"terms alone have {dictionary_terms - room:,} terms. Give that many or more, or hold "
-            "out less."
+            f"--heldout-dictionary {dictionary_terms:,}: the concepts of held-out terms have "
+            f"{held_out:,} terms, those of --exclude-terms {needed - held_out:,} more. Give "
+            f"{needed:,} or more, or hold out less."
         )
     others = np.flatnonzero(~is_asked)
     if per_concept[others].sum() > room:
@@ -133,7 +135,8 @@ def read_mentions(path: Path) -> pl.DataFrame:
             "first line, tab-separated"
         )
     table = table.select("mention", "CUI").drop_nulls()
-    return table.with_columns(pl.col("CUI").str.split("|")).explode("CUI")
+    table = table.with_columns(pl.col("CUI").str.split("|")).explode("CUI")
+    return table.with_columns(pl.col("CUI").str.strip_chars()).filter(pl.col("CUI") != "")
 
 
 def _eligible_terms(terminology: Terminology) -> pl.DataFrame:

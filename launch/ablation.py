@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from coder_jax.config import to_json
 from coder_jax.hf_files import read_json
 from coder_jax.run_folder import check_identity
 from data_pipeline.command import run_command
@@ -42,6 +43,7 @@ SYSTEMS = {
     ],
 }
 INITIAL = "initial encoder"
+SETTINGS = "ablation.json"  # in OUT, beside the first results
 # What stands for a benchmark in the table: the first of these that it has, shares in percent.
 SCORES = {
     "acc@1": "{:.1%}",
@@ -77,16 +79,32 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
-def claim(args: argparse.Namespace, flags: list[str]) -> None:
-    """See that what OUT holds was made with these settings; BadInput if not."""
-    settings = {name: str(value) for name, value in vars(args).items() if name != "systems"}
-    settings["flags"] = shlex.join(flags)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "ablation.json"
-    if path.exists():
-        check_identity(read_json(path), settings, str(args.out))
-    else:
-        write_json(path, settings)
+def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
+    """What the results depend on, the systems apart: how trainings are carried out does not count.
+
+    Raises:
+      BadInput: a flag that `python -m coder_jax train` does not have.
+    """
+    from coder_jax.commands.train import parse as parse_training
+
+    training = to_json(parse_training(["--recipe", "small", *flags]))
+    del training["run"]
+    settings = {name: getattr(args, name) for name in ("data", "init", "steps")}
+    for name in ("benchmark", "dictionary"):
+        parts = [one.rpartition("=") for one in getattr(args, name)]
+        settings[name] = {name: path for name, _, path in parts}
+    return json.loads(json.dumps(settings | {"training": training}))
+
+
+def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> None:
+    """BadInput if OUT holds results of other settings."""
+    if (args.out / SETTINGS).exists():
+        check_identity(read_json(args.out / SETTINGS), settings, str(args.out))
+    elif any(args.out.glob("*/results.json")):
+        raise BadInput(
+            f"{args.out} holds results but no {SETTINGS} that says what they are of; expected the "
+            "folder of an ablation, or a new one: give another --out"
+        )
 
 
 def call(*words: str | Path) -> None:
@@ -160,10 +178,11 @@ def main(arguments: list[str] | None = None) -> int:
     args, flags = parse(arguments)
 
     def work() -> int:
-        claim(args, flags)
-        rows = []
+        settings, rows = settings_of(args, flags), []
+        check_settings(args, settings)
         for name in (INITIAL, *args.systems):
             records = results_of(name, args, flags)
+            write_json(args.out / SETTINGS, settings)
             rows += [row_of(name, pooling, records) for pooling in ("cls", "mean")]
         write_json(args.out / "table.json", {"steps": args.steps, "rows": rows})
         with written_whole(args.out / "table.md") as unfinished:

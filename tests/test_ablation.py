@@ -7,6 +7,7 @@ import pytest
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
+from data_pipeline.whole_files import write_json
 from launch import ablation
 
 
@@ -54,12 +55,31 @@ def test_a_command_that_fails_ends_all(tmp_path, capfd):
 
 
 def test_results_of_other_settings_are_not_taken(tmp_path):
-    words = ["--data", "d", "--init", "i", "--benchmark", "en=e.tsv", "--out", str(tmp_path)]
-    ablation.claim(*ablation.parse(words))
-    ablation.claim(*ablation.parse([*words, "--systems", "coder"]))
-    for more in (["--steps", "9"], ["--mu", "0.5"]):
-        with pytest.raises(BadInput, match="holds a run that differs from this one"):
-            ablation.claim(*ablation.parse([*words, *more]))
+    words = ["--data", "d", "--init", "i", "--out", str(tmp_path), "--benchmark", "en=e.tsv"]
+
+    def check(*more):
+        args, flags = ablation.parse([*words, *more])
+        settings = ablation.settings_of(args, flags)
+        ablation.check_settings(args, settings)
+        return settings
+
+    write_json(tmp_path / "ablation.json", check())
+    for more in (["--systems", "coder"], ["--passes", "2"]):
+        check(*more)
+    for more, found in (
+        (["--steps", "9"], "steps: 250 there, 9 here"),
+        (["--mu", "0.5"], "training.loss.mu: 1.0 there, 0.5 here"),
+        (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
+        (["--dictionary", "t.tsv"], "dictionary.: 'absent' there, 't.tsv' here"),
+    ):
+        with pytest.raises(BadInput, match=found):
+            check(*more)
+    (tmp_path / "ablation.json").unlink()
+    check("--steps", "9")
+    (tmp_path / "coder").mkdir()
+    (tmp_path / "coder/results.json").touch()
+    with pytest.raises(BadInput, match="holds results but no ablation.json"):
+        check()
 
 
 @pytest.mark.slow

@@ -40,5 +40,5 @@ def test_messages(tmp_path):
     with pytest.raises(BadInput, match="2 relations and 1 labels"):
         read_relations(tmp_path)
     (tmp_path / "relations.json").write_text("{")
-    with pytest.raises(BadInput, match="relations.json is not JSON .*; fetch or write it again"):
+    with pytest.raises(BadInput, match="cannot be read: .*; export the run again"):
         read_relations(tmp_path)

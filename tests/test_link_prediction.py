@@ -56,7 +56,7 @@ def naive_ranks(relations):
             for concept in range(C):
                 other = list(triplet)
                 other[place] = concept
-                if other not in triplets:
+                if other not in triplets and concept != triplet[2 - place]:
                     others.append(score(relations, *other))
             ahead = sum(x > own + 1e-6 for x in others)
             found.append((ahead, sum(x >= own - 1e-6 for x in others) - ahead))

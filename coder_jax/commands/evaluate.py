@@ -21,7 +21,7 @@ keyed by CUI. What has no vector is counted. A benchmark is
             relations_train.tsv and relations_test.tsv of head, tail, label. --dictionary names the
             concepts. Scored by the accuracy of a linear classifier of [head, tail].
   links     a TSV file with the header head, tail, label: link prediction. --dictionary names the
-            concepts. Each head, and each tail, is looked for among all concepts of the file,
+            concepts. Each head, and each tail, is looked for among all other concepts of the file,
             through the relations that were learned with the encoder; scored by MRR and Hits@1/10
             (filtered) beside those of the plain cosine. A label as the dataset has it (RO|has_part)
             is read in the dataset's direction, from CUI1 to CUI2; a name alone (has_part) as the

@@ -170,7 +170,7 @@ def named(argument: str) -> tuple[str | None, str]:
 
 def short_name(path: str) -> str:
     """The last two parts of a path or hub id."""
-    known = Path(path).absolute() if Path(path).exists() else Path(path)
+    known = Path(path).resolve() if Path(path).exists() else Path(path)
     return "/".join(known.parts[-2:])
 
 

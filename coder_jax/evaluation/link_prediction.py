@@ -2,9 +2,10 @@
 
 A triplet (head, relation, tail) has the score of CODER's term-relation-term similarity,
 cos(M_r^T e_head, e_tail), or of its TransE-like one, -|e_head + r - e_tail|. The tail is ranked
-among all concepts with the head given, and the head with the tail given; concepts that are true in
+among all concepts with the head given, and the head with the tail given. Concepts that are true in
 the same place in another triplet of the file do not count (the filtered ranks of Bordes et al.
-2013). The scores are the mean reciprocal rank and Hits@k over both, beside those of the plain
+2013), nor does the given concept, which is no relative of itself and by plain cosine always the
+nearest. The scores are the mean reciprocal rank and Hits@k over both, beside those of the plain
 cosine of head and tail, which tell what the relations add.
 """
 
@@ -89,7 +90,7 @@ def score_links(
         dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
         scoring={
             "score": _score_name(relations),
-            "candidates": "all concepts of the file",
+            "candidates": "all concepts of the file but the given one",
             "filtered": "other true concepts in the same place do not count",
             "places": "tails and heads of the encoder's triplets, the mean over both",
             "tie_tolerance": TIE_TOLERANCE,
@@ -188,23 +189,27 @@ def ranks_of(
       relations: likewise; None for the cosine of head and tail.
     """
     true, found = true_concepts(links, of), np.zeros((2, len(links.heads)), int)
-    for relation in np.unique(links.relations):
-        here = np.flatnonzero(links.relations == relation)
-        queries_CD, tails_CD, by_distance = features_CD, features_CD, False
+    given, wanted = (links.heads, links.tails) if of == "tail" else (links.tails, links.heads)
+    unit_CD = unit(features_CD)
+    scored_as = np.maximum(links.relations, -1) if relations else np.full(len(given), -1)
+    for relation in np.unique(scored_as):
+        here = np.flatnonzero(scored_as == relation)
+        queries_CD, tails_CD, by_distance = unit_CD, unit_CD, False
         if relations is not None and relation >= 0:
-            queries_CD = relations.queries(features_CD, int(relation))
-            by_distance = not relations.bilinear
-        if not by_distance:
-            queries_CD, tails_CD = unit(queries_CD), unit(features_CD)
+            queries_CD, by_distance = (
+                relations.queries(features_CD, relation),
+                not relations.bilinear,
+            )
+            queries_CD = queries_CD if by_distance else unit(queries_CD)
+            tails_CD = features_CD if by_distance else unit_CD
+        from_CD, among_CD = (queries_CD, tails_CD) if of == "tail" else (tails_CD, queries_CD)
         for first in range(0, len(here), BLOCK):
             poll()
             rows = here[first : first + BLOCK]
-            if of == "tail":
-                given, wanted, among = queries_CD[links.heads[rows]], links.tails[rows], tails_CD
-            else:
-                given, wanted, among = tails_CD[links.tails[rows]], links.heads[rows], queries_CD
-            score_nC = _minus_distance(given, among) if by_distance else given @ among.T
-            found[:, rows] = _counts(score_nC, wanted, [true[row] for row in rows])
+            given_nD = from_CD[given[rows]]
+            score_nC = _minus_distance(given_nD, among_CD) if by_distance else given_nD @ among_CD.T
+            no_rivals = [np.append(true[row], given[row]) for row in rows]
+            found[:, rows] = _counts(score_nC, wanted[rows], no_rivals)
     return found
 
 
@@ -219,11 +224,11 @@ def true_concepts(links: Links, of: str) -> list[np.ndarray]:
 
 
 def _counts(
-    score_nC: np.ndarray, wanted: np.ndarray, true: list[np.ndarray]
+    score_nC: np.ndarray, wanted: np.ndarray, no_rivals: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     own_n1 = score_nC[np.arange(len(wanted)), wanted][:, None]
     others_nC = np.ones(score_nC.shape, bool)
-    for row, concepts in enumerate(true):
+    for row, concepts in enumerate(no_rivals):
         others_nC[row, concepts] = False
     ahead_nC = score_nC > own_n1 + TIE_TOLERANCE
     tied_nC = ~ahead_nC & (score_nC >= own_n1 - TIE_TOLERANCE)

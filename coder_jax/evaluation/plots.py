@@ -50,8 +50,8 @@ TRAINING_PANELS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
         ],
     ),
     (
-        "Right",
-        "share",
+        "Accuracy",
+        "share right",
         [
             ("corrupted_farther", "corrupted tails farther away", BLUE),
             ("type_accuracy", "semantic types", ORANGE),

@@ -7,12 +7,13 @@ from shlex import quote
 from coder_jax.report.page import LeftOut, Report
 
 
-def left_out(report: Report, *, model: str, dictionary: str | None) -> list[LeftOut]:
+def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -> list[LeftOut]:
     """What `report` lacks, in the order of the page.
 
     Args:
       report: with all its parts.
       model, dictionary: as they were given to the command.
+      run: whether the model is the folder of a run.
     """
     again = f"python -m coder_jax report --model {quote(model)}"
     no_dictionary = "no --dictionary was given"
@@ -22,13 +23,13 @@ def left_out(report: Report, *, model: str, dictionary: str | None) -> list[Left
         # What is scored is a model: of a run its export.
         export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
         evaluate = (
-            f"{export if report.panels else ''}python -m coder_jax evaluate --model "
-            f"{'EXPORT' if report.panels else quote(model)} --benchmark cadec=PATH "
+            f"{export if run else ''}python -m coder_jax evaluate --model "
+            f"{'EXPORT' if run else quote(model)} --benchmark cadec=PATH "
             f"--json results.json\n{again} --results results.json"
         )
         missing.append(LeftOut("Results", "no --results were given", evaluate))
     if not report.panels:
-        why = "the model has no metrics.jsonl: it is not the folder of a run, or did not begin"
+        why = "the run has no metrics yet" if run else "the model is not the folder of a run"
         command = "python -m coder_jax report --model RUN"
         missing.append(LeftOut("Training", why, command))
     if report.by_concept is None:

@@ -45,16 +45,16 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
 
 def common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
     """The k of acc@k that all records of normalization have; BadInput if there are none."""
-    held = [
-        {int(name[4:]) for name in record.scores if re.fullmatch(r"acc@\d+", name)}
-        for record in records
-        if record.kind == "normalization"
-    ]
-    ks = sorted(set.intersection(*held)) if held else []
-    if held and not ks:
-        found = " and of ".join(str(sorted(one)) for one in held)
+    held: list[tuple[str, set[int]]] = []
+    for record in records:
+        if record.kind == "normalization":
+            ks = {int(name[4:]) for name in record.scores if re.fullmatch(r"acc@\d+", name)}
+            held.append((f"{record.benchmark} of {record.encoder.model}", ks))
+    common = sorted(set.intersection(*(ks for _, ks in held))) if held else []
+    if held and not common:
+        found = dict.fromkeys(f"{name} has acc@k for k of {sorted(ks)}" for name, ks in held)
         raise BadInput(
-            f"--results: found acc@k with k of {found}; expected one k that all have: evaluate "
-            "with the same --k"
+            f"--results: {'; '.join(found)}; expected one k that all have: evaluate with the same "
+            "--k"
         )
-    return ks
+    return common
