@@ -45,7 +45,7 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
     assert report(*words, *more) == 0
     printed = capsys.readouterr().out
     assert "left out: Results (no --results were given)" in printed
-    assert "left out: Training (the model has no metrics.jsonl" in printed
+    assert "left out: Training (the model is not the folder of a run)" in printed
     assert "left out: Map of semantic types" in printed and printed.count("left out") == 3
     assert f"{out}: 0." in printed and " MB; open it in a browser" in printed
     html = out.read_text(encoding="utf-8")

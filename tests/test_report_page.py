@@ -83,20 +83,23 @@ def test_strings_are_data_and_never_markup():
 
 
 def test_an_empty_report_names_every_part_and_its_command():
-    missing = left_out(Report(title="x"), model="a model", dictionary=None)
+    missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
     parts = [one.part for one in missing]
     expected = ["Results", "Training", "Map of concepts", "Map of semantic types", "Relations"]
     assert parts == [*expected, "Explorer"]
     assert all("python -m coder_jax " in one.command for one in missing)
     assert "--model 'a model' --benchmark" in missing[0].command
+    run = left_out(Report(title="x"), model="a run", dictionary=None, run=True)
+    assert "export --checkpoint 'a run' --out EXPORT\n" in run[0].command
+    assert "evaluate --model EXPORT" in run[0].command and "no metrics yet" in run[1].why
     html = render(Report(title="x", left_out=missing))
     assert all(f"<h3>{part}</h3>" in html for part in parts)
     assert data_in(html, "explorer-data") is None and 'id="query"' not in html
-    assert left_out(full_report(), model="m", dictionary="d") == []
+    assert left_out(full_report(), model="m", dictionary="d", run=True) == []
 
 
 def test_why_maps_are_left_out_of_a_dictionary():
-    missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv")
+    missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
     why = {one.part: one.why for one in missing}
     assert "few concepts" in why["Map of concepts"] and "--dictionary" not in why["Map of concepts"]
     assert "no semantic types" in why["Map of semantic types"]
