@@ -26,7 +26,7 @@ from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.encoder_flops import encoder_flops
 from benchmarks.machine import machine, one_line
-from benchmarks.process import huge_pages, in_a_process
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from coder_jax.xla_settings import set_up_xla
@@ -221,12 +221,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
     )
-    parser.add_argument(
-        "--huge-pages",
-        choices=("all", "none"),
-        default="all",
-        help="whether both have memory in huge pages, as launch/train.sh asks for (default: all)",
-    )
+    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)

@@ -10,6 +10,7 @@ from typing import Any
 
 PACKAGES = (
     "jax",
+    "jaxlib",
     "flax",
     "numpy",
     "polars",
@@ -19,6 +20,12 @@ PACKAGES = (
     "tensorflow-datasets",
     "torch",
     "transformers",
+    # Peers.
+    "faiss-cpu",
+    "pandas",
+    "pyarrow",
+    "pytorch-metric-learning",
+    "sentence-transformers",
 )
 
 

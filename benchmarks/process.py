@@ -1,5 +1,6 @@
 """Processes of their own for what a benchmark measures, so that each has its own peak of memory."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -124,6 +125,16 @@ def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
             "a process was killed; most often the system's memory was not enough: make the work "
             "smaller"
         ) from None
+
+
+def add_huge_pages(parser: argparse.ArgumentParser, choices: Sequence[str] = ("all", "none")):
+    """The flag of who has memory in huge pages."""
+    parser.add_argument(
+        "--huge-pages",
+        choices=choices,
+        default="all",
+        help="who has memory in huge pages, as launch/train.sh asks for (default: all)",
+    )
 
 
 @contextlib.contextmanager

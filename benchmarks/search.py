@@ -4,7 +4,8 @@ Queries and keys are random unit vectors, or those of `coder_jax encode`. On a C
 faiss-cpu with a thread per core, its index filled beforehand. On a GPU it is faiss-gpu where that
 is installed, and torch (float32 products in blocks and torch.topk), once with the keys on the GPU
 already and once, as ours has them, in the machine's memory. Rounds alternate; the table has
-medians, for one query at a time and for many.
+medians, for one query at a time and for many, all with memory in huge pages unless --huge-pages
+says none.
 
     pip install -r requirements-benchmarks.txt -c constraints.txt       # faiss-cpu
     python -m benchmarks.search --json benchmarks/results/search.json
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine, one_line
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
@@ -28,7 +30,7 @@ from coder_jax.xla_settings import set_up_xla
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 
-SETTINGS = ("source", "queries", "keys", "width", "k", "device")
+SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
 TOLERANCE = 1e-5  # of similarities, and of what may have changed places
 OURS = "coder_jax"
 
@@ -83,7 +85,7 @@ def check_same(found: dict[str, float], name: str) -> None:
         )
 
 
-def measure(
+def compare(
     all_queries: np.ndarray, keys: np.ndarray, counts: list[int], ks: list[int], rounds: int
 ) -> list[dict]:
     """One row for so many queries at once, and each k."""
@@ -141,7 +143,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{max(one['moved'] for one in found):.1e} of the places, where both are within "
         f"{TOLERANCE:.0e} of each other. {rows[0]['device']}: matrix products at most "
         f"{rows[0]['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
-        f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
+        f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s; huge pages: {rows[0]['huge_pages']}."
     )
     return "\n".join(lines)
 
@@ -165,6 +167,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-keys", type=int, default=500_000, help="default: 500000")
     parser.add_argument("--width", type=int, nargs="+", default=[384, 768], help="of random ones")
     parser.add_argument("--k", type=int, nargs="+", default=[1, 10, 40], help="default: 1 10 40")
+    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
@@ -188,20 +191,27 @@ def read_pairs(args: argparse.Namespace) -> list[tuple[str, np.ndarray, np.ndarr
     ]
 
 
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows, as the JSON holds them; to be called in a process of its own."""
+    set_up_xla()  # as `python -m coder_jax normalize` does
+    from benchmarks.limits import measured
+
+    limits = measured("float32") | {"huge_pages": args.huge_pages}
+    return [
+        {"source": source} | row | limits
+        for source, queries, keys in read_pairs(args)
+        for row in compare(queries, keys, args.num_queries, args.k, args.rounds)
+    ]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    set_up_xla()  # as `python -m coder_jax normalize` does
     args = parse(argv)
 
     def work() -> int:
-        from benchmarks.limits import measured
-
         before = machine()
-        limits = measured("float32")
-        rows = []
-        for source, queries, keys in read_pairs(args):
-            for row in measure(queries, keys, args.num_queries, args.k, args.rounds):
-                rows.append({"source": source} | row | limits | {"machine": before})
+        with huge_pages(args.huge_pages == "all"):
+            rows = [row | {"machine": before} for row in in_a_process(measure, args)]
         print(f"\n{table(rows)}\n\n{one_line(before)}")
         if args.json:
             keep_rows(args.json, rows, SETTINGS)

@@ -43,7 +43,7 @@ import numpy as np
 
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.machine import machine, one_line
-from benchmarks.process import huge_pages, in_a_process
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.train_step_process import NAMES, SystemProcess
@@ -262,12 +262,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--row-length", type=int, default=128, help="of ours (default: 128; on a CPU 32 is better)"
     )
-    parser.add_argument(
-        "--huge-pages",
-        choices=HUGE_PAGES,
-        default="all",
-        help="who has memory in huge pages, as launch/train.sh asks for (default: all)",
-    )
+    add_huge_pages(parser, list(HUGE_PAGES))
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--systems", nargs="+", choices=NAMES, default=list(NAMES))

@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import os
 
 import numpy as np
 import pytest
+from quick_benchmark import quicken
 
 from benchmarks import encode
 from benchmarks.encode_peer import Variant, variants
@@ -104,18 +104,7 @@ def test_vectors_that_differ_by_more_than_rounding_are_an_error():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Limits that are not measured, and all in this process."""
-    monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype: 1e11)
-    monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda: 1e10)
-    told = []
-
-    def in_this_process(call, *arguments):
-        told.append(os.environ.get("GLIBC_TUNABLES"))
-        return call(*arguments)
-
-    monkeypatch.setattr(encode, "in_a_process", in_this_process)
-    monkeypatch.setattr(encode, "set_up_xla", lambda: told.append("set up"))
-    return told
+    return quicken(monkeypatch, encode)
 
 
 def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):

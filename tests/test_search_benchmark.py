@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from quick_benchmark import quicken
 
 from benchmarks import search
 from benchmarks.search_peers import Found
@@ -61,6 +62,7 @@ def test_the_table_has_rates_shares_and_ratios():
         "flops": 1e11,
         "peak_flops": 4e11,
         "copy_bytes_per_s": 2e10,
+        "huge_pages": "all",
     }
     text = search.table([row])
     assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.5000 | 2,000 | 200 | 50% | 1.00 |" in text
@@ -78,20 +80,17 @@ def test_vectors_of_a_file_are_spread_over_it(tmp_path):
 
 
 @pytest.fixture
-def quick_limits(monkeypatch):
-    monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype: 1e11)
-    monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda: 1e10)
+def quick(monkeypatch):
+    return quicken(monkeypatch, search)
 
 
-def test_the_command(tmp_path, quick_limits, monkeypatch, capsys):
+def test_the_command(tmp_path, quick, capsys):
     pytest.importorskip("faiss", reason="faiss is in requirements-benchmarks.txt")
     report = tmp_path / "search.json"
-    told = []
-    monkeypatch.setattr(search, "set_up_xla", lambda: told.append("set up"))
     arguments = ["--num-queries", "1", "5", "--num-keys", "700", "--width", "8", "--k", "1", "3"]
     assert search.main([*arguments, "--rounds", "2", "--json", str(report)]) == 0
     assert search.main([*arguments, "--rounds", "1", "--json", str(report)]) == 0
-    assert told == ["set up"] * 2
+    assert quick == ["glibc.malloc.hugetlb=1", "set up"] * 2
     rows = json.loads(report.read_text())["rows"]
     assert [(row["queries"], row["k"]) for row in rows] == [(1, 1), (1, 3), (5, 1), (5, 3)]
     assert all(len(row["rounds"]["faiss-cpu"]) == 1 for row in rows)
@@ -99,7 +98,7 @@ def test_the_command(tmp_path, quick_limits, monkeypatch, capsys):
     assert "| faiss-cpu | 5 | 700 | 8 | 3 |" in capsys.readouterr().out
 
 
-def test_a_rival_is_needed_and_both_files(monkeypatch, quick_limits, capsys):
+def test_a_rival_is_needed_and_both_files(monkeypatch, quick, capsys):
     monkeypatch.setattr("benchmarks.search_peers.faiss_search", lambda keys: {})
     monkeypatch.setattr("benchmarks.search_peers.torch_search", lambda keys: {})
     assert search.main(["--num-queries", "2", "--num-keys", "9", "--width", "4"]) == 2
