@@ -73,7 +73,8 @@ def usual_rows(config: Config, cut: StepCut, data: Path | None, rows: int) -> in
         from data_pipeline.batches import BatchMaker
         from data_pipeline.store import open_dataset
 
-        return BatchMaker(open_dataset(data), spec, cut).plan.sizes[-2:][0]
+        sizes = BatchMaker(open_dataset(data), spec, cut).plan.sizes
+        return sizes[max(0, len(sizes) - 2)]  # the last is enough for any block
     key = (cut.passes * cut.blocks, spec.groups // (cut.passes * cut.blocks))
     measured = dataclasses.replace(BatchSpec(), groups=spec.groups)
     if spec != measured or key not in USUAL_ROWS:
@@ -91,6 +92,7 @@ def measure(
     *,
     dtype: str,
     relations: int = RELATIONS,
+    types: int = TYPES,
     data: Path | None = None,
     rows: int = 0,
     program: Path | None = None,
@@ -102,13 +104,13 @@ def measure(
         encoder: sizes of the encoder.
         devices: what to compile for.
         dtype: arithmetic of the encoder.
-        relations: R, the relation matrices.
+        relations, types: R, the relation matrices, and S, the semantic types.
         data, rows: see `usual_rows`.
         program: where the compiled program is written as text, if anywhere.
     """
     passes = config.run.passes
     structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
-    parts = make_run_step(config, structure, relations, TYPES, devices=devices)
+    parts = make_run_step(config, structure, relations, types, devices=devices)
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)
     rows = usual_rows(config, cut, data, rows)

@@ -27,7 +27,7 @@ from data_pipeline import stopping
 
 BLOCK_QUERIES = 512
 BLOCK_KEYS = 65536
-# On a CPU 8 MB of similarities: these stay in its cache, and the allocator keeps them.
+# On a CPU 8 MB of similarities, which the allocator keeps; more and fewer were slower.
 BLOCK_KEYS_CPU, SIMILARITIES_CPU = 16384, 1 << 21
 MOST_KEYS = 1 << 30  # indices on the devices are int32
 SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()

@@ -155,16 +155,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             must_agree(setting, chosen)
     must_agree("the content hash of --data", source.manifest["content_hash"])
     barrier("all hosts agree")  # before anything is written
-    if config.loss.mu and not source.manifest["relations"]:
-        raise BadInput(
-            f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
-            "synonyms alone"
-        )
-    if config.loss.type_weight and not source.manifest["semantic_types"]:
-        raise BadInput(
-            f"type_weight is {config.loss.type_weight}, but {source.folder} has no semantic types "
-            "(MRSTY.RRF); use --type-weight 0"
-        )
+    _check_dataset(config, source)
     heldout = None
     if run.eval_steps:
         heldout = HeldOut(source.folder, source.manifest, config.model.pooling, run.eval_terms)
@@ -191,6 +182,20 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if bert is None and checkpoints.latest is None:  # it stopped before its first
                 bert, _ = initial_encoder(config, source.manifest)
             return _take_steps(config, source, files, checkpoints, this_run, bert, heldout)
+
+
+def _check_dataset(config: Config, source: BatchSource) -> None:
+    """BadInput if the dataset lacks what the loss needs."""
+    if config.loss.mu and not source.manifest["relations"]:
+        raise BadInput(
+            f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
+            "synonyms alone"
+        )
+    if config.loss.type_weight and not source.manifest["semantic_types"]:
+        raise BadInput(
+            f"type_weight is {config.loss.type_weight}, but {source.folder} has no semantic types "
+            "(MRSTY.RRF); use --type-weight 0"
+        )
 
 
 def _take_steps(

@@ -18,6 +18,6 @@ fi
 
 python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
     requirements-cloud.txt)
-# Two processes, one for two cores: they take up to 4 GB each, and many tests start more.
+# Two, however many cores: many tests start processes of their own.
 [ $# -gt 0 ] || set -- -n 2 --dist loadfile
 exec "$python" -m pytest "$@"

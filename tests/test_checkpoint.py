@@ -4,12 +4,9 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import jax
@@ -18,15 +15,13 @@ import numpy as np
 import optax
 import pytest
 
-from coder_jax import checkpoint, run_lock
+from coder_jax import checkpoint
 from coder_jax.checkpoint import Checkpoints
 from coder_jax.checkpoint_reader import read_params, saved_steps
 from coder_jax.checksums import Damaged, check_sums, checksum, checksums
 from coder_jax.run_folder import claim_run_folder
-from coder_jax.run_lock import lock_run
 from coder_jax.state import TrainState
 from data_pipeline.errors import BadInput
-from data_pipeline.stopping import Stopped, stop_when_asked
 
 THIS_RUN = {"format": 2, "config": {"seed": 0}}
 
@@ -262,75 +257,3 @@ def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, m
         Checkpoints(out, keep_steps=2)
     monkeypatch.undo()
     assert_same(restored(out).params, state_after(4).params)  # the failed one left no lock
-
-
-def test_a_lock_of_a_machine_that_died_is_waited_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_lock, "RETRY_SECONDS", 0.05)
-    held = lock_run(tmp_path)
-    assert held is not None
-    (tmp_path / "lock").write_text("process 7 on another-machine\n")
-    with monkeypatch.context() as patch:
-        patch.setattr(run_lock, "LEASE_SECONDS", 0.2)
-        with pytest.raises(BadInput, match="process 7 on another-machine is training in"):
-            lock_run(tmp_path)
-    with stop_when_asked("stopping"), pytest.raises(Stopped):
-        os.kill(os.getpid(), signal.SIGTERM)
-        lock_run(tmp_path)
-    lease = threading.Timer(1, held.close)
-    lease.start()
-    taken = lock_run(tmp_path)
-    assert taken is not None and held.closed
-    assert "locked by process 7 on another-machine; waiting 120 s" in capsys.readouterr().out
-    began = time.monotonic()
-    with pytest.raises(BadInput, match=f"process {os.getpid()} on {socket.gethostname()} is tr"):
-        lock_run(tmp_path)
-    assert time.monotonic() - began < 60, "this machine's processes are not waited for"
-    taken.close()
-
-
-def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(
-    tmp_path, monkeypatch, capsys
-):
-    def no_locks(*_):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("data_pipeline.file_lock.fcntl.flock", no_locks)
-    assert lock_run(tmp_path) is None
-    assert "cannot be locked (Function not implemented)" in capsys.readouterr().out
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
-    out = tmp_path / "thesis"
-    (out / "tokenizer").mkdir(parents=True)
-    (out / "tokenizer" / "mine.txt").write_text("my only copy")
-    for names in (["lock", "thesis.tex"], [], ["lock", "thesis.tex", ".partial"]):
-        for name in names:
-            (out / name).touch()
-        with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
-            claim_run_folder(out, THIS_RUN, tmp_path / "unused")
-        for name in names:
-            (out / name).unlink()
-    assert (out / "tokenizer" / "mine.txt").read_text() == "my only copy"
-
-
-@pytest.mark.parametrize("cut", ["before the tokenizer", "before run.json"])
-def test_a_claim_that_was_cut_off_is_made_again(tmp_path, cut, monkeypatch):
-    tokenizer, out = tmp_path / "tokenizer", tmp_path / "run"
-    tokenizer.mkdir()
-    (tokenizer / "vocab.txt").write_text("a\nb\n")
-    real = os.replace
-
-    def killed(source, target):
-        if Path(target).name == {"before the tokenizer": "tokenizer"}.get(cut, "run.json"):
-            raise KeyboardInterrupt
-        real(source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            claim_run_folder(out, THIS_RUN, tokenizer)
-    assert not (out / "run.json").exists()
-    claim_run_folder(out, THIS_RUN, tokenizer)
-    assert json.loads((out / "run.json").read_text()) == THIS_RUN
-    assert sorted(path.name for path in out.iterdir()) == ["lock", "run.json", "tokenizer"]
-    assert (out / "tokenizer" / "vocab.txt").read_text() == "a\nb\n"

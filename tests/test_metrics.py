@@ -129,3 +129,12 @@ def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
     events.Reload()
     points = [(event.step, pytest.approx(event.value)) for event in events.Scalars("loss")]
     assert points == [(10, 10.0), (20, 20.1)]
+
+
+def test_lines_after_the_checkpoint_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
+    )
+    assert keep_lines_until(path, 4) == 2.5
+    assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'

@@ -124,12 +124,13 @@ def test_what_is_not_finite_is_refused(devices, value):
         assert np.all(similarity == 4) and 500 not in index
 
 
-def test_devices_change_no_bit():
+@pytest.mark.parametrize("width", [24, 384])
+def test_devices_and_blocks_of_keys_change_no_bit(width):
     rng = np.random.default_rng(0)
-    q, n = (rng.normal(size=(rows, 24)).astype(np.float32) for rows in (20, 5000))
+    q, n = (rng.normal(size=(rows, width)).astype(np.float32) for rows in (20, 5000))
     one = search(q, n, 10, block_keys=256, devices=jax.devices()[:1])
-    for devices in (2, 7, 8):
-        many = search(q, n, 10, block_keys=256, devices=jax.devices()[:devices])
+    for devices, block_keys in ((1, 1024), (2, 256), (7, 256), (8, 512)):
+        many = search(q, n, 10, block_keys=block_keys, devices=jax.devices()[:devices])
         np.testing.assert_array_equal(many[0], one[0])
         np.testing.assert_array_equal(many[1], one[1])
 

@@ -6,7 +6,9 @@ import json
 
 import jax
 import pytest
+from tiny_bert import write_tokenizer
 from tiny_dataset import tiny_dataset
+from tiny_rrf import write_release
 
 from benchmarks import step_cost
 from benchmarks.compiled_step import batch_shapes, figures, find_devices, measure, usual_rows
@@ -16,7 +18,10 @@ from coder_jax.step_cost import Collective, StepCost
 from coder_jax.systems.coder import CoderLoss
 from data_pipeline.batch_spec import BatchSpec, StepCut
 from data_pipeline.batches import BatchMaker
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
+from data_pipeline.store import read_manifest
 
 # Wide enough that a matrix is much larger than the vectors that meet it.
 WIDE = BertConfig(
@@ -187,6 +192,16 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert row["machine"]["versions"]["jax"] == jax.__version__
     assert row["sent"] > 0 and row["bound"] is None
     assert "num_partitions=2" in (tmp_path / "cpu-2-2-1.txt").read_text().splitlines()[0]
+
+
+def test_relations_are_those_of_the_dataset(tmp_path):
+    write_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(WIDE.to_hf()))
+    source, out = write_release(tmp_path / "META"), tmp_path / "umls"
+    build_dataset(BuildOptions(source=source, out=out, tokenizer=tmp_path))
+    arguments = ["--chip", "cpu", "--encoder", str(tmp_path), "--data", str(out), "--rows", "4"]
+    row = step_cost.measure(step_cost.parse([*arguments, "--recipe", "small"]), 1, 1)
+    assert (row["data"], row["relations"]) == ("umls", len(read_manifest(out)["relations"]))
 
 
 def test_flags():

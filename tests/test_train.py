@@ -23,7 +23,6 @@ from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.finished_run import export_run, load_run
 from coder_jax.heldout import HeldOut, with_dictionary_of
 from coder_jax.mesh import make_mesh
-from coder_jax.metrics import keep_lines_until
 from coder_jax.train import train
 from data_pipeline.batch_files import BatchFiles, write_batches
 from data_pipeline.batch_spec import BatchSpec, RowPlan
@@ -341,12 +340,3 @@ def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     files.plan = source.plan
     train(config(model, tmp_path / "run"), files)
     assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
-
-
-def test_lines_after_the_checkpoint_are_dropped(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(
-        '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
-    )
-    assert keep_lines_until(path, 4) == 2.5
-    assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'

@@ -196,12 +196,12 @@ def ranks_of(
         here = np.flatnonzero(scored_as == relation)
         queries_CD, tails_CD, by_distance = unit_CD, unit_CD, False
         if relations is not None and relation >= 0:
-            queries_CD, by_distance = (
-                relations.queries(features_CD, relation),
-                not relations.bilinear,
-            )
-            queries_CD = queries_CD if by_distance else unit(queries_CD)
-            tails_CD = features_CD if by_distance else unit_CD
+            queries_CD = relations.queries(features_CD, int(relation))
+            by_distance = not relations.bilinear
+            if by_distance:
+                tails_CD = features_CD
+            else:
+                queries_CD = unit(queries_CD)
         from_CD, among_CD = (queries_CD, tails_CD) if of == "tail" else (tails_CD, queries_CD)
         for first in range(0, len(here), BLOCK):
             poll()

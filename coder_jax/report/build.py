@@ -15,7 +15,7 @@ from coder_jax.report.neighbours import explorer_data, gather_entries
 from coder_jax.report.page import Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import read_results, result_tables
-from coder_jax.report.subject import Subject, is_run, load_subject
+from coder_jax.report.subject import Subject, load_subject
 from coder_jax.report.terms import ShownTerms, read_terms
 from data_pipeline import stopping
 
@@ -66,7 +66,7 @@ def build_report(inputs: Inputs) -> Report:
         title=subject.name,
         facts=[*subject.facts, *settings_of(subject)],
         tables=tables,
-        panels=training_panels(subject.metrics),
+        panels=training_panels(subject.metrics or []),
         relations=relation_figure(subject.relations),
     )
     if shown is not None:
@@ -80,9 +80,8 @@ def build_report(inputs: Inputs) -> Report:
             explorer=explorer_data(entries, vectors, inputs.neighbours),
             explorer_note=shown.note(len(entries.terms)),
         )
-    missing = left_out(
-        report, model=inputs.model, dictionary=inputs.dictionary, run=is_run(inputs.model)
-    )
+    run = subject.metrics is not None
+    missing = left_out(report, model=inputs.model, dictionary=inputs.dictionary, run=run)
     return replace(report, left_out=missing)
 
 

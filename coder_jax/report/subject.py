@@ -24,14 +24,14 @@ class Subject:
     Attributes:
       name: what the report calls it.
       relations: what was learned of relations, or None.
-      metrics: lines of metrics.jsonl; none where it is no run.
+      metrics: lines of metrics.jsonl of a run; None where it is no run.
       facts: (what, value) for people.
     """
 
     name: str
     encoder: TermEncoder
     relations: ExportedRelations | None = None
-    metrics: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[dict[str, Any]] | None = None
     facts: list[tuple[str, str]] = field(default_factory=list)
 
 
