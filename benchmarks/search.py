@@ -27,6 +27,7 @@ from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
 from coder_jax.xla_settings import set_up_xla
+from data_pipeline.aligned import aligned
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 
@@ -36,19 +37,23 @@ OURS = "coder_jax"
 
 
 def unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
-    """Random directions, float32 [rows, width]."""
-    vectors = np.random.default_rng(seed).standard_normal((rows, width), np.float32)
+    """Random directions, float32 [rows, width], aligned as `TermEncoder.encode` gives vectors."""
+    vectors = aligned((rows, width), np.float32)
+    np.random.default_rng(seed).standard_normal(dtype=np.float32, out=vectors)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors
 
 
 def read_vectors(path: Path, rows: int) -> np.ndarray:
-    """At most `rows` vectors of a .npy file, float32, spread over it."""
+    """At most `rows` vectors of a .npy file, float32, spread over it, in memory as the peers'."""
     mapped = np.load(path, mmap_mode="r")
     if mapped.ndim != 2 or not len(mapped):
         raise BadInput(f"{path}: found an array of shape {mapped.shape}; expected [n, D], n > 0")
     step = max(1, len(mapped) // rows)
-    return np.ascontiguousarray(mapped[::step][:rows], np.float32)
+    chosen = mapped[::step][:rows]
+    vectors = aligned(chosen.shape, np.float32)
+    vectors[:] = chosen
+    return vectors
 
 
 def differences(

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from coder_jax.bert import Bert
 from coder_jax.blocks import TOKENS_PER_TERM, Block, batches_by_length, pad_terms
 from data_pipeline import stopping
+from data_pipeline.aligned import aligned
 from data_pipeline.errors import BadInput
 from data_pipeline.tokenize_terms import tokenize
 
@@ -45,7 +46,7 @@ def embed_terms(
     rows: int | None = None,
     progress: bool = False,
 ) -> np.ndarray:
-    """Encodes terms; float32 [n, D], in the order of `terms`.
+    """Encodes terms; float32 [n, D], in the order of `terms`, aligned so that `search` copies none.
 
     Args:
       bert: the encoder; its dtype is the compute dtype.
@@ -65,7 +66,7 @@ def embed_terms(
     """
     slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
     distinct = list(slot)
-    vectors = np.empty((len(distinct), bert.config.hidden_size), np.float32)
+    vectors = aligned((len(distinct), bert.config.hidden_size), np.float32)
     bar = tqdm(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
     with bar:
         encoded = embed_chunks(
@@ -83,7 +84,9 @@ def embed_terms(
             vectors[first : first + len(chunk)] = chunk
     if len(distinct) == len(terms):
         return vectors
-    return vectors[np.fromiter((slot[term] for term in terms), np.int64, len(terms))]
+    places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+    repeated = aligned((len(terms), vectors.shape[1]), np.float32)
+    return np.take(vectors, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
 
 
 def embed_chunks(

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from data_pipeline.aligned import aligned, is_aligned
 from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tf, tfds
 
 FORMAT = "coder_jax triplets 1"
 DATASET_NAME, SPLIT = "triplets", "train"
-_ALIGNMENT = 64  # bytes; TensorFlow aborts on a tensor that does not begin at a multiple of it
 BLOCK = 1024  # concepts per record; the content hash depends on it
 MANIFEST = "manifest.json"
 WORK_MARK = ".building-"  # in the name of a folder that is being built
@@ -228,20 +228,12 @@ _SIZES = {
 }
 
 
-def aligned(size: int, dtype: type) -> np.ndarray:
-    """An array [size], its content undefined, whose memory TensorFlow can use as it is."""
-    bytes_ = np.empty(size * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
-    first = -bytes_.ctypes.data % _ALIGNMENT
-    return bytes_[first : first + size * np.dtype(dtype).itemsize].view(dtype)
-
-
 def as_tensor(array: np.ndarray) -> tf.Tensor:
     """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
 
     An array of `open_dataset` can; from now on it must not be written to.
     """
-    can_share = array.size and array.flags.c_contiguous and not array.ctypes.data % _ALIGNMENT
-    if not can_share:
+    if not (array.size and is_aligned(array)):
         return tf.constant(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 

@@ -78,6 +78,15 @@ def test_chunks_have_vectors_of_their_own(bert, tokenizer):
     np.testing.assert_array_equal(together[0][:9], together[0][50:])
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_vectors_are_used_by_jax_as_they_are(bert, tokenizer, times):
+    for number in (5, 8):  # or the memory might be aligned by chance
+        terms = many_terms(number) * times
+        vectors = embed_terms(bert, tokenizer, terms, pooling="cls", max_length=32)
+        (on_device,) = jax.device_put([vectors], jax.devices()[0])
+        assert on_device.unsafe_buffer_pointer() == vectors.ctypes.data
+
+
 def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
     done = []
 

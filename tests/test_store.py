@@ -11,11 +11,12 @@ import pytest
 import tiny_bert
 from tiny_rrf import write_release
 
+from data_pipeline.aligned import aligned
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tfds
-from data_pipeline.store import aligned, as_tensor, open_dataset
+from data_pipeline.store import as_tensor, open_dataset
 from data_pipeline.tokenize_terms import load_tokenizer, tokenize
 
 
