@@ -18,6 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.search_on_host import (
     GROUP,
+    block_size,
     check_finite,
     dot_products,
     rows_from,
@@ -150,11 +151,6 @@ def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
         raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
     if len(keys) > MOST_KEYS:
         raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
-
-
-def block_size(needed: int, most: int) -> int:
-    """The power of two that holds `needed` rows, at most `most` rounded up: few shapes compile."""
-    return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
 def spread_blocks(

@@ -38,7 +38,9 @@ def search_on_host(
     under_way: tuple | None = None
     for first_key in range(0, len(keys), key_rows):
         stopping.poll()
-        keys_ND = jax.device_put(rows_from(keys, first_key, key_rows), device)
+        # The last block is no larger than it must be: to pad it is to copy it.
+        rows = block_size(len(keys) - first_key, key_rows)
+        keys_ND = jax.device_put(rows_from(keys, first_key, rows), device)
         for start, queries_DQ in zip(starts, query_blocks, strict=True):
             compared = similarities(keys_ND, queries_DQ)
             if under_way is not None:  # chosen from while the next block is compared
@@ -49,6 +51,11 @@ def search_on_host(
     similarity, index = unpack(best)
     check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
     return similarity, index
+
+
+def block_size(needed: int, most: int) -> int:
+    """The power of two that holds `needed` rows, at most `most` rounded up: few shapes compile."""
+    return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
 def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
