@@ -117,7 +117,11 @@ def small() -> Config:
             row_length=32,  # a CPU computes attention between the terms of a row in vain
         ),
         optimizer=OptimizerConfig(
-            steps=240, learning_rate=5e-5, warmup_steps=24, relation_learning_rate_factor=20.0
+            # The rate is the best of those tried on openmeta: benchmarks/README.md, Ablations.
+            steps=240,
+            learning_rate=1.5e-4,
+            warmup_steps=24,
+            relation_learning_rate_factor=20.0,
         ),
         run=RunConfig(eval_steps=80, save_steps=80),
     )
