@@ -127,6 +127,7 @@ def measure(
         "rows": rows,
         "dtype": dtype,
         "relations": relations,
+        "types": types,
         "planned": plan_memory(like, structure, config.batch, cut, RowPlan((rows,))).total,
     }
     return found | compile_and_read(parts.train_step, like, batch, passes, program)

@@ -45,7 +45,7 @@ def unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
 
 
 def read_vectors(path: Path, rows: int) -> np.ndarray:
-    """At most `rows` vectors of a .npy file, float32, spread over it, in memory as the peers'."""
+    """At most `rows` vectors of a .npy file, float32, spread over it, not mapped."""
     mapped = np.load(path, mmap_mode="r")
     if mapped.ndim != 2 or not len(mapped):
         raise BadInput(f"{path}: found an array of shape {mapped.shape}; expected [n, D], n > 0")
@@ -130,8 +130,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """All systems as a Markdown table, with the limits below."""
     lines = [
         "| system | queries | keys | width | k | s | queries/s | GFLOP/s | of the peak "
-        "| times ours |",
-        "|---|" + 9 * "---:|",
+        "| keys, GB/s | times ours |",
+        "|---|" + 10 * "---:|",
     ]
     for row in rows:
         for name, taken in row["seconds"].items():
@@ -139,7 +139,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             lines.append(
                 f"| {name} | {row['queries']:,} | {row['keys']:,} | {row['width']} | {row['k']} "
                 f"| {taken:.4f} | {row['queries'] / taken:,.0f} | {rate / 1e9:,.0f} "
-                f"| {rate / row['peak_flops']:.0%} | {taken / row['seconds'][OURS]:.2f} |"
+                f"| {rate / row['peak_flops']:.0%} "
+                f"| {4e-9 * row['keys'] * row['width'] / taken:.1f} "
+                f"| {taken / row['seconds'][OURS]:.2f} |"
             )
     found = [one for row in rows for one in row["differences"].values()]
     lines.append(

@@ -46,7 +46,7 @@ def embed_terms(
     rows: int | None = None,
     progress: bool = False,
 ) -> np.ndarray:
-    """Encodes terms; float32 [n, D], in the order of `terms`, aligned so that `search` copies none.
+    """Encodes terms; float32 [n, D], in the order of `terms`, aligned for `search`.
 
     Args:
       bert: the encoder; its dtype is the compute dtype.

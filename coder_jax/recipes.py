@@ -117,7 +117,7 @@ def small() -> Config:
             row_length=32,  # a CPU computes attention between the terms of a row in vain
         ),
         optimizer=OptimizerConfig(
-            # The rate is the best of those tried on openmeta: benchmarks/README.md, Ablations.
+            # The better of two on held-out terms: benchmarks/README.md, Ablations.
             steps=240,
             learning_rate=1.5e-4,
             warmup_steps=24,

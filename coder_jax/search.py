@@ -1,9 +1,9 @@
 """Exact nearest vectors: queries and keys in, the k largest dot products and their indices out.
 
 Blocked over queries and keys, so that memory does not grow with their number, and the blocks of
-keys are spread over the devices; float32 in full precision. Equal similarities are ordered by
-index, so the answer depends neither on the blocks of keys nor on the number of devices; how many
-queries are compared at a time may change a similarity's last bits.
+keys are spread over the devices; float32 in full precision. All blocks have one shape, so that
+equal keys have equal similarities; these are ordered by index, and the answer does not depend on
+the number of devices. Another size of the blocks may change a similarity's last bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.search_on_host import (
     GROUP,
-    block_size,
     check_finite,
     dot_products,
     rows_from,
@@ -49,7 +48,8 @@ def search(
 
     Args:
       queries: float [q, D].
-      keys: float [n, D], also float16 or mapped from a file: a device has two blocks at most.
+      keys: float [n, D], also float16 or mapped from a file: a device has two blocks at most. One
+        CPU uses float32 as they are if they are aligned (`data_pipeline.aligned`), else a copy.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
       block_keys: keys that a device compares at a time, likewise; chosen for the machine if None.
@@ -151,6 +151,11 @@ def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
         raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
     if len(keys) > MOST_KEYS:
         raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
+
+
+def block_size(needed: int, most: int) -> int:
+    """The power of two that holds `needed` rows, at most `most` rounded up: few shapes compile."""
+    return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
 def spread_blocks(

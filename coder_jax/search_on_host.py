@@ -32,30 +32,24 @@ def search_on_host(
     ]
     best = np.full((len(queries), k), NOTHING)
 
-    def choose(here: np.ndarray, first_key: int, compared: tuple[jax.Array, jax.Array]) -> None:
-        keep_best(here, first_key, len(keys) - first_key, *map(np.asarray, compared))
-
     under_way: tuple | None = None
     for first_key in range(0, len(keys), key_rows):
         stopping.poll()
-        # The last block is no larger than it must be: to pad it is to copy it.
-        rows = block_size(len(keys) - first_key, key_rows)
-        keys_ND = jax.device_put(rows_from(keys, first_key, rows), device)
+        # The last block begins among the keys of the one before: to pad it would be to copy it, and
+        # in a smaller one Eigen would round otherwise, so that equal keys would not tie.
+        block_start = max(0, min(first_key, len(keys) - key_rows))
+        keys_ND = jax.device_put(rows_from(keys, block_start, key_rows), device)
+        new = slice(first_key - block_start, min(key_rows, len(keys) - block_start))
         for start, queries_DQ in zip(starts, query_blocks, strict=True):
             compared = similarities(keys_ND, queries_DQ)
             if under_way is not None:  # chosen from while the next block is compared
-                choose(*under_way)
-            under_way = best[start : start + query_rows], first_key, compared
+                keep_best(*under_way[:3], *map(np.asarray, under_way[3]))
+            under_way = best[start : start + query_rows], block_start, new, compared
     assert under_way is not None  # neither queries nor keys are empty
-    choose(*under_way)
+    keep_best(*under_way[:3], *map(np.asarray, under_way[3]))
     similarity, index = unpack(best)
     check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
     return similarity, index
-
-
-def block_size(needed: int, most: int) -> int:
-    """The power of two that holds `needed` rows, at most `most` rounded up: few shapes compile."""
-    return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
 def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
@@ -81,19 +75,21 @@ def dot_products(keys_ND, queries_DQ) -> jax.Array:
 def keep_best(
     best_Qk: np.ndarray,
     start: int,
-    real: int,
+    new: slice,
     similarity_NQ: np.ndarray,
     largest_QG: np.ndarray,
 ) -> None:
     """Puts the keys of a block that are among the best k into `best_Qk`, in place.
 
     Only groups are looked at whose largest key is among the best k: k of them are enough, as
-    `search.top_k` says. What is in `best_Qk` already has lower indices, so keys must be larger.
+    `search.top_k` says; a key that was chosen from already stands for itself in that count. What is
+    in `best_Qk` already has lower indices, so keys must be larger.
 
     Args:
       best_Qk: int64, from `pack`, best first; the block may have more queries, of padding.
       start: the index of the block's first key.
-      real: keys from there on; what the block has beyond them is padding.
+      new: the keys of the block that count; before them are some that were chosen from already,
+        after them padding.
       similarity_NQ, largest_QG: from `similarities`.
 
     Raises:
@@ -102,9 +98,10 @@ def keep_best(
     (queries, k), keys = best_Qk.shape, len(similarity_NQ)
     width = keys // largest_QG.shape[1]
     largest_QG = largest_QG[:queries]
-    if real < keys:
-        largest_QG = largest_QG[:, : -(-real // width)].copy()
-        largest_QG[:, -1] = similarity_NQ[(real - 1) // width * width : real, :queries].max(axis=0)
+    if new.stop < keys:
+        largest_QG = largest_QG[:, : -(-new.stop // width)].copy()
+        last_group = slice((new.stop - 1) // width * width, new.stop)
+        largest_QG[:, -1] = similarity_NQ[last_group, :queries].max(axis=0)
     check_finite(largest_QG.max())
     least_Q, _ = unpack(best_Qk[:, -1])
     is_open_QG = largest_QG > least_Q[:, None]
@@ -124,9 +121,8 @@ def keep_best(
     values_Pg = grouped_GgQ[group_P, :, query_P]
     pair_F, place_F = np.nonzero(values_Pg > least_Q[query_P, None])
     key_F = group_P[pair_F] * width + place_F
-    if real < keys:
-        is_real_F = key_F < real
-        pair_F, place_F, key_F = pair_F[is_real_F], place_F[is_real_F], key_F[is_real_F]
+    is_new_F = (new.start <= key_F) & (key_F < new.stop)
+    pair_F, place_F, key_F = pair_F[is_new_F], place_F[is_new_F], key_F[is_new_F]
     merge_rows(best_Qk, query_P[pair_F], pack(values_Pg[pair_F, place_F], start + key_F))
 
 

@@ -35,12 +35,14 @@ def test_search_equals_a_full_stable_sort(queries, keys, block_queries, block_ke
     assert similarity.dtype == np.float32 and index.dtype == np.int64
 
 
-def test_real_numbers_and_negative_similarities():
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("keys", [513, 3000])
+def test_real_numbers_and_negative_similarities(devices, keys):
     rng = np.random.default_rng(0)
     q = rng.normal(size=(33, 24)).astype(np.float32)
-    n = -np.abs(rng.normal(size=(3000, 24))).astype(np.float32)
+    n = -np.abs(rng.normal(size=(keys, 24))).astype(np.float32)
     q = np.abs(q)  # all similarities are below the zeros of padding rows
-    similarity, index = search(q, n, 5, block_keys=1024)
+    similarity, index = search(q, n, 5, block_keys=1024, devices=jax.devices()[:devices])
     expected_similarity, expected_index = by_sorting(q, n, 5)
     np.testing.assert_array_equal(index, expected_index)
     np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-5)
@@ -124,13 +126,17 @@ def test_what_is_not_finite_is_refused(devices, value):
         assert np.all(similarity == 4) and 500 not in index
 
 
-@pytest.mark.parametrize("width", [24, 384])
-def test_devices_and_blocks_of_keys_change_no_bit(width):
+@pytest.mark.parametrize("width", [24, 384, 768])
+@pytest.mark.parametrize("keys", [257, 1026, 1033, 5000])  # the last block: one key, few, many
+def test_devices_change_no_bit_and_equal_keys_tie(width, keys):
     rng = np.random.default_rng(0)
-    q, n = (rng.normal(size=(rows, width)).astype(np.float32) for rows in (20, 5000))
+    q, n = (rng.normal(size=(rows, width)).astype(np.float32) for rows in (20, keys))
+    n[-1] = n[0]
+    q[0] = n[0]
     one = search(q, n, 10, block_keys=256, devices=jax.devices()[:1])
-    for devices, block_keys in ((1, 1024), (2, 256), (7, 256), (8, 512)):
-        many = search(q, n, 10, block_keys=block_keys, devices=jax.devices()[:devices])
+    assert one[0][0, 0] == one[0][0, 1] and one[1][0, :2].tolist() == [0, keys - 1]
+    for devices in (2, 7, 8):
+        many = search(q, n, 10, block_keys=256, devices=jax.devices()[:devices])
         np.testing.assert_array_equal(many[0], one[0])
         np.testing.assert_array_equal(many[1], one[1])
 

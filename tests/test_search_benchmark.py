@@ -64,9 +64,9 @@ def test_the_table_has_rates_shares_and_ratios():
         "copy_bytes_per_s": 2e10,
         "huge_pages": "all",
     }
-    text = search.table([row])
-    assert "| coder_jax | 1,000 | 50,000 | 384 | 10 | 0.5000 | 2,000 | 200 | 50% | 1.00 |" in text
-    assert "| faiss-cpu | 1,000 | 50,000 | 384 | 10 | 1.0000 | 1,000 | 100 | 25% | 2.00 |" in text
+    text, what = search.table([row]), "1,000 | 50,000 | 384 | 10"
+    assert f"| coder_jax | {what} | 0.5000 | 2,000 | 200 | 50% | 0.2 | 1.00 |" in text
+    assert f"| faiss-cpu | {what} | 1.0000 | 1,000 | 100 | 25% | 0.1 | 2.00 |" in text
     assert "differ by at most 1e-07" in text
 
 
