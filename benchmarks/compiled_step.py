@@ -85,14 +85,23 @@ def usual_rows(config: Config, cut: StepCut, data: Path | None, rows: int) -> in
     return -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
 
 
+def numbers_of(data: Path | None) -> tuple[int, int]:
+    """R and S, the relations and semantic types of a dataset or of the invented UMLS."""
+    if data is None:
+        return RELATIONS, TYPES
+    from data_pipeline.store import read_manifest
+
+    manifest = read_manifest(data)
+    return len(manifest["relations"]), len(manifest["semantic_types"])
+
+
 def measure(
     config: Config,
     encoder: BertConfig,
     devices: Sequence[jax.Device],
     *,
     dtype: str,
-    relations: int = RELATIONS,
-    types: int = TYPES,
+    relations: int = 0,
     data: Path | None = None,
     rows: int = 0,
     program: Path | None = None,
@@ -104,12 +113,14 @@ def measure(
         encoder: sizes of the encoder.
         devices: what to compile for.
         dtype: arithmetic of the encoder.
-        relations, types: R, the relation matrices, and S, the semantic types.
-        data, rows: see `usual_rows`.
+        relations: R, the relation matrices; if 0 as many as the data has.
+        data, rows: see `numbers_of` and `usual_rows`.
         program: where the compiled program is written as text, if anywhere.
     """
     passes = config.run.passes
     structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
+    relations_of_data, types = numbers_of(data)
+    relations = relations or relations_of_data
     parts = make_run_step(config, structure, relations, types, devices=devices)
     mesh, cut, like = parts.mesh, parts.cut, parts.like
     groups = cut.groups_per_block(config.batch)

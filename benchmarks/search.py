@@ -5,7 +5,7 @@ faiss-cpu with a thread per core, its index filled beforehand. On a GPU it is fa
 is installed, and torch (float32 products in blocks and torch.topk), once with the keys on the GPU
 already and once, as ours has them, in the machine's memory. Rounds alternate; the table has
 medians, for one query at a time and for many, all with memory in huge pages unless --huge-pages
-says none.
+says none. `keys, GB/s` is how fast the keys are read if each call reads them once.
 
     pip install -r requirements-benchmarks.txt -c constraints.txt       # faiss-cpu
     python -m benchmarks.search --json benchmarks/results/search.json

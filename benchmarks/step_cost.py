@@ -124,13 +124,6 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     row = {"chip": args.chip, "recipe": args.recipe, "encoder": encoder.to_hf()}
     row["rows_asked"] = args.rows  # 0: as many as are usual
     row["data"] = args.data.name if args.data else None
-    of_data = {}
-    if args.data:
-        from data_pipeline.store import read_manifest
-
-        manifest = read_manifest(args.data)
-        of_data = {"relations": len(manifest["relations"])}
-        of_data["types"] = len(manifest["semantic_types"])
     program = None
     if args.programs:
         args.programs.mkdir(parents=True, exist_ok=True)
@@ -143,7 +136,6 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
         dtype="float32" if args.chip == "cpu" else "bfloat16",
         data=args.data,
         rows=args.rows,
-        **of_data,
         program=program,
     )
     found = times(row)

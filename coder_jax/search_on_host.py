@@ -32,21 +32,26 @@ def search_on_host(
     ]
     best = np.full((len(queries), k), NOTHING)
 
+    def choose(
+        here: np.ndarray, block_start: int, new: slice, compared: tuple[jax.Array, jax.Array]
+    ) -> None:
+        keep_best(here, block_start, new, *map(np.asarray, compared))
+
     under_way: tuple | None = None
     for first_key in range(0, len(keys), key_rows):
         stopping.poll()
         # The last block begins among the keys of the one before: to pad it would be to copy it, and
-        # in a smaller one Eigen would round otherwise, so that equal keys would not tie.
+        # the product of a smaller one is rounded otherwise, so that equal keys would not tie.
         block_start = max(0, min(first_key, len(keys) - key_rows))
         keys_ND = jax.device_put(rows_from(keys, block_start, key_rows), device)
         new = slice(first_key - block_start, min(key_rows, len(keys) - block_start))
         for start, queries_DQ in zip(starts, query_blocks, strict=True):
             compared = similarities(keys_ND, queries_DQ)
             if under_way is not None:  # chosen from while the next block is compared
-                keep_best(*under_way[:3], *map(np.asarray, under_way[3]))
+                choose(*under_way)
             under_way = best[start : start + query_rows], block_start, new, compared
     assert under_way is not None  # neither queries nor keys are empty
-    keep_best(*under_way[:3], *map(np.asarray, under_way[3]))
+    choose(*under_way)
     similarity, index = unpack(best)
     check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
     return similarity, index

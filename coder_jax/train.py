@@ -225,11 +225,7 @@ def _take_steps(
             return scores
         window.check()  # do not score what a loss that is not finite has touched
         with window.paused(), contextlib.suppress(Stopped):
-            encoder_params = local_copy(made.mesh, state.params["encoder"])
-            found = heldout.scores(merge_encoder(made.graph, encoder_params))
-            log.write(step, {"eval": {"heldout": found}})
-            log.say(f"step {step}: held-out {in_words(found)}")
-            return found
+            return _score_heldout(heldout, made, state, step, log)
         return {}
 
     # ---- Loop ----
@@ -261,6 +257,17 @@ def _take_steps(
     finally:
         log.close()
     return RunResult(files.name, steps, log.seconds, scores)
+
+
+def _score_heldout(
+    heldout: HeldOut, made: RunStep, state: TrainState, step: int, log: MetricsLog
+) -> dict[str, float]:
+    """The scores of the encoder of the moment, also written and said; Stopped if asked to."""
+    encoder_params = local_copy(made.mesh, state.params["encoder"])
+    found = heldout.scores(merge_encoder(made.graph, encoder_params))
+    log.write(step, {"eval": {"heldout": found}})
+    log.say(f"step {step}: held-out {in_words(found)}")
+    return found
 
 
 def _prepare(
