@@ -127,7 +127,9 @@ def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
         ) from None
 
 
-def add_huge_pages(parser: argparse.ArgumentParser, choices: Sequence[str] = ("all", "none")) -> None:
+def add_huge_pages(
+    parser: argparse.ArgumentParser, choices: Sequence[str] = ("all", "none")
+) -> None:
     """The flag of who has memory in huge pages."""
     parser.add_argument(
         "--huge-pages",

@@ -11,93 +11,33 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from tiny_bert import TERMS, TINY, write_model
-from tiny_dataset import tiny_dataset
+from short_run import SPEC, Stops, config, licensed_model, one_device, source_for
+from tiny_bert import TERMS
 
 import coder_jax.run_step
 from coder_jax.checkpoint_reader import read_params
-from coder_jax.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.encoder import TermEncoder
-from coder_jax.evaluation.benchmarks import NormalizationBenchmark, NormalizationFold
-from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.finished_run import export_run, load_run
-from coder_jax.heldout import HeldOut, with_dictionary_of
-from coder_jax.mesh import make_mesh
+from coder_jax.heldout import HeldOut
 from coder_jax.train import train
 from data_pipeline.batch_files import BatchFiles, write_batches
-from data_pipeline.batch_spec import BatchSpec, RowPlan
-from data_pipeline.batches import BatchMaker
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped, poll, stop_when_asked
-from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
-
-SPEC = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A folder with a tiny BERT and its tokenizer, under a license."""
-    folder = tmp_path_factory.mktemp("model") / "tiny-bert"
-    write_model(folder)
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n# tiny\n")
-    return folder
+    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
 
 
 @pytest.fixture(scope="module")
 def source(model):
-    """Batches over a dataset in memory, with a tokenizer and held-out terms beside it."""
-    dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
-    folder = model.parent / "dataset"
-    tokenizer, heldout = folder / "tokenizer", folder / "heldout"
-    for made in (tokenizer, heldout):
-        made.mkdir(parents=True)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (tokenizer / name).write_text((model / name).read_text())
-    (heldout / "mentions.tsv").write_text("mention\tCUI\nheart attacks\tC1\nlimb pain\tC2\n")
-    (heldout / "dictionary.tsv").write_text(
-        "term\tCUI\nheart attack\tC1\npain in limb\tC2\nrenal failure\tC3\n"
-    )
-    dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
-    dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
-    maker = BatchMaker(dataclasses.replace(dataset, folder=folder), SPEC)
-    maker.plan = RowPlan((maker.plan.ample,))  # compile one shape
-    return maker
-
-
-def config(model, out, **run):
-    return Config(
-        recipe="test",
-        model=ModelConfig(init=str(model)),
-        batch=SPEC,
-        optimizer=OptimizerConfig(steps=6, learning_rate=1e-3, warmup_steps=2),
-        run=RunConfig(**{"out": str(out), "save_steps": 3, "log_steps": 2} | run),
-    )
-
-
-class Stops:
-    """A source of batches that fails at a step, as a run does that loses its disk."""
-
-    def __init__(self, source, after):
-        self.source, self.after = source, after
-        self.folder, self.manifest = source.folder, source.manifest
-        self.cut, self.plan = source.cut, source.plan
-
-    def batches(self, first_step, last_step):
-        for step, batch in enumerate(self.source.batches(first_step, last_step), first_step):
-            if step == self.after:
-                raise ConnectionError("the data disk is gone")
-            yield batch
+    return source_for(model)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_device():
-    """Eight fake devices would only make the compiler slow here; test_step.py has them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            coder_jax.run_step,
-            "make_mesh",
-            lambda groups, _=None: make_mesh(groups, jax.devices()[:1]),
-        )
+def on_one_device():
+    with one_device():
         yield
 
 
@@ -248,13 +188,6 @@ def test_another_configuration_or_dataset_is_refused_with_the_difference(model, 
         train(config(model, straight), changed)
 
 
-def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
-        train(config(model, tmp_path), source)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
 def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, straight, tmp_path):
     import shutil
 
@@ -265,48 +198,6 @@ def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, 
             path.write_bytes(b"")
     with pytest.raises(BadInput, match="checkpoints/6 cannot be read"):
         train(config(model, out), source)
-
-
-def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
-    other = Stops(source, after=99)
-    other.manifest = source.manifest | {
-        "tokenizer": source.manifest["tokenizer"] | {"hash": "f" * 64}
-    }
-    with pytest.raises(BadInput, match="tokenized with tiny, hash ffffffffffff; build the dataset"):
-        train(config(model, tmp_path / "run"), other)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_path):
-    for change, message in (
-        ({"vocab_size": 10**6}, "1,?000,?000"),
-        ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
-    ):
-        other = Stops(source, after=99)
-        other.manifest = source.manifest | {"tokenizer": source.manifest["tokenizer"] | change}
-        with pytest.raises(BadInput, match=message):
-            train(config(model, tmp_path / "run"), other)
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, tmp_path):
-    bare = Stops(source, after=99)
-    bare.folder = tmp_path
-    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out"):
-        train(config(model, tmp_path / "run", eval_steps=3), bare)
-    bare.manifest = source.manifest | {"relations": []}
-    with pytest.raises(BadInput, match="has no relations; use --mu 0"):
-        train(config(model, tmp_path / "run"), bare)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_look_at_a_run_searches_the_gold_concepts_first():
-    terms, concepts = list("abcdefg"), ["C9", "C1", "C8", "C2", "C1", "C7", "C6"]
-    fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
-    benchmark = NormalizationBenchmark("heldout", "toy", [fold], "hash")
-    for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
-        found = with_dictionary_of(benchmark, most).folds[0].dictionary
-        assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
 
 
 @pytest.mark.parametrize(("bad", "kept"), [(3, []), (5, [3])])

@@ -1,4 +1,4 @@
-"""Batches of a dataset in memory as .npz files: what a run needs that is started as a process."""
+"""A tiny dataset for a tiny model, in memory or as batches for a run in a process of its own."""
 
 import dataclasses
 import shutil
@@ -10,6 +10,7 @@ from tiny_dataset import tiny_dataset
 from data_pipeline.batch_files import write_batches
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.batches import BatchMaker
+from data_pipeline.store import TripletDataset
 from data_pipeline.tokenize_terms import load_tokenizer, tokenizer_hash
 
 SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
@@ -17,13 +18,18 @@ SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
 
 def write_tiny_batches(out: Path, model: Path, *, steps: int, spec: BatchSpec = SPEC) -> None:
     """Batches for the tiny model in `model`, with its tokenizer and two held-out terms."""
+    dataset = dataset_for(model, out.with_name(out.name + "-dataset"))
+    write_batches(BatchMaker(dataset, spec), out, 0, steps)
+
+
+def dataset_for(model: Path, folder: Path) -> TripletDataset:
+    """A dataset in memory for the tiny model, with its tokenizer and held-out terms in `folder`."""
     dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
     dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
     dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
-    folder = out.with_name(out.name + "-dataset")
     write_heldout(folder / "heldout")
     copy_tokenizer(model, folder / "tokenizer")
-    write_batches(BatchMaker(dataclasses.replace(dataset, folder=folder), spec), out, 0, steps)
+    return dataclasses.replace(dataset, folder=folder)
 
 
 def copy_tokenizer(model: Path, folder: Path) -> None:
