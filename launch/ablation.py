@@ -7,11 +7,13 @@ trains each system below with `python -m coder_jax train`, exports it, scores it
 encoder with `python -m coder_jax evaluate`, and writes OUT/table.md and OUT/table.json. A command
 that was stopped goes on when it is given again; what is done is not done again.
 
-    synonyms     pairs of synonyms alone
-    coder        CODER: synonyms and relations, matrices
-    coder_transe CODER with the TransE-like similarity of its ablation
-    coder_v1     the first CODER paper: TransE with corrupted tails
-    uniform      CODER on relation rows as the paper draws them, all equally often
+    synonyms             pairs of synonyms alone, at the rate and margin that suit them
+    coder                CODER: synonyms and relations, matrices
+    coder_no_relations   the same batches as coder, without the loss of relations
+    coder_transe         CODER with the TransE-like similarity of its ablation
+    coder_v1             the first CODER paper: TransE with corrupted tails
+    uniform              CODER on relation rows as the paper draws them, all equally often
+    uniform_no_relations the same batches as uniform, without the loss of relations
 """
 
 import argparse
@@ -32,15 +34,20 @@ from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped, poll
 from data_pipeline.whole_files import write_json, written_whole
 
+CODER = ["--recipe", "small"]
+UNIFORM = [
+    *("--recipe", "small", "--draw", "relations", "--no-distinct-terms"),
+    *("--triplets", "32", "--repeats", "4"),
+]
+NO_RELATIONS = ["--mu", "0"]
 SYSTEMS = {
-    "synonyms": ["--recipe", "small", "--draw", "synonyms", "--mu", "0"],
-    "coder": ["--recipe", "small"],
+    "synonyms": ["--recipe", "small_synonyms"],
+    "coder": CODER,
+    "coder_no_relations": CODER + NO_RELATIONS,
     "coder_transe": ["--recipe", "small_transe"],
     "coder_v1": ["--recipe", "small_v1"],
-    "uniform": [
-        *("--recipe", "small", "--draw", "relations", "--no-distinct-terms"),
-        *("--triplets", "32", "--repeats", "4"),
-    ],
+    "uniform": UNIFORM,
+    "uniform_no_relations": UNIFORM + NO_RELATIONS,
 }
 INITIAL = "initial encoder"
 SETTINGS = "ablation.json"  # in OUT, beside the first results

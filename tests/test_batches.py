@@ -22,6 +22,7 @@ SPECS = {
         draw="concepts", distinct_terms=True, groups=2, triplets=8, repeats=2, seed=5
     ),
     "concepts, terms with replacement": BatchSpec(draw="concepts", groups=2, triplets=8, repeats=3),
+    "concepts, each once": BatchSpec(draw="concepts", groups=2, triplets=8, repeats=1),
     "synonyms": BatchSpec(
         draw="synonyms", distinct_terms=True, groups=2, triplets=16, repeats=1, row_length=64
     ),
