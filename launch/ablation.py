@@ -86,32 +86,45 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
+def training_of(system: str, args: argparse.Namespace, flags: list[str]) -> list[str]:
+    """The flags of a system's training that its result depends on."""
+    steps = ["--steps", str(args.steps), "--warmup-steps", str(args.steps // 10)]
+    return [*SYSTEMS[system], *steps, *flags]
+
+
 def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
-    """What the results depend on, the systems apart: how trainings are carried out does not count.
+    """What the results depend on; how trainings are carried out does not count.
 
     Raises:
       BadInput: a flag that `python -m coder_jax train` does not have.
     """
     from coder_jax.commands.train import parse as parse_training
 
-    training = to_json(parse_training(["--recipe", "small", *flags]))
-    del training["run"]
-    settings = {name: getattr(args, name) for name in ("data", "init", "steps")}
+    settings: dict[str, Any] = {name: getattr(args, name) for name in ("data", "init")}
     for name in ("benchmark", "dictionary"):
         parts = [one.rpartition("=") for one in getattr(args, name)]
         settings[name] = {name: path for name, _, path in parts}
-    return json.loads(json.dumps(settings | {"training": training}))
+    settings["systems"] = {}
+    for name in args.systems:
+        config = to_json(parse_training(training_of(name, args, flags)))
+        settings["systems"][name] = {part: config[part] for part in config if part != "run"}
+    return settings
 
 
-def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> None:
-    """BadInput if OUT holds results of other settings."""
+def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the systems that OUT has results of; BadInput if other settings made them."""
+    done: dict[str, Any] = {}
     if (args.out / SETTINGS).exists():
-        check_identity(read_json(args.out / SETTINGS), settings, str(args.out))
+        there = read_json(args.out / SETTINGS)
+        done = there.get("systems", {})
+        again = {name: settings["systems"].get(name, config) for name, config in done.items()}
+        check_identity(there, settings | {"systems": again}, str(args.out))
     elif any(args.out.glob("*/results.json")):
         raise BadInput(
             f"{args.out} holds results but no {SETTINGS} that says what they are of; expected the "
             "folder of an ablation, or a new one: give another --out"
         )
+    return done
 
 
 def call(*words: str | Path) -> None:
@@ -146,9 +159,8 @@ def results_of(name: str, args: argparse.Namespace, flags: list[str]) -> list[di
     if not scores.exists():
         if name != INITIAL:
             model = folder / "export"
-            steps = ["--steps", str(args.steps), "--warmup-steps", str(args.steps // 10)]
-            own = ["--data", args.data, "--init", args.init, "--out", folder / "run", *steps]
-            call("train", *SYSTEMS[name], *own, "--eval-steps", "0", *flags)
+            own = ["--data", args.data, "--init", args.init, "--out", folder / "run"]
+            call("train", *own, "--eval-steps", "0", *training_of(name, args, flags))
             call("export", "--checkpoint", folder / "run", "--out", model)
         dictionary = ["--dictionary", *args.dictionary] if args.dictionary else []
         asked = ["--benchmark", *args.benchmark, *dictionary, "--pooling", "cls", "mean"]
@@ -186,10 +198,12 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> int:
         settings, rows = settings_of(args, flags), []
-        check_settings(args, settings)
+        done = check_settings(args, settings)
         for name in (INITIAL, *args.systems):
             records = results_of(name, args, flags)
-            write_json(args.out / SETTINGS, settings)
+            if name != INITIAL:
+                done[name] = settings["systems"][name]
+            write_json(args.out / SETTINGS, settings | {"systems": done})
             rows += [row_of(name, pooling, records) for pooling in ("cls", "mean")]
         write_json(args.out / "table.json", {"steps": args.steps, "rows": rows})
         with written_whole(args.out / "table.md") as unfinished:

@@ -1,9 +1,12 @@
 """`python -m launch.ablation`: one table of all systems; what is done is not done again."""
 
+import dataclasses
 import json
 
 import pytest
 
+from coder_jax.recipes import RECIPES
+from coder_jax.systems.coder import CoderLoss
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
@@ -54,7 +57,7 @@ def test_a_command_that_fails_ends_all(tmp_path, capfd):
     assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err
 
 
-def test_results_of_other_settings_are_not_taken(tmp_path):
+def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
     words = ["--data", "d", "--init", "i", "--out", str(tmp_path), "--benchmark", "en=e.tsv"]
 
     def check(*more):
@@ -63,23 +66,53 @@ def test_results_of_other_settings_are_not_taken(tmp_path):
         ablation.check_settings(args, settings)
         return settings
 
-    write_json(tmp_path / "ablation.json", check())
-    for more in (["--systems", "coder"], ["--passes", "2"]):
+    first = check("--systems", "coder", "uniform")
+    assert first["systems"].keys() == {"coder", "uniform"}
+    write_json(tmp_path / "ablation.json", first)
+    for more in (["--systems", "coder"], ["--systems", "coder_v1"], ["--passes", "2"]):
         check(*more)
+    check("--systems", "synonyms", "--steps", "9")  # which has no results yet
     for more, found in (
-        (["--steps", "9"], "steps: 250 there, 9 here"),
-        (["--mu", "0.5"], "training.loss.mu: 1.0 there, 0.5 here"),
+        (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
+        (["--mu", "0.5"], "systems.uniform.loss.mu: 1.0 there, 0.5 here"),
         (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
         (["--dictionary", "t.tsv"], "dictionary.: 'absent' there, 't.tsv' here"),
     ):
         with pytest.raises(BadInput, match=found):
-            check(*more)
+            check(*more, *(["--systems", "coder", "uniform"] if "--mu" in more else []))
+
+    def changed(small=RECIPES["small"]):
+        """The recipe after an edit."""
+        return dataclasses.replace(small(), loss=CoderLoss(mu=0.7))
+
+    monkeypatch.setitem(RECIPES, "small", changed)
+    with pytest.raises(BadInput, match="systems.coder.loss.mu: 1.0 there, 0.7 here"):
+        check()
     (tmp_path / "ablation.json").unlink()
     check("--steps", "9")
     (tmp_path / "coder").mkdir()
     (tmp_path / "coder/results.json").touch()
     with pytest.raises(BadInput, match="holds results but no ablation.json"):
         check()
+
+
+def test_settings_are_kept_of_what_is_done(tmp_path, monkeypatch):
+    records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+    asked = []
+
+    def results_of(name, *_):
+        asked.append(name)
+        return records
+
+    monkeypatch.setattr(ablation, "results_of", results_of)
+    words = ["--data", "d", "--init", "i", "--out", str(tmp_path), "--benchmark", "en=e.tsv"]
+    assert ablation.main([*words, "--systems", "coder", "coder_v1"]) == 0
+    assert ablation.main([*words, "--systems", "uniform", "--mu", "0.5"]) == 0
+    assert asked == ["initial encoder", "coder", "coder_v1", "initial encoder", "uniform"]
+    systems = json.loads((tmp_path / "ablation.json").read_text())["systems"]
+    mus = {name: config["loss"]["mu"] for name, config in systems.items()}
+    assert mus == {"coder": 1.0, "coder_v1": 1.0, "uniform": 0.5}
+    assert ablation.main([*words, "--systems", "uniform"]) == 2
 
 
 @pytest.mark.slow
