@@ -1,6 +1,7 @@
 """The relations of a trained encoder, table and labels: written into an export and read back."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +49,13 @@ class ExportedRelations:
     def bilinear(self) -> bool:
         """Whether they are matrices."""
         return self.table.ndim == 3
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the table and its labels."""
+        digest = hashlib.sha256("\n".join(self.labels).encode())
+        digest.update(np.ascontiguousarray(self.table, np.float32).data)
+        return digest.hexdigest()
 
     def queries(self, heads_ND: np.ndarray, relation: int) -> np.ndarray:
         """float32 [N, D]: where one relation leads from head vectors that are not normalized."""

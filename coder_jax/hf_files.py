@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_jax.run_files import WHOLE
 from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 
@@ -23,6 +24,11 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
     """
     path = local_folder(path_or_hub_id, "config.json")
     if path.is_dir():
+        if (path / WHOLE).is_file():
+            raise BadInput(
+                f"{path} is a training run; expected a model: make one of it with "
+                f"python -m coder_jax export --checkpoint {path} --out FOLDER"
+            )
         if not (path / "config.json").is_file():
             inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
             raise BadInput(

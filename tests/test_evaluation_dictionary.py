@@ -2,6 +2,7 @@
 
 import pytest
 import tiny_bert
+from tiny_build import manifest_of
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.dictionary import Dictionary, read_dictionary, union
@@ -42,6 +43,18 @@ def test_one_language(folder):
     assert dictionary.concepts == ["C0000001", "C0000006"]
 
 
+def test_the_record_says_what_it_was_made_of(folder):
+    """So that two scores over a dictionary of one name are not taken for the same."""
+    found = read_dictionary(folder, ["FRE"]).description
+    assert found["languages"] == ["FRE"] and found["dataset_cleaning"] == "paper"
+    manifest = manifest_of(folder)
+    for name in ("name", "release", "content_hash"):
+        assert found[f"dataset_{name}"] == manifest[name]
+    assert found["dataset_filters"]["sources"] == []
+    assert len(found["dataset_content_hash"]) == 64 != found["content_hash"]
+    assert read_dictionary(folder).description["languages"] == ["ENG", "FRE"]
+
+
 def test_a_language_that_is_not_there(folder):
     message = "--dictionary-languages GER: no term of .* has it; the dataset has ENG, FRE"
     with pytest.raises(BadInput, match=message):
@@ -64,6 +77,8 @@ def test_the_terms_of_a_release(tmp_path):
     chosen = read_dictionary(mrconso, ["ENG"], ["SNOMEDCT_US"])
     assert chosen.terms == ["HEART ATTACK", "Myocardial infarction NOS", "(NOS)"]
     assert chosen.source == f"{mrconso} ENG SNOMEDCT_US"
+    assert chosen.description["languages"] == ["ENG"]
+    assert chosen.description["vocabularies"] == ["SNOMEDCT_US"]
     with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it. It has MSH"):
         read_dictionary(mrconso, None, ["MDR"])
     with pytest.raises(BadInput, match="found --dictionary-sources MSH; expected the MRCONSO.RRF"):

@@ -269,6 +269,10 @@ def two_encoders(folder):
         (lambda folder: (folder / "config.json").write_text("[]"), "holds a JSON list"),
         (lambda folder: (folder / "config.json").unlink(), "has no config.json .found: model"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights; expected model"),
+        (
+            lambda folder: (folder / "run.json").touch(),
+            "is a training run; .* python -m coder_jax export --checkpoint",
+        ),
     ],
 )
 def test_unusable_model_folders_say_what_is_wrong(folder, damage, message):

@@ -1,21 +1,29 @@
 """Link prediction: ranks against a loop over all concepts, one score at a time."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from evaluating import ENCODER
+from tiny_build import write_tokenizer
+from tiny_rrf import write_release
 
 from coder_jax.evaluation import link_prediction
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.dictionary import read_dictionary
 from coder_jax.evaluation.link_prediction import (
     Links,
+    known_links,
     link_scores,
     numbered_links,
     rank_links,
+    relation_numbers,
     score_links,
 )
 from coder_jax.evaluation.vectors import EncodedTerms
 from coder_jax.exported_relations import ExportedRelations
+from data_pipeline.build_dataset import build_dataset
+from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 
 C, D, R = 12, 6, 3
@@ -28,12 +36,20 @@ LINKS = Links(
     np.array([0, 0, 1, 2, 2, -1, 0]),
     np.array([3, 5, 2, 3, 7, 9, 5]),
 )
+# True as well, outside the file: some in the place of a triplet of the file, one nowhere near.
+KNOWN = Links(np.array([0, 2, 4, 10]), np.array([0, 1, 2, 1]), np.array([8, 2, 11, 1]))
+NONE = Links(*np.zeros((3, 0), int))
 MATRICES = ExportedRelations(RNG.normal(size=(R, D, D)).astype(np.float32), ["a", "b", "c"])
 TRANSLATIONS = ExportedRelations(RNG.normal(size=(R, D)).astype(np.float32), ["a", "b", "c"])
 
 
-def evaluate_links(features, links, relations):
-    return link_scores(rank_links(features, links, relations), np.ones(len(links.heads), bool))
+def evaluate_links(features, links, relations, known=NONE):
+    ranks = rank_links(features, links, relations, known)
+    return link_scores(ranks, np.ones(len(links.heads), bool))
+
+
+def rows(links):
+    return np.stack([links.heads, links.relations, links.tails], axis=1).tolist()
 
 
 def score(relations, head, relation, tail):
@@ -46,12 +62,12 @@ def score(relations, head, relation, tail):
     return e_h @ e_t / np.linalg.norm(e_h) / np.linalg.norm(e_t)
 
 
-def naive_ranks(relations):
+def naive_ranks(relations, known):
     """(concepts ahead, concepts tied) with each tail, then with each head."""
-    triplets = np.stack([LINKS.heads, LINKS.relations, LINKS.tails], axis=1).tolist()
+    triplets = rows(LINKS) + rows(known)
     found = []
     for place in (2, 0):
-        for triplet in triplets:
+        for triplet in rows(LINKS):
             own, others = score(relations, *triplet), []
             for concept in range(C):
                 other = list(triplet)
@@ -73,12 +89,14 @@ def naive_scores(ranks):
     }
 
 
+@pytest.mark.parametrize("known", [NONE, KNOWN], ids=["", "known"])
 @pytest.mark.parametrize("block", [2, 1024])
 @pytest.mark.parametrize("relations", [MATRICES, TRANSLATIONS, None], ids=["M", "r", "none"])
-def test_equals_the_loop(relations, block, monkeypatch):
+def test_equals_the_loop(relations, block, known, monkeypatch):
     monkeypatch.setattr(link_prediction, "BLOCK", block)
-    found = evaluate_links(FEATURES, LINKS, relations)
-    ranks, cosine = naive_ranks(relations), naive_ranks(None)
+    found = evaluate_links(FEATURES, LINKS, relations, known)
+    ranks, cosine = naive_ranks(relations, known), naive_ranks(None, known)
+    assert known is NONE or cosine != naive_ranks(None, NONE), "known ones are in play"
     assert any(tied for _, tied in ranks), "the tie is in play"
     half = len(LINKS.heads)
     parts = {"": ranks, "_tails": ranks[:half], "_heads": ranks[half:], "_cosine": cosine}
@@ -121,7 +139,7 @@ def test_labels_are_read_in_their_direction(tmp_path):
         "hand\tfinger\tRO|knows",
     )
     assert benchmark.concepts() == ["hand", "finger"]
-    links = numbered_links(benchmark, LABELS)
+    links = numbered_links(benchmark, relation_numbers(benchmark, LABELS))
     assert links.heads.tolist() == [0, 0, 0, 0] and links.tails.tolist() == [1, 1, 1, 1]
     assert links.relations.tolist() == [1, 1, -3, -4], "unknown ones are kept apart"
 
@@ -129,8 +147,34 @@ def test_labels_are_read_in_their_direction(tmp_path):
 def test_a_name_that_two_relations_have(tmp_path):
     benchmark = links_of(tmp_path, "a\tb\tisa")
     with pytest.raises(BadInput, match="'isa', which may be PAR.isa or CHD.isa; expected one of"):
-        numbered_links(benchmark, LABELS)
-    assert numbered_links(benchmark, ()).relations.tolist() == [-1]
+        relation_numbers(benchmark, LABELS)
+    assert relation_numbers(benchmark, ()) == {"isa": -1}
+
+
+def test_triplets_of_the_dataset_are_known(tmp_path):
+    """Those between concepts of the file, with its relations; a dictionary alone knows none."""
+    source = write_release(tmp_path / "META")
+    (tmp_path / "tokenizer").mkdir()
+    options = {"tokenizer": write_tokenizer(tmp_path / "tokenizer"), "out": tmp_path / "data"}
+    dictionary = read_dictionary(build_dataset(BuildOptions(source=source, **options)))
+    rows_of_file = (
+        "C0000001\tC0000002\tPAR|inverse_isa",
+        "C0000001\tC0000002\tisa",  # as a sentence: C0000002 is CUI1
+        "C0000001\tC0000002\tRO|seen_in",
+    )
+    links_of(tmp_path, *rows_of_file, "C0000002\tC0000001\tRO|finding_of")
+    benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
+    assert benchmark.concepts() == ["C0000001", "C0000002"]
+    numbers = relation_numbers(benchmark, ["RO|", "PAR|inverse_isa", "CHD|isa"])
+    assert numbers == {"PAR|inverse_isa": 1, "isa": 2, "RO|seen_in": -3, "RO|finding_of": -4}
+    assert rows(known_links(benchmark, numbers)) == [[0, 1, 1], [1, 2, 0]]
+    links_of(tmp_path, *rows_of_file, "C0000003\tC0000001\tRO|finding_of")
+    benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
+    assert benchmark.concepts() == ["C0000001", "C0000003", "C0000002"]
+    # The release says it of C0000009, which is C0000002 today; no relation of the encoder.
+    assert [2, -4, 1] in rows(known_links(benchmark, relation_numbers(benchmark, ())))
+    alone = dataclasses.replace(dictionary, chosen={})
+    assert rows(known_links(dataclasses.replace(benchmark, dictionary=alone), numbers)) == []
 
 
 class Encoder:
@@ -143,9 +187,8 @@ class Encoder:
 
 def test_the_record(tmp_path):
     """The triplets of LINKS as a file, with names from a dictionary."""
-    rows = zip(LINKS.heads, LINKS.relations, LINKS.tails, strict=True)
     names = {0: "RO|a", 1: "RO|b", 2: "RO|c", -1: "RO|other"}
-    links_of(tmp_path, *(f"C{head}\tC{tail}\t{names[r]}" for head, r, tail in rows))
+    links_of(tmp_path, *(f"C{head}\tC{tail}\t{names[r]}" for head, r, tail in rows(LINKS)))
     terms = tmp_path / "terms.tsv"
     terms.write_text("".join(f"t{number}\tC{number}\n" for number in range(C)))
     benchmark = read_benchmark("toy", tmp_path / "links.tsv", dictionary=read_dictionary(terms))
@@ -160,11 +203,12 @@ def test_the_record(tmp_path):
         np.array([place[c] for c in LINKS.tails]),
     )
     assert record.scores == pytest.approx(evaluate_links(FEATURES[concepts], links, MATRICES))
+    assert len(record.scoring["relations_hash"]) == 64 and record.counts["known"] == 0
     assert record.counts["triplets"] == 7 and record.counts["without_relation"] == 1
     assert record.counts["relations"] == 4 and set(record.folds) == set(names.values())
     of_a = record.folds["RO|a"]
     assert of_a["scores"] == pytest.approx(
-        link_scores(rank_links(FEATURES[concepts], links, MATRICES), LINKS.relations == 0)
+        link_scores(rank_links(FEATURES[concepts], links, MATRICES, NONE), LINKS.relations == 0)
     )
     without = score_links(EncodedTerms(Encoder(), [], np.zeros((0, D))), benchmark, ENCODER)
     for name, value in without.scores.items():

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,17 @@ from data_pipeline.errors import BadInput
 from data_pipeline.filters import Filters, check_filter_values, term_drop_reason
 from data_pipeline.rrf import read_rrf
 
+# Of a dataset's manifest, what a record of its terms says.
+DATASET = ("name", "release", "filters", "cleaning", "content_hash")
+
 
 @dataclass(frozen=True)
 class Dictionary:
     """Terms and the concept of each; a string may occur once per concept that has it.
 
     `retired` of the terms have a concept that stands in for a retired one. `languages` and
-    `vocabularies` are those of each term, where the source tells.
+    `vocabularies` are those of each term, where the source tells. `chosen` is for the record: how
+    the terms were chosen from a release or a dataset, and of a dataset what it was made of.
     """
 
     terms: list[str]
@@ -36,6 +40,7 @@ class Dictionary:
     retired: int = 0
     languages: list[str] | None = None
     vocabularies: list[str] | None = None
+    chosen: dict[str, Any] = field(default_factory=dict)
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept), of a row with joined concepts once for each of them."""
@@ -57,6 +62,7 @@ class Dictionary:
             "terms": len(rows),
             "concepts": len(self.concept_set),
             "retired": self.retired,
+            **self.chosen,
         }
 
     def concepts_of_terms(self) -> dict[str, str]:
@@ -86,6 +92,7 @@ def union(dictionaries: Sequence[Dictionary]) -> Dictionary:
         [concept for one in (first, *more) for concept in one.concepts],
         first.source + (f" and {sources - 1} more" if sources > 1 else ""),
         sum(one.retired for one in (first, *more)),
+        chosen=first.chosen,
     )
 
 
@@ -147,13 +154,14 @@ def _dictionary_of_release(
             f"{path}: found no term of the choice that is not suppressed; give other "
             "--dictionary-sources or --dictionary-languages, or neither"
         )
-    chosen = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
+    words = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
     return Dictionary(
         kept["term"].to_list(),
         kept["cui"].to_list(),
-        f"{path}{chosen}",
+        f"{path}{words}",
         languages=kept["language"].to_list(),
         vocabularies=kept["source"].to_list(),
+        chosen={"languages": list(languages or ()), "vocabularies": list(sources or ())},
     )
 
 
@@ -184,4 +192,8 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
         [cuis[concept] for concept in concept_of_term[chosen]],
         str(path),
         languages=[known[language] for language in dataset.term_language[chosen]],
+        chosen={
+            "languages": list(languages or known),
+            **{f"dataset_{name}": dataset.manifest[name] for name in DATASET},
+        },
     )

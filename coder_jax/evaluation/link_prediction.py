@@ -2,11 +2,12 @@
 
 A triplet (head, relation, tail) has the score of CODER's term-relation-term similarity,
 cos(M_r^T e_head, e_tail), or of its TransE-like one, -|e_head + r - e_tail|. The tail is ranked
-among all concepts with the head given, and the head with the tail given. Concepts that are true in
-the same place in another triplet of the file do not count (the filtered ranks of Bordes et al.
-2013), nor does the given concept, which is no relative of itself and by plain cosine always the
-nearest. The scores are the mean reciprocal rank and Hits@k over both, beside those of the plain
-cosine of head and tail, which tell what the relations add.
+among all concepts of the file with the head given, and the head with the tail given. Concepts that
+are true in the same place in another triplet, of the file or of the dataset that names the
+concepts, do not count (the filtered ranks of Bordes et al. 2013), nor does the given concept, which
+is no relative of itself and by plain cosine always the nearest. The scores are the mean reciprocal
+rank and Hits@k over both, beside those of the plain cosine of head and tail, which tell what the
+relations add.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ def score_links(
     known, some = known_features(vectors, benchmark.keys(vectors.keyed_by), benchmark.path)
     features_CD = np.zeros((len(known), some.shape[1]), np.float32)
     features_CD[known] = some
-    links = numbered_links(benchmark, relations.labels if relations else ())
-    ranks = rank_links(features_CD, links, relations)
+    numbers = relation_numbers(benchmark, relations.labels if relations else ())
+    links, others = numbered_links(benchmark, numbers), known_links(benchmark, numbers)
+    ranks = rank_links(features_CD, links, relations, others)
     labels = np.array(benchmark.pairs.labels)
     folds = {
         str(label): {
@@ -82,6 +84,7 @@ def score_links(
             "triplets": len(labels),
             "relations": len(folds),
             "concepts": len(known),
+            "known": len(others.heads),
             "without_relation": int((links.relations < 0).sum()),
             "missing": int((~known).sum()),
             "unnamed": benchmark.unnamed,
@@ -91,7 +94,9 @@ def score_links(
         scoring={
             "score": _score_name(relations),
             "candidates": "all concepts of the file but the given one",
-            "filtered": "other true concepts in the same place do not count",
+            "filtered": "others true in the same place, in the file or the dictionary's dataset",
+            "relations_hash": relations.content_hash if relations else None,
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             "places": "tails and heads of the encoder's triplets, the mean over both",
             "tie_tolerance": TIE_TOLERANCE,
             "ties": "means over random orders of tied concepts",
@@ -108,43 +113,80 @@ def _score_name(relations: ExportedRelations | None) -> str:
     return "cos(M_r^T e_head, e_tail)" if relations.bilinear else "-|e_head + r - e_tail|"
 
 
-def numbered_links(benchmark: LinkBenchmark, labels: Sequence[str]) -> Links:
-    """The triplets of a file by number, in the direction of the encoder's relations.
+def relation_numbers(benchmark: LinkBenchmark, labels: Sequence[str]) -> dict[str, int]:
+    """The number of each label of the file among the encoder's relations.
+
+    A label that they lack has a negative number of its own.
 
     Args:
-      benchmark: its labels are REL|RELA, from CUI1 to CUI2 as in the dataset; or RELA alone, read
-        as the sentence "head RELA tail": so the head is CUI2.
+      benchmark: its labels are REL|RELA, or RELA alone.
       labels: REL|RELA, of the encoder's relations.
 
     Raises:
       BadInput: a RELA that several relations have.
     """
+    by_name: dict[str, list[str]] = {}
+    for label in labels:
+        by_name.setdefault(label.partition("|")[2], []).append(label)
     number_of = {label: number for number, label in enumerate(labels)}
-    by_name: dict[str, list[int]] = {}
-    for label, number in number_of.items():
-        by_name.setdefault(label.partition("|")[2], []).append(number)
+    numbers = {}
+    for place, label in enumerate(dict.fromkeys(benchmark.pairs.labels)):
+        meant = [label] if "|" in label else by_name.get(label, [label])
+        if len(meant) > 1:
+            raise BadInput(
+                f"{benchmark.path}: found the label {label!r}, which may be {' or '.join(meant)}; "
+                "expected one of these in full (and then CUI1 as head, CUI2 as tail)"
+            )
+        numbers[label] = number_of.get(meant[0], -1 - place)  # apart, or true concepts would mix
+    return numbers
+
+
+def numbered_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
+    """The triplets of a file by number, in the direction of the encoder's relations.
+
+    A label REL|RELA is read as in the dataset, from CUI1 to CUI2; RELA alone as the sentence "head
+    RELA tail": so the head is CUI2.
+    """
     concept_of = {concept: number for number, concept in enumerate(benchmark.concepts())}
     rows, pairs = [], benchmark.pairs
-    unknown: dict[str, int] = {}
     for head, tail, label in zip(pairs.heads, pairs.tails, pairs.labels, strict=True):
-        first, second = concept_of[head], concept_of[tail]
-        unknown.setdefault(label, -1 - len(unknown))  # apart, or their true concepts would mix
-        if "|" in label:
-            rows.append((first, number_of.get(label, unknown[label]), second))
-            continue
-        numbers = by_name.get(label, [unknown[label]])
-        if len(numbers) > 1:
-            meant = " or ".join(labels[number] for number in numbers)
-            raise BadInput(
-                f"{benchmark.path}: found the label {label!r}, which may be {meant}; expected one "
-                "of these in full (and then CUI1 as head, CUI2 as tail)"
-            )
-        rows.append((second, numbers[0], first))
+        first, second = (head, tail) if "|" in label else (tail, head)
+        rows.append((concept_of[first], numbers[label], concept_of[second]))
     return Links(*np.array(rows).T)
 
 
+def known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
+    """The triplets of the dictionary's dataset between concepts of the file, of its relations.
+
+    None where the dictionary is no dataset. `numbers` is as in `numbered_links`.
+    """
+    dictionary = benchmark.dictionary
+    if dictionary is None or "dataset_content_hash" not in dictionary.chosen:
+        return Links(*np.zeros((3, 0), int))
+    # Only here is TensorFlow needed, to read the records of the dataset.
+    from data_pipeline.store import open_dataset
+
+    dataset = open_dataset(dictionary.source, strings=True)
+    here = {concept: number for number, concept in enumerate(benchmark.concepts())}
+    number_of = np.array([here.get(cui, -1) for cui in dataset.cuis or []])
+    either = [(label, label.partition("|")[2]) for label in dataset.manifest["relations"]]
+    named = [next((name for name in names if name in numbers), None) for names in either]
+    is_asked = np.array([name is not None for name in named])
+    relation_of = np.array([numbers[name] if name is not None else 0 for name in named])
+    rows = np.flatnonzero(
+        is_asked[dataset.relations]
+        & (number_of[dataset.heads] >= 0)
+        & (number_of[dataset.tails] >= 0)
+    )
+    return Links(
+        number_of[dataset.heads[rows]],
+        relation_of[dataset.relations[rows]],
+        number_of[dataset.tails[rows]],
+    )
+
+
 def rank_links(
-    features_CD: np.ndarray, links: Links, relations: ExportedRelations | None
+    features_CD: np.ndarray, links: Links, relations: ExportedRelations | None, known: Links
 ) -> dict[str, Ranks]:
     """Filtered ranks among C concepts: of "_tails" and "_heads", and both by "_cosine" alone.
 
@@ -152,12 +194,14 @@ def rank_links(
       features_CD: float32, the vectors of the concepts, not normalized.
       links: the triplets.
       relations: of the encoder; None for an encoder without any.
+      known: other triplets that are true.
 
     Raises:
       Stopped: a signal asked for it.
     """
-    tails, heads = (ranks_of(of, features_CD, links, relations) for of in PLACES)
-    cosine = [ranks_of(of, features_CD, links, None) for of in PLACES]
+    true = {of: true_concepts(links, known, of) for of in PLACES}
+    tails, heads = (ranks_of(of, features_CD, links, relations, true[of]) for of in PLACES)
+    cosine = [ranks_of(of, features_CD, links, None, true[of]) for of in PLACES]
     return {"_tails": tails[None], "_heads": heads[None], "_cosine": np.stack(cosine)}
 
 
@@ -179,7 +223,11 @@ def link_scores(ranks: Mapping[str, Ranks], chosen_T: np.ndarray) -> dict[str, f
 
 
 def ranks_of(
-    of: str, features_CD: np.ndarray, links: Links, relations: ExportedRelations | None
+    of: str,
+    features_CD: np.ndarray,
+    links: Links,
+    relations: ExportedRelations | None,
+    true: Sequence[np.ndarray],
 ) -> np.ndarray:
     """int [2, T]: the concepts ahead of the true one, and those tied with it.
 
@@ -187,8 +235,9 @@ def ranks_of(
       of: "tail" or "head", the place that is looked for.
       features_CD, links: see `rank_links`.
       relations: likewise; None for the cosine of head and tail.
+      true: from `true_concepts`.
     """
-    true, found = true_concepts(links, of), np.zeros((2, len(links.heads)), int)
+    found = np.zeros((2, len(links.heads)), int)
     given, wanted = (links.heads, links.tails) if of == "tail" else (links.tails, links.heads)
     unit_CD = unit(features_CD)
     scored_as = np.maximum(links.relations, -1) if relations else np.full(len(given), -1)
@@ -213,13 +262,21 @@ def ranks_of(
     return found
 
 
-def true_concepts(links: Links, of: str) -> list[np.ndarray]:
-    """For each triplet, all concepts that are true in its place, its own among them."""
-    given, wanted = (links.heads, links.tails) if of == "tail" else (links.tails, links.heads)
-    keys = list(zip(given.tolist(), links.relations.tolist(), strict=True))
+def true_concepts(links: Links, known: Links, of: str) -> list[np.ndarray]:
+    """For each triplet, all concepts that are true in its place, its own among them.
+
+    Args:
+      links, known: see `rank_links`.
+      of: "tail" or "head", the place.
+    """
     true: dict[tuple[int, int], list[int]] = {}
-    for key, concept in zip(keys, wanted.tolist(), strict=True):
-        true.setdefault(key, []).append(concept)
+    for some in (links, known):
+        given, wanted = (some.heads, some.tails) if of == "tail" else (some.tails, some.heads)
+        rows = zip(given.tolist(), some.relations.tolist(), wanted.tolist(), strict=True)
+        for concept, relation, other in rows:
+            true.setdefault((concept, relation), []).append(other)
+    given = links.heads if of == "tail" else links.tails
+    keys = zip(given.tolist(), links.relations.tolist(), strict=True)
     return [np.array(true[key]) for key in keys]
 
 
