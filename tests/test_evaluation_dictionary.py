@@ -79,6 +79,16 @@ def test_the_terms_of_a_release(tmp_path):
     assert chosen.source == f"{mrconso} ENG SNOMEDCT_US"
     assert chosen.description["languages"] == ["ENG"]
     assert chosen.description["vocabularies"] == ["SNOMEDCT_US"]
+    of_snomed = read_dictionary(mrconso, ["ENG"], concepts_of=["SNOMEDCT_US"])
+    assert set(of_snomed.concepts) == {"C0000001", "C0000005"}, "C0000005 is SNOMED's alone"
+    assert "Heart attack" in of_snomed.terms, "MeSH's name of a concept that SNOMED has"
+    assert of_snomed.description["concepts_of"] == ["SNOMEDCT_US"]
+    both = read_dictionary(mrconso, ["ENG"], ["MSH"], ["SNOMEDCT_US"])
+    assert both.terms == ["Heart attack"]
+    with pytest.raises(BadInput, match="--dictionary-concepts-of MDR: no term .*; it has MSH, "):
+        read_dictionary(mrconso, concepts_of=["MDR"])
+    with pytest.raises(BadInput, match="found --dictionary-concepts-of MSH; expected the MRCONSO"):
+        read_dictionary(tmp_path / "terms.tsv", concepts_of=["MSH"])
     with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it. It has MSH"):
         read_dictionary(mrconso, None, ["MDR"])
     with pytest.raises(BadInput, match="found --dictionary-sources MSH; expected the MRCONSO.RRF"):

@@ -177,7 +177,9 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
             )
         dictionaries[name] = path
     read = {
-        path: read_dictionary(path, args.dictionary_languages, args.dictionary_sources)
+        path: read_dictionary(
+            path, args.dictionary_languages, args.dictionary_sources, args.dictionary_concepts_of
+        )
         for path in dict.fromkeys(dictionaries.values())
     }
     lists = {source: choose_list(args.retired_cuis, source) for source in (None, *read)}

@@ -50,6 +50,13 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     )
     add_dictionary_choices(group)
     group.add_argument(
+        "--dictionary-concepts-of",
+        nargs="+",
+        metavar="SAB",
+        help="of a release, take all terms of the concepts that these vocabularies have (such as "
+        "ICD9CM, for the papers' case studies)",
+    )
+    group.add_argument(
         "--retired-cuis",
         metavar="FILE",
         help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "

@@ -1,9 +1,9 @@
 """Terms in, the dictionary's nearest terms to each out: a listing to read, without a score.
 
 The papers' case studies (CODER, tables 6 and 7) look terms of one concept in many languages, and
-two English ones, up among the terms of ICD-9-CM: `paper:cross-lingual` and `paper:knowledge`. Any
-other terms come from a file with one term a line, or language<TAB>term, below a header that says
-so: "term" or "language<TAB>term".
+two English ones, up among the English terms of all concepts that ICD-9-CM has:
+`paper:cross-lingual` and `paper:knowledge`. Any other terms come from a file with one term a line,
+or language<TAB>term, below a header that says so: "term" or "language<TAB>term".
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) 
     if dictionary is None:
         raise BadInput(
             f"{path}: found terms to look up and no dictionary; give --dictionary with the "
-            "MRCONSO.RRF of a release (and --dictionary-sources ICD9CM, the papers'), a dataset "
-            "folder or a TSV file of term<TAB>CUI"
+            "MRCONSO.RRF of a release (the papers': with --dictionary-languages ENG "
+            "--dictionary-concepts-of ICD9CM), a dataset folder or a TSV file of term<TAB>CUI"
         )
     if str(path).startswith(PAPER):
         wanted = str(path).removeprefix(PAPER)

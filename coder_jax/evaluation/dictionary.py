@@ -97,7 +97,10 @@ def union(dictionaries: Sequence[Dictionary]) -> Dictionary:
 
 
 def read_dictionary(
-    path: str | Path, languages: Sequence[str] | None = None, sources: Sequence[str] | None = None
+    path: str | Path,
+    languages: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    concepts_of: Sequence[str] | None = None,
 ) -> Dictionary:
     """Reads a dictionary.
 
@@ -106,16 +109,19 @@ def read_dictionary(
         `data_pipeline.build` makes it, or the MRCONSO.RRF of a release, also as .gz.
       languages: of a dataset or a release, keep the terms in these only, such as ["ENG"].
       sources: of a release, keep the terms of these vocabularies only, such as ["MSH"].
+      concepts_of: of a release, keep the concepts that these vocabularies have, with all their
+        terms of the languages and sources above.
 
     Raises:
       BadInput: none of these, a broken row, or a language or source that is not there.
     """
     path = Path(path)
     if path.name.upper().startswith("MRCONSO.RRF"):
-        return _dictionary_of_release(path, languages, sources)
-    if sources:
+        return _dictionary_of_release(path, languages, sources, concepts_of)
+    if asked := sources or concepts_of:
+        option = "sources" if sources else "concepts-of"
         raise BadInput(
-            f"{path}: found --dictionary-sources {' '.join(sources)}; expected the MRCONSO.RRF of "
+            f"{path}: found --dictionary-{option} {' '.join(asked)}; expected the MRCONSO.RRF of "
             "a release: only its rows have sources. For a dataset, choose when it is built: "
             "python -m data_pipeline.build --sources"
         )
@@ -134,16 +140,28 @@ def read_dictionary(
 
 
 def _dictionary_of_release(
-    path: Path, languages: Sequence[str] | None, sources: Sequence[str] | None
+    path: Path,
+    languages: Sequence[str] | None,
+    sources: Sequence[str] | None,
+    concepts_of: Sequence[str] | None,
 ) -> Dictionary:
     """Terms that are not suppressed, as they stand; of each concept the preferred one first."""
     filters = Filters(languages=tuple(languages or ()), sources=tuple(sources or ()))
     with tempfile.TemporaryDirectory() as scratch:
         atoms = read_rrf(path, Path(scratch)).atoms
         columns = ("language", "source", "term_type")
-        check_filter_values(atoms.select(columns).unique().collect(), filters, "--dictionary-")
+        values = atoms.select(columns).unique().collect()
+        check_filter_values(values, filters, "--dictionary-")
+        if missing := sorted(set(concepts_of or ()) - set(values["source"])):
+            raise BadInput(
+                f"--dictionary-concepts-of {missing[0]}: no term of {path} has it; it has "
+                f"{', '.join(sorted(set(values['source'])))}"
+            )
+        whole = Filters(sources=tuple(concepts_of or ()))
+        concepts = atoms.filter(term_drop_reason(whole).is_null()).select("cui").unique()
         kept = (
             atoms.filter(term_drop_reason(filters).is_null())
+            .join(concepts, on="cui", how="semi", maintain_order="left")
             .sort("cui", "rank", maintain_order=True)
             .select("cui", "term", "language", "source")
             .unique(["cui", "term"], keep="first", maintain_order=True)
@@ -152,16 +170,17 @@ def _dictionary_of_release(
     if not kept.height:
         raise BadInput(
             f"{path}: found no term of the choice that is not suppressed; give other "
-            "--dictionary-sources or --dictionary-languages, or neither"
+            "--dictionary-sources, --dictionary-languages or --dictionary-concepts-of, or none"
         )
-    words = "".join(f" {' '.join(part)}" for part in (languages, sources) if part)
+    choice = {"languages": languages, "vocabularies": sources, "concepts_of": concepts_of}
+    words = "".join(f" {' '.join(part)}" for part in choice.values() if part)
     return Dictionary(
         kept["term"].to_list(),
         kept["cui"].to_list(),
         f"{path}{words}",
         languages=kept["language"].to_list(),
         vocabularies=kept["source"].to_list(),
-        chosen={"languages": list(languages or ()), "vocabularies": list(sources or ())},
+        chosen={name: list(part or ()) for name, part in choice.items()},
     )
 
 
