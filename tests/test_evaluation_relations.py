@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 import sklearn.metrics
+from evaluating import ENCODER
 
 from coder_jax.encoder import TermEncoder
 from coder_jax.evaluation import relation_classification
@@ -26,6 +27,7 @@ from coder_jax.evaluation.softmax_classifier import (
     pair_logits,
     predict,
 )
+from coder_jax.evaluation.table import relation_table
 from coder_jax.evaluation.vectors import EncodedTerms
 from data_pipeline.errors import BadInput
 
@@ -121,7 +123,7 @@ def test_it_learns_what_is_linear():
         "the same seed, the same result"
     )
     assert result.counts == {
-        **{"train": 1600, "test": 400, "labels": 3, "concepts": 60},
+        **{"train": 1600, "test": 400, "labels": 3, "unseen": 0, "concepts": 60},
         **{"missing": 0, "test_with_missing": 0, "unnamed": 0, "retired": 0},
     }
     record = relation_record(benchmark, result, "frozen", settings, None)
@@ -261,15 +263,35 @@ def test_relation_tsv_files(tmp_path):
     assert benchmark.test == RelationPairs(["C2"], ["C3"], ["isa"])
 
 
+def test_a_label_that_no_training_pair_has_counts_as_wrong_unless_predicted(tmp_path):
+    """Of the sample in CODER's repository 2 of 10 test pairs have such a label."""
+    pairs = {"x_test.txt": "C3\tC4\nC1\tC3\n", "y_test.txt": "cures\nmay cause\n"}
+    benchmark = read_benchmark("ddbrc", ddbrc(tmp_path, **pairs))
+    assert benchmark.labels() == ["cures", "is a risk factor for", "may cause"]
+    train, test, labels = numbered(benchmark)
+    right, wrong = [0, 2], [1, 2]
+    for predicted, accuracy in ((right, 1), (wrong, 0.5)):
+        known = np.ones(4, bool)
+        rest = (np.array(predicted), known, 0.0)
+        result = relation_result(benchmark, labels, train, test, *rest)
+        assert result.scores["accuracy"] == accuracy
+    record = relation_record(benchmark, result, "frozen", ClassifierSettings(), ENCODER)
+    assert (record.counts["unseen"], record.counts["labels"]) == (1, 3)
+    header, (row, *_) = relation_table([record])
+    assert row.cells[header.index("unseen")] == "1" and row.cells[header.index("frozen")] == "50.00"
+
+
 @pytest.mark.parametrize(
     "changed, message",
     [
-        ({"x_train.txt": "C1\tC2\nC3\n"}, r"x_train.txt:2: found \['C3'\]; expected head<TAB>tail"),
+        (
+            {"x_train.txt": "C1\tC2\nC3\n"},
+            r"x_train.txt:2: found \['C3'\]; expected .*: mend the line",
+        ),
         (
             {"y_test.txt": "may cause\nx\n"},
-            r"y_test.txt: found 2 relations for 1 pairs in .*x_test",
+            r"y_test.txt: found 2 relations for 1 pairs in .*x_test.*: fetch both files again",
         ),
-        ({"y_test.txt": "cures\n"}, r"1 labels among the test pairs that no .* such as 'cures'"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, changed, message):

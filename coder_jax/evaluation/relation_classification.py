@@ -38,8 +38,9 @@ class RelationResult:
         of always answering the label that is most frequent in training; "accuracy_known", over
         the pairs whose two concepts have vectors, where some have not.
       labels: precision, recall, f1 and test pairs of each label.
-      counts: pairs, labels, concepts, and those missing (without a vector), unnamed, or
-        retired (named after the concept that they were merged into).
+      counts: pairs, labels, test pairs with a label unseen in training, concepts, and those
+        missing (without a vector), unnamed, or retired (named after the concept that they were
+        merged into).
       final_loss: the mean cross-entropy of the last epoch, in nats.
     """
 
@@ -114,6 +115,7 @@ def relation_result(
         "train": len(train),
         "test": len(test),
         "labels": len(labels),
+        "unseen": benchmark.unseen,
         "concepts": len(known),
         "missing": int((~known).sum()),
         "test_with_missing": int((~both).sum()),
@@ -152,6 +154,8 @@ def relation_record(
             "features": features,
             "classifier": "softmax of W [e_h, e_t] + b, cross-entropy, Adam",
             "vectors": "as they are, not of unit length",
+            "labels": "of training and test pairs; unseen: test pairs whose label no training pair "
+            "has",
             "concept": "its first term in the dictionary, or its identifier where it has none",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             "missing": "concepts without a vector get the mean of the others",

@@ -113,18 +113,18 @@ def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
 
 def relation_table(records: Sequence[EvaluationRecord]) -> Table:
     """Accuracy on the test pairs, in percent, beside always answering the most frequent label."""
-    header = ["relation classification", "pooling", "train", "test", "labels", "missing", "unnamed"]
-    header += ["frozen", "fine-tuned", "macro F1", "most frequent"]
+    header = ["relation classification", "pooling", "train", "test", "unseen", "labels"]
+    header += ["missing", "unnamed", "frozen", "fine-tuned", "macro F1", "most frequent"]
     rows = []
     for record in records:
-        names = ("train", "test", "labels", "missing", "unnamed")
-        counts = [f"{record.counts[name]:,}" for name in names]
+        # Records of before "unseen" was counted have none: such files were refused.
+        counts = [f"{record.counts.get(name, 0):,}" for name in header[2:8]]
         accuracy = percent(record.scores["accuracy"])
-        by_features = [accuracy if record.scoring["features"] == f else "" for f in header[7:9]]
+        by_features = [accuracy if record.scoring["features"] == f else "" for f in header[8:10]]
         rest = [percent(record.scores[name]) for name in ("macro_f1", "most_frequent")]
         cells = [record.benchmark, record.encoder.pooling, *counts, *by_features, *rest]
         rows.append(Row(cells, record.encoder.model))
-    return header, rows + published_rows(records, header[7:9], len(header), before=7, digits=2)
+    return header, rows + published_rows(records, header[8:10], len(header), before=8, digits=2)
 
 
 def link_table(records: Sequence[EvaluationRecord]) -> Table:
