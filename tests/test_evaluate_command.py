@@ -33,7 +33,7 @@ def test_table_and_json(files, minilm_path, capsys):
     assert [record.encoder["pooling"] for record in records] == ["cls", "cls", "mean", "mean"]
     assert toy_cls.counts == {
         **{"mentions": 4, "unreachable": 1, "tied": 0, "retired": 0},
-        **{"quoted": 0, "missing": 0},
+        **{"quoted": 0, "missing": 0, "folds": 1},
     }
     assert (toy_mean.dictionary["terms"], toy_mean.dictionary["concepts"]) == (8, 5)
     assert toy_mean.scores["acc@1"] == 0.75

@@ -110,8 +110,30 @@ def test_folders_that_cannot_be_used(write, tmp_path):
     with pytest.raises(BadInput, match="found a folder with notes.md; expected one of"):
         read_benchmark("toy", tmp_path)
     write("fold/test.txt", "1\thot\n")
-    with pytest.raises(BadInput, match="fold/standard.txt: cannot be read .No such file"):
+    with pytest.raises(BadInput, match="fold: found a fold without standard.txt; expected test"):
         read_benchmark("toy", tmp_path)
+    given = read_benchmark("toy", tmp_path, dictionary=Dictionary(["heat"], ["1"], "toy"))
+    assert given.folds[0].dictionary.terms == ["heat"]
+
+
+@pytest.mark.parametrize("file", ["standard.txt", "train.txt", None, "notes.txt"])
+def test_a_fold_that_is_not_whole_is_refused_beside_others(write, tmp_path, file):
+    for fold in ("fold_1", "fold_2"):
+        write(f"{fold}/test.txt", "1\thot\n")
+        write(f"{fold}/standard.txt", "1\theat\n")
+    write("scripts/run.sh", "no fold")
+    (tmp_path / "fold_3").mkdir()
+    if file:
+        write(f"fold_3/{file}", "1\thot\n")
+    lost = "test.txt" if file == "standard.txt" else "test.txt and standard.txt"
+    with pytest.raises(BadInput, match=f"fold_3: found a fold without {lost}; .*: fetch it again"):
+        read_benchmark("toy", tmp_path)
+    (tmp_path / "fold_3").rename(tmp_path / "more")
+    if file in ("standard.txt", "train.txt"):
+        with pytest.raises(BadInput, match="more: found a fold without"):
+            read_benchmark("toy", tmp_path)
+    else:
+        assert len(read_benchmark("toy", tmp_path).folds) == 2
 
 
 def test_quotes_of_a_spreadsheet_are_taken_off_folds(write, tmp_path):

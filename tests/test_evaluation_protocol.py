@@ -21,18 +21,19 @@ from coder_jax.evaluation.protocol import (
 )
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.similarity import SimilarityResult
+from coder_jax.evaluation.table import normalization_table
 from data_pipeline.errors import BadInput
 
 RETIRED = RetiredCuis({"C0": "C1"}, "MRCUI.RRF")
 
 
-def record_of(terms=("pain", "fever"), concepts=("C1", "C2")):
+def record_of(terms=("pain", "fever"), concepts=("C1", "C2"), format="mentions"):
     dictionary = Dictionary(list(terms), list(concepts), "toy.tsv", retired=1)
     folds = [
         NormalizationFold(name, ["sore", "hot"], ["C1", gold], dictionary)
         for name, gold in (("one", "C2"), ("two", "C9"))
     ]
-    benchmark = NormalizationBenchmark("toy", "toy", folds, "hash", 1, RETIRED)
+    benchmark = NormalizationBenchmark("toy", "toy", folds, "hash", 1, RETIRED, format)
 
     def encode(strings):
         return np.random.default_rng(0).normal(size=(len(strings), 3)).astype(np.float32)
@@ -44,7 +45,7 @@ def test_record_names_the_whole_protocol():
     record = record_of()
     assert record.counts == {
         **{"mentions": 4, "unreachable": 1, "tied": 0, "retired": 1},
-        **{"quoted": 0, "missing": 0},
+        **{"quoted": 0, "missing": 0, "folds": 2},
     }
     assert record.dictionary["source"] == "toy.tsv"
     assert (record.dictionary["terms"], record.dictionary["concepts"]) == (2, 2)
@@ -62,6 +63,12 @@ def test_record_names_the_whole_protocol():
     assert record.folds["two"]["dictionary"] == record.dictionary
     assert record.scoring["tie_tolerance"] == 1e-6
     assert record.scoring["folds"] == "unweighted mean over folds"
+    assert record.scoring["acc@k"] == "k concepts"
+    assert (
+        record_of(format="XL-BEL").scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
+    )
+    header, (row, *_) = normalization_table([record], [1])
+    assert row.cells[header.index("folds")] == "2"
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")
 

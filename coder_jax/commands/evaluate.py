@@ -8,9 +8,11 @@ keyed by CUI. What has no vector is counted. A benchmark is
             folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
   folds     a folder as Cadec and PsyTar are distributed: folders with test.txt and standard.txt.
             standard.txt, the standard name of each concept, is the dictionary; the score is the
-            mean over folds. Training halves are not read: normalization here is zero-shot.
+            mean over folds, all of which must be whole. Training halves are not read:
+            normalization here is zero-shot.
   XL-BEL    its folder of files such as de_1k_test_query.txt, or one of them; searched in
-            --dictionary. The score is the mean over languages.
+            --dictionary. The score is the mean over languages. acc@5 is that of 5 concepts;
+            SapBERT's evaluation takes 5 names, of which one concept may have several.
   pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
             by Spearman's rank correlation of cosines and human scores.
   MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by

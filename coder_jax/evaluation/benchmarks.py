@@ -16,6 +16,7 @@ from coder_jax.evaluation.normalization_files import (
     NormalizationBenchmark,
     NormalizationFold,
     check_reachable,
+    fold_folders,
     read_mentions,
     read_standard_term_folds,
     read_xl_bel,
@@ -120,8 +121,7 @@ def _read_folder(
         return read_relation_pairs(name, path)
     if xl_bel_files(path):
         return read_xl_bel(name, path, dictionary)
-    folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]
-    if folders := [folder for folder in folders if (folder / "test.txt").is_file()]:
+    if folders := fold_folders(path, has_dictionary=dictionary is not None):
         return read_standard_term_folds(name, path, folders, dictionary)
     if is_mantra(path):
         return read_mantra(name, path, dictionary)

@@ -266,7 +266,11 @@ def mantra_record(
             for score in ("precision", "recall", "f1")
         },
         unreachable=None,
-        counts={**record.counts, "annotations": sum(annotations.values())},
+        counts={
+            **record.counts,
+            "annotations": sum(annotations.values()),
+            "folds": len(meant),
+        },
         folds=folds,
         scoring={**record.scoring, "folds": f"mean over {', '.join(meant)}", "answers": "one CUI"},
     )

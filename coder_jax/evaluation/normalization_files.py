@@ -10,6 +10,7 @@
   each language, or one of them; rows CUI||mention, or CUI||mention||context.
 """
 
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,7 +28,10 @@ from coder_jax.evaluation.rows import (
 from coder_jax.evaluation.vectors import terms_only
 from data_pipeline.errors import BadInput
 
+XL_BEL = "XL-BEL"
 XL_BEL_ENDS = ("_1k_test_query.txt", "_1k_test_query_with_context.txt")
+FOLD_FILES = ("test.txt", "standard.txt")
+NO_DIGITS = str.maketrans("", "", string.digits)
 XL_BEL_ALL = "all"  # in place of a language: the union of the others
 
 
@@ -85,6 +89,29 @@ def read_mentions(name: str, path: Path, dictionary: Dictionary | None) -> Norma
     return normalization_benchmark(name, path, [fold], "mentions")
 
 
+def fold_folders(path: Path, *, has_dictionary: bool) -> list[Path]:
+    """The folds of a folder: itself, or those in it, that have a test.txt; none of another folder.
+
+    BadInput where a fold beside others is not whole, as a mean over the rest is another score. A
+    fold has a file of folds, or is called as another one but for the digits.
+    """
+    children = sorted(child for child in path.iterdir() if child.is_dir())
+    folders = [one for one in (path, *children) if (one / "test.txt").is_file()]
+    if not folders:
+        return []
+    called = {folder.name.translate(NO_DIGITS) for folder in folders if folder != path}
+    needed = FOLD_FILES[:1] if has_dictionary else FOLD_FILES
+    for one in (*folders, *children):
+        is_fold = any((one / file).is_file() for file in (*FOLD_FILES, "train.txt"))
+        missing = [file for file in needed if not (one / file).is_file()]
+        if missing and (is_fold or one.name.translate(NO_DIGITS) in called):
+            raise BadInput(
+                f"{one}: found a fold without {' and '.join(missing)}; expected "
+                f"{' and '.join(needed)} in each fold: fetch it again, or take it out of {path}"
+            )
+    return folders
+
+
 def read_standard_term_folds(
     name: str, path: Path, folders: Sequence[Path], dictionary: Dictionary | None
 ) -> NormalizationBenchmark:
@@ -131,7 +158,7 @@ def read_xl_bel(name: str, path: Path, dictionary: Dictionary | None) -> Normali
         rows = double_piped(file, 2, "CUI||mention or CUI||mention||context")
         mentions, gold = [mention for _, mention in rows], [cui for cui, _ in rows]
         folds.append(NormalizationFold(language, mentions, gold, dictionary))
-    return normalization_benchmark(name, path, folds, "XL-BEL")
+    return normalization_benchmark(name, path, folds, XL_BEL)
 
 
 def xl_bel_files(path: Path) -> dict[str, Path]:

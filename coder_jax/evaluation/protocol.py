@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from coder_jax.evaluation.dictionary import union
 from coder_jax.evaluation.normalization import TIE_TOLERANCE, NormalizationResult
-from coder_jax.evaluation.normalization_files import NormalizationBenchmark
+from coder_jax.evaluation.normalization_files import XL_BEL, NormalizationBenchmark
 from coder_jax.evaluation.pair_files import SimilarityBenchmark
 from coder_jax.evaluation.similarity import SimilarityResult
 from coder_jax.hf_files import read_json
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from coder_jax.encoder import TermEncoder
 
 FORMAT = "coder_jax evaluation 2"
+XL_BEL_NAMES = (
+    "; SapBERT's evaluation of XL-BEL takes k names, of which one concept may have several, so its "
+    "acc@5 is mostly lower"
+)
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
@@ -74,7 +78,7 @@ class EvaluationRecord:
     path: str
     content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
     scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
-    counts: dict[str, int]  # mentions, unreachable, tied, retired; or pairs
+    counts: dict[str, int]  # mentions, unreachable, tied, retired, folds; or pairs
     scoring: dict[str, Any]
     encoder: EncoderRecord
     unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
@@ -131,12 +135,14 @@ def normalization_record(
             "retired": benchmark.retired,
             "quoted": benchmark.quoted,
             "missing": missing,
+            "folds": len(result.folds) or 1,
         },
         unreachable=_unreachable(result),
         dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
         scoring={
             "similarity": "cosine",
             "concept": "nearest of its terms",
+            "acc@k": "k concepts" + (XL_BEL_NAMES if benchmark.format == XL_BEL else ""),
             "tie_tolerance": tie_tolerance,
             "ties": "acc@k and mrr are means over random orders of tied concepts",
             "several_gold": "the best of them counts",

@@ -55,10 +55,13 @@ def tables_of(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> list[Ta
 
 
 def normalization_table(records: Sequence[EvaluationRecord], ks: Sequence[int]) -> Table:
-    """acc@k and MRR; all mentions, and where it differs a row of the reachable ones."""
+    """acc@k and MRR; all mentions, and where it differs a row of the reachable ones.
+
+    The scores are means over the folds, or languages, that are counted in the last column.
+    """
     header = ["normalization", "pooling", "mentions", "terms", "concepts"]
     scores = [f"acc@{k}" for k in ks]
-    header += [*scores, "MRR", "unreachable", "tied", f"acc@{ks[0]} by ties"]
+    header += [*scores, "MRR", "unreachable", "tied", f"acc@{ks[0]} by ties", "folds"]
     rows = [row for record in records for row in _rows(record, ks)]
     return header, rows + published_rows(records, scores, len(header), before=5, digits=2)
 
@@ -208,7 +211,7 @@ def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[Row]:
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
             + [percent(scores[score]) for score in (*(f"acc@{k}" for k in ks), "mrr")]
             + [f"{missing:,}{share}", f"{counts['tied']:,}"]
-            + ["-".join(percent(end) for end in ends)]
+            + ["-".join(percent(end) for end in ends), str(len(record.folds) or 1)]
         )
         rows.append(Row(cells, record.encoder.model))
     return rows
