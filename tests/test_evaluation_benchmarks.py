@@ -71,7 +71,7 @@ def test_pairs(write, name, content):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("", r"m.tsv: found no lines; expected tab-separated rows"),
+        ("", r"m.tsv: found no lines; expected tab-separated rows: fetch or"),
         ("mention\tCUI\n", r"m.tsv: found a header and no rows; expected mention<TAB>CUI"),
         ("sore\tC1\nhot\n", r"m.tsv:2: found 1 columns; expected 2: mention<TAB>CUI"),
         ("sore\tC1\nhot\t \n", r"m.tsv:2: found an empty column; expected mention<TAB>CUI"),
@@ -82,13 +82,16 @@ def test_pairs(write, name, content):
             "C1\tsore\n",
             r"none of the gold concepts of 1 mentions \(such as 'sore' of 'C1'\) in the ",
         ),
-        ("a\tb\tisa\nc\td\tisa\n", r"m.tsv:2: found 'c', 'd', 'isa'; expected two terms and a num"),
+        ("a\tb\tisa\nc\td\tisa\n", r"m.tsv:2: found 'c', 'd', 'isa'; expected two .*: mend the li"),
+        ("a\tb\t27O\nc\td\t1\ne\tf\t2\n", r"m.tsv:1: found 'a', 'b', '27O'; expected two terms"),
+        ("a\tb\tNA\nc\td\t1\ne\tf\t2\n", r"m.tsv:1: found 'a', 'b', 'NA'; expected two terms"),
+        ("a\tb\t\nc\td\t1\ne\tf\t2\n", r"m.tsv:1: found 'a', 'b', ''; expected two terms"),
         ("a\tb\t1\nc\td\n", r"m.tsv:2: found 2 columns; expected 3: term1<TAB>term2<TAB>score"),
         (
             "a\tb\t1\nc\td\tnan\n",
             r"m.tsv:2: found 'c', 'd', 'nan'; expected two terms and a number",
         ),
-        ("a\tb\t1\nc\td\t1\n", r"2 pairs with 1 distinct scores; expected 2 or more"),
+        ("a\tb\t1\nc\td\t1\n", r"2 pairs with 1 distinct scores; expected 2 .*: give the file"),
         (
             "Mean,Term1\n1,a\n",
             r"m.tsv:1: found the columns Mean, Term1, without Term2; expected Te",

@@ -1,6 +1,7 @@
 """Files of a similarity benchmark in; pairs of terms with the scores that people gave them out.
 
-- TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER;
+- TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER; a first line whose last
+  field has no digit, and is no sign of a missing score, is a header;
 - CSV, as the authors distribute theirs, columns in any order: Term1, Term2, Mean (UMNSRS, MayoSRS),
   or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
   CUI1 and CUI2, where the file has them, let concept vectors be compared.
@@ -18,6 +19,7 @@ from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
 
 COLUMNS = ("Term1", "Term2")
+NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
 MEAN, GROUPS = "Mean", ("Physicians", "Coders")
 
 
@@ -75,13 +77,16 @@ def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
         values = [_number(rating) for rating in pair.ratings]
         if None in values or not pair.first or not pair.second:
             shown = ", ".join(repr(text) for text in (pair.first, pair.second, *pair.ratings))
-            raise BadInput(f"{pair.place}: found {shown}; expected two terms and a number")
+            raise BadInput(
+                f"{pair.place}: found {shown}; expected two terms and a number: mend the line, or "
+                "take it out"
+            )
         ratings.append([value for value in values if value is not None])
     scores = [sum(values) / len(values) for values in ratings]
     if len(set(scores)) < 2:
         raise BadInput(
             f"{path}: found {len(scores)} pairs with {len(set(scores))} distinct scores; expected "
-            "2 or more, or no rank correlation is defined"
+            "2 or more, or no rank correlation is defined: give the file with people's scores"
         )
     first, second = [pair.first for pair in pairs], [pair.second for pair in pairs]
     concepts = [pair.concepts for pair in pairs if pair.concepts]
@@ -98,8 +103,10 @@ def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
 
 
 def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
-    if len(rows) > 1 and _number(rows[0][1][2]) is None:
-        rows = rows[1:]  # a header
+    last = rows[0][1][2]
+    is_header = last.lower() not in NO_SCORE and not any(letter.isdigit() for letter in last)
+    if len(rows) > 1 and is_header:
+        rows = rows[1:]
     for number, fields in rows:
         if len(fields) != 3:
             raise BadInput(

@@ -51,7 +51,9 @@ def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
         if line.strip()
     ]
     if not rows:
-        raise BadInput(f"{path}: found no lines; expected tab-separated rows")
+        raise BadInput(
+            f"{path}: found no lines; expected tab-separated rows: fetch or write it again"
+        )
     return rows
 
 

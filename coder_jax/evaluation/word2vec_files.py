@@ -156,7 +156,10 @@ def numbers_of(fields: Sequence[bytes], place: str) -> np.ndarray:
     try:
         values = np.array([float(field) for field in fields], np.float32)
     except ValueError as error:
-        raise BadInput(f"{place}: found a value that is no number ({error})") from error
+        raise BadInput(
+            f"{place}: found a value that is no number ({error}); expected numbers: mend the line, "
+            "or fetch the file again"
+        ) from error
     return finite(values, place)
 
 
@@ -166,7 +169,10 @@ def floats_of(values: bytes, place: str) -> np.ndarray:
 
 def finite(values: np.ndarray, place: str) -> np.ndarray:
     if not np.isfinite(values).all():
-        raise BadInput(f"{place}: found NaN or infinite values; expected finite numbers")
+        raise BadInput(
+            f"{place}: found NaN or infinite values; expected finite numbers: mend this vector, or "
+            "fetch the file again"
+        )
     return values
 
 
