@@ -1,14 +1,17 @@
 """MANTRA GSC: both file formats, precision, recall and F1 of one CUI per mention."""
 
+import dataclasses
 import zipfile
 
 import numpy as np
 import pytest
+from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.mantra import gold_pairs, mantra_record, mantra_scores, read_mantra
 from coder_jax.evaluation.normalization import evaluate_normalization
+from coder_jax.evaluation.table import mantra_table
 from data_pipeline.errors import BadInput
 
 DICTIONARY = Dictionary(
@@ -61,12 +64,25 @@ def test_xml(tmp_path):
     path = tmp_path / "GSC" / "Medline_GSC_fr_man.xml"
     path.parent.mkdir()
     path.write_text(XML)
-    (path.parent / "EMEA_GSC_de_man.xml").write_text(XML.replace("Douleur", "Schmerz"))
+    gaps = '<e offset="11" len="{}" cui="C0000002">toux main</e></unit>'
+    for place in ("15", "9"):  # to the end of the last word, or as long as the words
+        longer = XML.replace("</unit>", gaps.format(place), 1).replace("Douleur", "Schmerz")
+        (path.parent / "EMEA_GSC_de_man.xml").write_text(longer)
+        german = read_benchmark("mantra", path.parent, dictionary=DICTIONARY).folds[0]
+        assert german.mentions == ["Schmerz", "main", "toux main", "Toux"]
     (fold,) = read_benchmark("mantra", path, dictionary=DICTIONARY).folds
     assert (fold.name, fold.mentions) == ("Medline fr", ["Douleur", "main", "Toux"])
     assert fold.gold == ["C0000001", "C0000004|C0000009", "C0000002"]
     folds = read_benchmark("mantra", path.parent, dictionary=DICTIONARY).folds
     assert [f.name for f in folds] == ["EMEA de", "Medline fr"]
+
+
+def released_f1(predicted, gold):
+    """As CODER's released code counts: each pair of mention and CUI is a mention with one CUI."""
+    pairs = [(answer, cui) for answer, cuis in zip(predicted, gold, strict=True) for cui in cuis]
+    correct = sum(answer == cui for answer, cui in pairs)
+    precision = recall = correct / len(pairs)
+    return 2 * precision * recall / (precision + recall)
 
 
 def naive_scores(predicted, gold):
@@ -77,6 +93,7 @@ def naive_scores(predicted, gold):
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / (precision + recall),
+        "hits_per_pair": released_f1(predicted, gold),
     }
 
 
@@ -98,6 +115,11 @@ def test_one_cui_per_mention(brat, tmp_path):
     expected = naive_scores(["C0000001", "C0000004", "C0000003"], gold)
     assert record.folds["Medline fr"]["scores"] == pytest.approx(expected)
     assert record.scores == pytest.approx(expected), "English is not in the mean"
+    assert record.counts["folds"] == 1
+    header, (row, released, *_) = mantra_table([dataclasses.replace(record, encoder=ENCODER)])
+    cells = dict(zip(header, released.cells, strict=True))
+    assert released.cells[0] == "mantra, hits per pair (released code)"
+    assert cells["Medline fr"] == cells["F1"] == "50.0" and row.cells[-1] == "57.1"
     assert record.folds["EMEA en"]["scores"]["f1"] == 0
     assert record.folds["Medline fr"]["counts"] == {
         **{"mentions": 3, "annotations": 4, "unreachable": 0}
@@ -111,7 +133,7 @@ def test_one_cui_per_mention(brat, tmp_path):
 
 def test_scores_by_hand():
     assert mantra_scores(0.5, 8, 10) == pytest.approx(
-        {"precision": 0.5, "recall": 0.4, "f1": 4 / 9}
+        {"precision": 0.5, "recall": 0.4, "f1": 4 / 9, "hits_per_pair": 0.4}
     )
     assert mantra_scores(0.0, 8, 10)["f1"] == 0
 
@@ -127,7 +149,7 @@ def test_scores_by_hand():
         (
             "0001_d1.u1.ann",
             "T1\tC0000001 1 8\tDouleur\n",
-            r".ann:1: found the mention 'Douleur' where the text has 'ouleur '; expected the same",
+            r".ann:1: found the mention 'Douleur' where the text has 'ouleur ' .*; expected the same",
         ),
         ("0003.ann", "", r"0003.ann: found no 0003.txt beside it; fetch it again"),
     ],
@@ -144,6 +166,19 @@ def test_what_else_cannot_be_used(brat, tmp_path):
     xml = tmp_path / "Medline_GSC_fr_man.xml"
     xml.write_text(XML.replace('cui="C0000002"', 'cui=""'))
     with pytest.raises(BadInput, match=r"fr_man.xml, unit 2: found <e .*; expected <e offset="):
+        read_benchmark("mantra", xml, dictionary=DICTIONARY)
+    for found, changed, place, text in (
+        ('offset="0" len="7"', 'offset="1" len="7"', "unit 1, offset 1", "'ouleur '"),
+        ('offset="0" len="4"', 'offset="0" len="3"', "unit 2, offset 0", "'Tou'"),
+        ('offset="0" len="4"', 'offset="9" len="4"', "unit 2, offset 9", "''"),
+        ('offset="0" len="4"', 'offset="0" len="5"', "unit 2, offset 0", "'Toux'"),
+        (">Toux</e>", ">Toux et main</e>", "unit 2, offset 0", "'Toux'"),
+    ):
+        xml.write_text(XML.replace(found, changed))
+        with pytest.raises(BadInput, match=f"fr_man.xml, {place}: found .* the text has {text} "):
+            read_benchmark("mantra", xml, dictionary=DICTIONARY)
+    xml.write_text(XML.replace('len="7"', 'len="-7"'))
+    with pytest.raises(BadInput, match=r"fr_man.xml, unit 1: found <e .*; expected <e offset="):
         read_benchmark("mantra", xml, dictionary=DICTIONARY)
     xml.write_text(XML.replace("</Corpus>", ""))
     with pytest.raises(BadInput, match=r"fr_man.xml:8: found broken XML \(.*\); fetch it again"):

@@ -95,22 +95,29 @@ def published_rows(
 
 
 def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
-    """F1 of each sub-corpus, in percent; mean precision, recall and F1."""
+    """F1 of each sub-corpus, in percent; mean precision, recall and F1.
+
+    A second row has in their place the F1 of CODER's released code, hits per pair of mention and
+    CUI.
+    """
     corpora = list(dict.fromkeys(name for record in records for name in record.folds))
     header = [MANTRA, "pooling", "mentions", "CUIs", "unreachable", *corpora]
     header += ["precision", "recall", "F1"]
     rows = []
     for record in records:
         counts = [record.counts[name] for name in ("mentions", "annotations", "unreachable")]
-        f1 = [record.folds.get(name, {}).get("scores", {}).get("f1") for name in corpora]
+        label = [record.benchmark, record.encoder.pooling]
+        of_corpora = [record.folds.get(name, {}).get("scores", {}) for name in corpora]
         means = [record.scores[name] for name in ("precision", "recall", "f1")]
-        cells = (
-            [record.benchmark, record.encoder.pooling]
-            + [f"{count:,}" for count in counts]
-            + ["-" if score is None else f"{100 * score:.1f}" for score in f1]
-            + [one_decimal(None if mean is None else 100 * mean) for mean in means]
-        )
-        rows.append(Row(cells, record.encoder.model))
+        cells = [*label, *(f"{count:,}" for count in counts)]
+        cells += [percent_of(scores.get("f1")) for scores in of_corpora]
+        rows.append(Row([*cells, *map(percent_of, means)], record.encoder.model))
+        released = "hits_per_pair"
+        if released in record.scores:  # older records lack it
+            label[0] += ", hits per pair (released code)"
+            cells = [*label, "", "", "", *(percent_of(s.get(released)) for s in of_corpora)]
+            cells += ["", "", percent_of(record.scores[released])]
+            rows.append(Row(cells, record.encoder.model))
     return header, rows + published_rows(records, corpora, len(header), before=5, digits=1)
 
 
@@ -219,6 +226,10 @@ def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[Row]:
 
 def percent(share: float | None) -> str:
     return "undefined" if share is None else f"{100 * share:.2f}"
+
+
+def percent_of(share: float | None) -> str:
+    return one_decimal(None if share is None else 100 * share)
 
 
 def one_decimal(value: float | None) -> str:
