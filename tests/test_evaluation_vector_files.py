@@ -89,6 +89,9 @@ def test_a_term_is_the_mean_of_its_words(words):
     expected = [[0.5, 1, -0.375], [1, 0, 0.5], [0, 0, 0], [3, 3, 3], [0, 0, 0]]
     np.testing.assert_allclose(words.encode(terms), expected)
     np.testing.assert_allclose(words.features(terms), expected)
+    # Of the first, "(acute)" has no vector; the terms of the middle have all their words or none.
+    assert words.partly_known([*terms, terms[0]]) == 1
+    assert "small letters" in vector_file_protocol(words).look_up
     assert words.known(["crohn"]).tolist() == [False], "no other spelling than in small letters"
 
 
@@ -100,6 +103,7 @@ def test_concepts_have_their_own_vectors(tmp_path):
     np.testing.assert_allclose(vectors.encode(["C9", "C1"]), [[0, 0], [1, 2]])
     protocol = vector_file_protocol(vectors)
     assert (protocol.keyed_by, protocol.pooling) == ("concepts", "concept")
+    assert protocol.look_up == "as they stand"
     assert (protocol.width, protocol.vectors, protocol.used) == (2, 2, 1)
 
 

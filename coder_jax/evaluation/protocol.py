@@ -64,6 +64,9 @@ class VectorFileProtocol:
     width: int
     vectors: int  # in the file
     used: int  # of them, those that a benchmark asked for
+    look_up: str = (
+        ""  # casing and cleaning of what is looked up; "": a record of before it was kept
+    )
 
 
 EncoderRecord = EncoderProtocol | VectorFileProtocol

@@ -41,7 +41,8 @@ from coder_jax.evaluation.relation_classification import (
 from coder_jax.evaluation.relation_fine_tuning import fine_tune
 from coder_jax.evaluation.similarity import evaluate_similarity
 from coder_jax.evaluation.softmax_classifier import ClassifierSettings
-from coder_jax.evaluation.vectors import EncodedTerms, Vectors
+from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
+from coder_jax.evaluation.word_concept_vectors import WordVectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +70,27 @@ class ScoreSettings:
 def score(
     benchmark: Benchmark, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
 ) -> EvaluationRecord:
-    """Scores one benchmark.
+    """Scores one benchmark; of word vectors, counts the terms that have some of their words only.
 
     Raises:
       BadInput: concept vectors for a benchmark that has only terms, or vectors that cannot be used.
       Stopped: a signal asked for it.
     """
+    record = _score(benchmark, vectors, encoder, settings)
+    if not isinstance(vectors, WordVectors):
+        return record
+    partly = vectors.partly_known(benchmark.keys(TERMS))
+    how = "distinct terms of which a word has no vector: the mean is over the other words"
+    return replace(
+        record,
+        counts={**record.counts, "partly_known": partly},
+        scoring={**record.scoring, "partly_known": how},
+    )
+
+
+def _score(
+    benchmark: Benchmark, vectors: Vectors, encoder: EncoderRecord, settings: ScoreSettings
+) -> EvaluationRecord:
     if isinstance(benchmark, SimilarityBenchmark):
         result = evaluate_similarity(
             vectors.encode, benchmark, known=vectors.known, by=vectors.keyed_by

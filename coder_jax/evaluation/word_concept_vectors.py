@@ -21,6 +21,10 @@ class WordVectors:
 
     keyed_by = TERMS
     pooling = "mean of words"
+    look_up = (
+        "words between blanks as they stand, else without punctuation at their ends, else that "
+        "in small letters; no other cleaning"
+    )
 
     def __init__(self, table: VectorTable):
         self.table = table
@@ -52,12 +56,17 @@ class WordVectors:
     def known(self, keys: Sequence[str]) -> np.ndarray:
         return np.array([bool(self.rows(key)) for key in keys], bool)
 
+    def partly_known(self, keys: Iterable[str]) -> int:
+        """Distinct terms some of whose words have a vector and some have none."""
+        return sum(0 < len(self.rows(key)) < len(key.split()) for key in set(keys))
+
 
 class ConceptVectors:
     """A concept's own vector."""
 
     keyed_by = CONCEPTS
     pooling = "concept"
+    look_up = "as they stand"
 
     def __init__(self, table: VectorTable):
         self.table = table
@@ -106,4 +115,5 @@ def vector_file_protocol(vectors: WordVectors | ConceptVectors) -> VectorFilePro
         width=table.vectors.shape[1],
         vectors=table.in_file,
         used=len(table.row_of),
+        look_up=vectors.look_up,
     )
