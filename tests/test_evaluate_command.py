@@ -148,10 +148,6 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         (["--benchmark", "a=x", "--sample", "0"], "--sample: found 0; expected 1 or more"),
         (["--benchmark", "a=x", "--model", "{files}/pairs.tsv"], "found the file .*--vectors-of"),
         (["--benchmark", "a=x", "--vectors-of", "words"], "which is no file; expected a file of"),
-        (
-            ["--benchmark", "a=x", "--vectors-of", "words", "--features", "fine-tuned"],
-            "--features: found fine-tuned, and vectors out of a file; expected frozen",
-        ),
     ],
 )
 def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):

@@ -128,7 +128,26 @@ def test_fine_tuned_features(all_kinds, minilm_path):
     (record,) = records_in(all_kinds / "out.json")
     assert record.scoring["features"] == "fine-tuned" and record.scoring["epochs"] == 20
     assert record.scoring["batch_pairs"] == 96, "of fine-tuning"
+    assert record.scoring["trained"] == "W, b and the encoder"
     assert record.scores["accuracy"] == 1, "test pairs are training pairs here"
+
+
+@pytest.mark.parametrize("kind, keys", [("words", ["pain", "cough"]), ("concepts", ["C0000001"])])
+def test_fine_tuned_words_and_concepts(all_kinds, capsys, kind, keys):
+    (all_kinds / "v.txt").write_text("".join(f"{key} 1 {len(key)}\n" for key in keys))
+    arguments = ["--model", all_kinds / "v.txt", "--vectors-of", kind, "--features=fine-tuned"]
+    arguments += ["--dictionary", all_kinds / "terms.tsv", "--json", all_kinds / "out.json"]
+    run(*arguments, "--benchmark", f"rel={all_kinds / 'relations'}", "--epochs=20")
+    (record,) = records_in(all_kinds / "out.json")
+    scoring = {name: record.scoring[name] for name in ("features", "trained", "epochs")}
+    expected = f"W, b and the vectors of {kind}"
+    assert scoring == {"features": "fine-tuned", "trained": expected, "epochs": 20}
+    settings = [record.scoring[name] for name in ("batch_pairs", "learning_rate", "warmup")]
+    assert settings == [512, 1e-3, None], "of CODER's released code"
+    assert record.counts["missing"] == 4 - len(keys)
+    header, _, row = capsys.readouterr().out.splitlines()[:3]
+    assert row[: header.index("macro F1")].split()[-1] == f"{100 * record.scores['accuracy']:.2f}"
+    assert header.index("fine-tuned") < len(row[: header.index("macro F1")].rstrip())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import sklearn.metrics
 from evaluating import ENCODER
+from softmax_twin import torch_training
 
-from coder_jax.encoder import TermEncoder
 from coder_jax.evaluation import relation_classification
 from coder_jax.evaluation.benchmarks import RelationBenchmark, read_benchmark
 from coder_jax.evaluation.dictionary import Dictionary
@@ -17,7 +17,6 @@ from coder_jax.evaluation.relation_classification import (
     relation_result,
 )
 from coder_jax.evaluation.relation_files import RelationPairs
-from coder_jax.evaluation.relation_fine_tuning import fine_tune, pad_tokens, term_vectors
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.softmax_classifier import (
     ClassifierSettings,
@@ -28,7 +27,6 @@ from coder_jax.evaluation.softmax_classifier import (
     predict,
 )
 from coder_jax.evaluation.table import relation_table
-from coder_jax.evaluation.vectors import EncodedTerms
 from data_pipeline.errors import BadInput
 
 
@@ -61,50 +59,17 @@ def toy(pairs=400, labels=3, seed=0):
     return RelationBenchmark("toy", "toy", tuple(halves), "hash"), Table(vectors)
 
 
-def torch_training(features, rows, start, settings):
-    """The same training in PyTorch, as its users write it; the same order of pairs."""
-    torch = pytest.importorskip("torch")
-    layer = torch.nn.Linear(*start["W"].shape)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor(np.asarray(start["W"]).T))
-        layer.bias.copy_(torch.tensor(np.asarray(start["b"])))
-    optimizer = torch.optim.Adam(layer.parameters(), lr=settings.learning_rate)
-    size = settings.batch_pairs
-    steps = settings.epochs * -(-len(rows) // size)
-    rising = int(steps * (settings.warmup or 0))
-
-    def factor(step):
-        if settings.warmup is None:
-            return 1.0
-        return step / rising if step < rising else (steps - step) / (steps - rising)
-
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-    rng = np.random.default_rng(settings.seed)
-    for _ in range(settings.epochs):
-        order = rng.permutation(len(rows))
-        losses = 0.0
-        for first in range(0, len(rows), size):
-            batch = rows[order[first : first + size]]
-            joined = torch.tensor(features[batch[:, :2]].reshape(len(batch), -1))
-            gold = torch.tensor(batch[:, 2], dtype=torch.long)
-            loss = torch.nn.functional.cross_entropy(layer(joined), gold)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            losses += loss.item() * len(batch)
-    return layer.weight.detach().numpy().T, layer.bias.detach().numpy(), losses / len(rows)
-
-
 @pytest.mark.parity
 @pytest.mark.parametrize("warmup", [0.1, None])
 def test_training_equals_pytorch(warmup):
+    torch = pytest.importorskip("torch")
     benchmark, table = toy()
     train, test, labels = numbered(benchmark)
     features = table.features(benchmark.concepts())
     settings = ClassifierSettings(epochs=7, batch_pairs=96, learning_rate=0.02, warmup=warmup)
     start = initial_layer(12, len(labels), 0)
-    kernel, bias, loss = torch_training(features, train, start, settings)
+    fixed = torch.tensor(features)
+    kernel, bias, loss = torch_training(lambda numbers: fixed[numbers], [], train, start, settings)
     params, ours = fit(start, jax.device_put(features), pair_logits, train, settings)
     np.testing.assert_allclose(params["W"], kernel, atol=1e-5)
     np.testing.assert_allclose(params["b"], bias, atol=1e-5)
@@ -177,41 +142,6 @@ def test_concepts_without_a_vector_get_the_mean_and_are_counted(monkeypatch):
 def test_the_schedule_rises_and_falls():
     rates = learning_rates(ClassifierSettings(learning_rate=2.0), 40)
     assert [float(rates(step)) for step in (0, 2, 4, 22, 40)] == pytest.approx([0, 1, 2, 1, 0])
-
-
-@pytest.fixture
-def named():
-    words = ["asthma", "fever", "cough", "femur", "tibia", "skull"]
-    names = {f"C{i}": word for i, word in enumerate(words)}
-    pairs = [(h, t, "bone" if t > 2 else "sign") for h in range(6) for t in range(6) if h != t]
-    columns = [[f"C{h}" for h, _, _ in pairs], [f"C{t}" for _, t, _ in pairs]]
-    half = RelationPairs(*columns, [label for _, _, label in pairs])
-    return RelationBenchmark("toy", "toy", (half, half), "hash", names)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_path, pooling):
-    encoder = TermEncoder.from_pretrained(minilm_path, pooling=pooling)
-    terms = ["asthma", "", "very long term of many words " * 4, "fever", "asthma"]
-    features = EncodedTerms(encoder, [], np.zeros((0, 384))).features(terms)
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    np.testing.assert_allclose(features / lengths, encoder.encode(terms), atol=1e-5)
-    assert lengths.min() > 1.5, "not of unit length"
-    padded = pad_tokens(encoder, terms)
-    tuned = jax.jit(term_vectors, static_argnums=3)(encoder.bert, *padded, pooling)
-    np.testing.assert_allclose(tuned, features, atol=1e-5, err_msg="where fine-tuning begins")
-
-
-def test_fine_tuning_trains_a_copy_of_the_encoder(minilm_path, named):
-    encoder = TermEncoder.from_pretrained(minilm_path)
-    before = encoder.encode(list(named.names.values()))
-    settings = ClassifierSettings(epochs=3, batch_pairs=10, learning_rate=1e-3)
-    tuned = fine_tune(encoder, named, settings)
-    vectors = EncodedTerms(encoder, [], np.zeros((0, 384)))
-    frozen = evaluate_relations(vectors, named, settings)
-    assert tuned.final_loss < 0.5 * frozen.final_loss, "more parameters learn more"
-    assert tuned.scores["accuracy"] == 1.0
-    np.testing.assert_array_equal(encoder.encode(list(named.names.values())), before)
 
 
 def ddbrc(folder, **changed):

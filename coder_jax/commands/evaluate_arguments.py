@@ -122,7 +122,8 @@ def add_relations(group: argparse._ArgumentGroup) -> None:
         "--features",
         choices=("frozen", "fine-tuned"),
         default="frozen",
-        help="classify fixed vectors, or train the encoder along (default: frozen)",
+        help="classify fixed vectors, or train them along: the encoder, or the vectors of words or "
+        "concepts (default: frozen)",
     )
     group.add_argument(
         "--epochs", type=int, default=50, help="of training (default: 50, the papers')"
@@ -144,11 +145,6 @@ def check(args: argparse.Namespace) -> None:
         raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
     if not args.json.parent.is_dir():
         raise BadInput(f"--json: there is no folder {args.json.parent}; make it first")
-    if args.vectors_of and args.features == "fine-tuned":
-        raise BadInput(
-            "--features: found fine-tuned, and vectors out of a file; expected frozen for these: "
-            "only encoders are fine-tuned here"
-        )
     is_file = Path(args.model).is_file()
     if is_file and not args.vectors_of:
         raise BadInput(

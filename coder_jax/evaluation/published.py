@@ -195,7 +195,7 @@ v1 MS+REL+STY | 10.7 10.3 10.5 10.7 10.3 10.6
 v1 MS+STY | 10.9 10.8 10.6 11.0 10.8 10.8
 v1 MS | 9.7 8.4 7.5 10.5 8.4 8.8
 """
-# Fixed features, fine-tuned.
+# Fixed features, fine-tuned; word and concept vectors: see relation_fine_tuning.py.
 DDBRC = """
 cui2vec | 88.95 88.92
 DeVine-etal-200 | 80.42 80.44

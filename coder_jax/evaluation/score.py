@@ -35,14 +35,15 @@ from coder_jax.evaluation.relation_classification import (
     FINE_TUNED,
     FINE_TUNING,
     FROZEN,
+    TABLE_TRAINING,
     evaluate_relations,
     relation_record,
 )
-from coder_jax.evaluation.relation_fine_tuning import fine_tune
+from coder_jax.evaluation.relation_fine_tuning import fine_tune, fine_tune_table
 from coder_jax.evaluation.similarity import evaluate_similarity
 from coder_jax.evaluation.softmax_classifier import ClassifierSettings
 from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
-from coder_jax.evaluation.word_concept_vectors import WordVectors
+from coder_jax.evaluation.word_concept_vectors import ConceptVectors, WordVectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class ScoreSettings:
     Attributes:
       ks: normalization: the k of acc@k.
       neighbours, only_these_types, sample: concepts, see `evaluate_concept_similarity`.
-      features, epochs: relations: FROZEN or FINE_TUNED, and how long the classifier is trained.
+      features, epochs: relations: FROZEN or FINE_TUNED, and the epochs of training.
       nearest: terms to look up: how many of the dictionary's are listed.
       seed: of all that is drawn at random.
     """
@@ -141,14 +142,16 @@ def _score_relations(
     encoder: EncoderRecord,
     settings: ScoreSettings,
 ) -> EvaluationRecord:
-    if settings.features == FINE_TUNED:
-        if not isinstance(vectors, EncodedTerms):
-            raise ValueError("found vectors out of a file; expected an encoder to fine-tune")
-        training = replace(FINE_TUNING, epochs=settings.epochs, seed=settings.seed)
-        result = fine_tune(vectors.encoder, benchmark, training)
-    else:
-        # As in CODER's released code: the rate is constant for word and concept vectors.
-        warmup = ClassifierSettings().warmup if isinstance(vectors, EncodedTerms) else None
-        training = ClassifierSettings(epochs=settings.epochs, seed=settings.seed, warmup=warmup)
+    encoded = isinstance(vectors, EncodedTerms)
+    tuned = settings.features == FINE_TUNED
+    defaults = (FINE_TUNING if tuned else ClassifierSettings()) if encoded else TABLE_TRAINING
+    training = replace(defaults, epochs=settings.epochs, seed=settings.seed)
+    if not tuned:
         result = evaluate_relations(vectors, benchmark, training)
+    elif isinstance(vectors, EncodedTerms):
+        result = fine_tune(vectors.encoder, benchmark, training)
+    elif isinstance(vectors, WordVectors | ConceptVectors):
+        result = fine_tune_table(vectors, benchmark, training)
+    else:
+        raise ValueError(f"found {type(vectors)}; expected an encoder or a file's to fine-tune")
     return relation_record(benchmark, result, settings.features, training, encoder)

@@ -76,6 +76,10 @@ class ConceptVectors:
         """All that may be looked up for these concepts."""
         return set(concepts)
 
+    def rows(self, concept: str) -> list[int]:
+        """The row of a concept's vector; empty if it has none."""
+        return [self.table.row_of[concept]] if concept in self.table.row_of else []
+
     def encode(self, keys: Sequence[str]) -> np.ndarray:
         vectors = np.zeros((len(keys), self.table.vectors.shape[1]), np.float32)
         held = [
