@@ -52,3 +52,23 @@ def requests(driver) -> list[str]:
         for message in messages
         if message["method"] == "Network.requestWillBeSent"
     ]
+
+
+def find(page, selector):
+    return page.find_elements("css selector", selector)
+
+
+def until(page, condition):
+    """Waits for what the browser does in its own time, such as going to another address."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(page, 30, poll_frequency=0.02).until(lambda _: condition())
+
+
+def scroll_to(page, element):
+    """Brings an element into view; the page has heard of it, which would hide what shows later."""
+    page.execute_async_script(
+        "const [one, done] = arguments; one.scrollIntoView({block: 'center'});"
+        "requestAnimationFrame(() => requestAnimationFrame(() => done()))",
+        element,
+    )
