@@ -37,7 +37,7 @@ def test_table_and_json(files, minilm_path, capsys):
     }
     assert (toy_mean.dictionary["terms"], toy_mean.dictionary["concepts"]) == (8, 5)
     assert toy_mean.scores["acc@1"] == 0.75
-    assert pairs_cls.counts == {"pairs": 3, "missing": 0}
+    assert pairs_cls.counts == {"pairs": 3, "missing": 0, "retired": 0}
     assert toy_cls.encoder["lowercases"] and len(toy_cls.encoder["weights_hash"]) == 64
     assert "NaN" not in out.read_text()
     printed = capsys.readouterr().out

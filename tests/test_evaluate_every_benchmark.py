@@ -118,7 +118,13 @@ def test_word_and_concept_vectors(all_kinds, capsys):
     mcsm, relations, mayo = records_in(files / "c.json")
     assert mcsm.scores["mcsm"] == 1 and mcsm.counts["missing"] == 0
     assert relations.counts["missing"] == 1 and relations.dictionary is None
-    assert mayo.counts == {"pairs": 3, "missing": 1}
+    assert mayo.counts == {"pairs": 3, "missing": 1, "retired": 0}
+    # The third pair has a CUI without a vector, which was merged into one that has.
+    (files / "merged.tsv").write_text("C0000009\tC0000001\nC0000005\tC0000001\n")
+    run(*arguments, *common, "--benchmark", *benchmarks, "--retired-cuis", files / "merged.tsv")
+    _, _, merged = records_in(files / "c.json")
+    assert merged.counts == {"pairs": 3, "missing": 0, "retired": 1}
+    assert merged.scoring["retired_cuis"]["source"] == str(files / "merged.tsv")
 
 
 def test_fine_tuned_features(all_kinds, minilm_path):

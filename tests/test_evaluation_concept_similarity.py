@@ -60,7 +60,7 @@ def test_the_formula(concepts, k):
     for name, mask in benchmark.of_type.items():
         assert result[name].mcsm == pytest.approx(naive_mcsm(vectors, mask, k), rel=1e-6)
         assert result[name].concepts == result[name].scored == mask.sum()
-    assert counts == {"concepts": 300, "missing": 0}
+    assert counts == {"concepts": 300, "missing": 0, "retired": 0}
 
 
 def test_concepts_without_a_vector_are_counted_and_are_no_neighbours(concepts):
@@ -68,7 +68,7 @@ def test_concepts_without_a_vector_are_counted_and_are_no_neighbours(concepts):
     some = np.arange(300) % 4 > 0
     known = {c: v for c, v, held in zip(benchmark.concepts, vectors, some, strict=True) if held}
     result, counts = evaluate_concept_similarity(Table(known, "concepts"), benchmark, k=5)
-    assert counts == {"concepts": 300, "missing": 75}
+    assert counts == {"concepts": 300, "missing": 75, "retired": 0}
     for name, mask in benchmark.of_type.items():
         expected = naive_mcsm(vectors[some], mask[some], 5)
         assert result[name].mcsm == pytest.approx(expected, rel=1e-6)

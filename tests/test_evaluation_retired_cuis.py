@@ -2,11 +2,20 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.case_studies import case_study_record
+from coder_jax.evaluation.concept_similarity import (
+    concept_similarity_record,
+    evaluate_concept_similarity,
+)
 from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.protocol import similarity_record
 from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
+from coder_jax.evaluation.similarity import evaluate_similarity
 from data_pipeline.errors import BadInput
 
 DICTIONARY = Dictionary(["pain", "ache", "fever"], ["C1", "C1", "C2"], "toy")
@@ -33,6 +42,66 @@ def test_a_dictionary_as_old_as_the_gold(write):
     path = write("m.tsv", "a\tC1\nb\tC2\n")
     (fold,) = read_benchmark("toy", path, dictionary=DICTIONARY, retired_cuis=retired).folds
     assert fold.gold == ["C9", "C9"] and fold.dictionary.concept_set == {"C9"}
+
+
+class Table:
+    keyed_by = "concepts"
+
+    def __init__(self, **vectors):
+        self.table = vectors
+
+    def encode(self, keys):
+        return np.array([self.table.get(key, (0, 0)) for key in keys], np.float32)
+
+    def known(self, keys):
+        return np.array([key in self.table for key in keys])
+
+
+MERGED = "old\tnew\nC1\tC7\nC2\tC8\nC3\tC9\n"
+
+
+def test_pairs_are_looked_up_under_what_their_cuis_were_merged_into(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED))
+    rows = "Mean,CUI1,CUI2,TERM1,TERM2\n3,C1,C2,a,b\n2,C2,C4,b,d\n1,C3,C1,c,a\n"
+    benchmark = read_benchmark("mayo", write("mayo.csv", rows), retired_cuis=retired)
+    assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4", "C7", "C8", "C9"]
+    assert benchmark.keys("terms") == ["a", "b", "c", "d"]
+    # C1 has its own vector, C2 that of C8, and C3 none.
+    table = Table(C1=(1, 0), C7=(-1, 0), C8=(9, 1), C4=(1, 1))
+    result = evaluate_similarity(table.encode, benchmark, known=table.known, by="concepts")
+    assert (result.missing, result.retired) == (1, 1)
+    assert result.scores["spearman_known"] == pytest.approx(1)
+    record = similarity_record(benchmark, result, ENCODER)
+    assert record.counts["retired"] == 1
+    assert record.scoring["retired_cuis"]["content_hash"] == retired.content_hash
+
+
+def test_concepts_are_looked_up_under_what_they_were_merged_into(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED + "C5\tC4\nC6\tC7\n"))
+    rows = "".join(f"C{i}\tCell\tterm {i}\n" for i in range(1, 7))
+    path = write("c.tsv", f"CUI\tsemantic types\tterm\n{rows}")
+    benchmark = read_benchmark("mcsm", path, types=["Cell"], retired_cuis=retired)
+    assert benchmark.keys("concepts")[6:] == ["C7", "C8", "C9"]
+    table = Table(C7=(1, 0), C2=(0, 1), C8=(1, 1), C4=(1, 2))
+    # C3 has no vector under either; C5 is C4 today and C6 is C1: the set holds both already.
+    keys = benchmark.looked_up("concepts", table.known)
+    assert keys == ["C7", "C2", "C9", "C4", "C5", "C6"]
+    result, counts = evaluate_concept_similarity(table, benchmark, k=1)
+    assert counts == {"concepts": 6, "missing": 3, "retired": 1}
+    record = concept_similarity_record(benchmark, result, counts, ENCODER, k=1)
+    assert record.scoring["retired_cuis"]["source"] == str(retired.source)
+    terms = benchmark.looked_up("terms", table.known)
+    assert terms == benchmark.keys("terms") == [f"term {i}" for i in range(1, 7)]
+
+
+def test_a_case_study_lists_the_concepts_of_today(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED))
+    for path in (write("look.tsv", "term\nsore\n"), "paper:knowledge"):
+        study = read_benchmark("look", path, dictionary=DICTIONARY, retired_cuis=retired)
+        assert study.dictionary.concepts == ["C7", "C7", "C8"]
+        record = case_study_record(study, [], ENCODER)
+        assert record.dictionary["retired"] == 3
+        assert record.scoring["retired_cuis"] == retired.description
 
 
 ROWS = ["C1|SY|C5", "C2|RO|C6", "C3|DEL|", "C5|SY|C9", "C6|RB|C1", "C6|SY|C2", "C7|RN|C1"]

@@ -60,8 +60,9 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "--retired-cuis",
         metavar="FILE",
         help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
-        "and dictionary count as what they were merged into (default: the list of the dictionary, "
-        "where it is a dataset folder; none: no list)",
+        "and dictionary count as what they were merged into; where pairs and concepts have one "
+        "without a concept vector, that of what it was merged into is taken (default: the list of "
+        "the dictionary, where it is a dataset folder; none: no list)",
     )
 
 

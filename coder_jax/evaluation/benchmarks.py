@@ -1,6 +1,7 @@
 """Files of a benchmark in, the benchmark out; what a file or folder is shows in its content."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from coder_jax.evaluation.case_studies import HEADERS, PAPER, CaseStudy, read_case_study
@@ -89,7 +90,8 @@ def read_benchmark(
       path: a file or a folder, or one of the paper's case studies.
       dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
       retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
-        into; of relations, what a retired concept is named after.
+        into; of relations, what a retired concept is named after; of pairs and concepts, what a
+        CUI without a concept vector is looked up under.
       types: of concepts, the semantic types to evaluate; the papers' if none.
 
     Raises:
@@ -97,16 +99,24 @@ def read_benchmark(
         in the dictionary.
     """
     if str(path).startswith(PAPER):
-        return read_case_study(name, path, dictionary)
-    path = Path(path)
-    read = _read_folder if path.is_dir() else _read_file
-    benchmark = read(name, path, dictionary, types)
+        benchmark: Benchmark = read_case_study(name, path, dictionary)
+    else:
+        path = Path(path)
+        read = _read_folder if path.is_dir() else _read_file
+        benchmark = read(name, path, dictionary, types)
     if isinstance(benchmark, NormalizationBenchmark):
         if retired_cuis is not None:
             benchmark = with_successors(benchmark, retired_cuis)
         check_reachable(benchmark)
     if isinstance(benchmark, RelationFile) and dictionary is not None:
         benchmark = with_names(benchmark, dictionary, retired_cuis)
+    if retired_cuis is None:
+        return benchmark
+    if isinstance(benchmark, CaseStudy):
+        today = benchmark.dictionary.with_successors(retired_cuis)
+        return replace(benchmark, dictionary=today, retired_cuis=retired_cuis)
+    if isinstance(benchmark, SimilarityBenchmark | ConceptSet):
+        return replace(benchmark, retired_cuis=retired_cuis)
     return benchmark
 
 

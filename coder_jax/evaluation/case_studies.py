@@ -17,6 +17,7 @@ import numpy as np
 
 from coder_jax.evaluation.dictionary import Dictionary
 from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import content_hash, tab_separated
 from coder_jax.evaluation.vectors import Vectors, terms_only, unit
 from coder_jax.search import search
@@ -86,6 +87,7 @@ class CaseStudy:
     cases: list[CaseTerm]
     dictionary: Dictionary
     content_hash: str
+    retired_cuis: RetiredCuis | None = None
 
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of terms and dictionary; BadInput for concept vectors."""
@@ -175,7 +177,11 @@ def case_study_record(
         scores={},
         counts={"terms": len(listing), "missing": sum(case["missing"] for case in listing)},
         dictionary=study.dictionary.description,
-        scoring={"similarity": "cosine", "equal cosines": "in the order of the dictionary"},
+        scoring={
+            "similarity": "cosine",
+            "equal cosines": "in the order of the dictionary",
+            "retired_cuis": study.retired_cuis and study.retired_cuis.description,
+        },
         folds={str(number): case for number, case in enumerate(listing)},
         encoder=encoder,
     )

@@ -20,6 +20,7 @@ import numpy as np
 
 from coder_jax.evaluation.protocol import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.published import MCSM_TYPES
+from coder_jax.evaluation.retired_cuis import Known, RetiredCuis
 from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
 from coder_jax.evaluation.vectors import CONCEPTS, Vectors, unit
 from coder_jax.search import nearest_others
@@ -37,6 +38,7 @@ class ConceptSet:
       concepts, terms: C identifiers and the term that stands for each.
       of_type: for each type to evaluate, bool [C]: which concepts are of it. A concept may be of
         several types.
+      retired_cuis: where a CUI without a vector is looked up under the one that it was merged into.
     """
 
     name: str
@@ -45,10 +47,30 @@ class ConceptSet:
     terms: list[str]
     of_type: Mapping[str, np.ndarray]
     content_hash: str
+    retired_cuis: RetiredCuis | None = None
 
     def keys(self, keyed_by: str) -> list[str]:
-        """What stands for each concept: its term, or itself."""
-        return self.concepts if keyed_by == CONCEPTS else self.terms
+        """What may be looked up: terms; or concepts, and what retired ones were merged into."""
+        if keyed_by != CONCEPTS:
+            return self.terms
+        merged = self.retired_cuis
+        new = [] if merged is None else [merged.now(concept) for concept in self.concepts]
+        return list(dict.fromkeys([*self.concepts, *new]))
+
+    def looked_up(self, keyed_by: str, known: Known) -> list[str]:
+        """What stands for each concept: its term, or itself, or what it was merged into.
+
+        A concept that was merged into one of the set, or into the same as another, stays as it is:
+        the set holds each once.
+        """
+        if keyed_by != CONCEPTS or self.retired_cuis is None:
+            return self.concepts if keyed_by == CONCEPTS else self.terms
+        keys, held = [], set(self.concepts)
+        new = self.retired_cuis.looked_up(self.concepts, known)
+        for concept, successor in zip(self.concepts, new, strict=True):
+            keys.append(concept if successor in held else successor)
+            held.add(successor)
+        return keys
 
 
 @dataclass(frozen=True)
@@ -148,7 +170,7 @@ def evaluate_concept_similarity(
     sample: int | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, ConceptSimilarity], dict[str, int]]:
-    """MCSM of every type of the benchmark, and counts: concepts, missing (without a vector).
+    """MCSM of every type, and counts: concepts; missing, without a vector; retired, with another's.
 
     Args:
       vectors: of terms or of concepts. Concepts without a vector are left out of V, as they have
@@ -162,7 +184,7 @@ def evaluate_concept_similarity(
     Raises:
       BadInput: k or fewer concepts have a vector.
     """
-    keys = benchmark.keys(vectors.keyed_by)
+    keys = benchmark.looked_up(vectors.keyed_by, vectors.known)
     inside = np.ones(len(keys), bool)
     if only_these_types:
         inside = np.any(list(benchmark.of_type.values()), axis=0)
@@ -193,6 +215,8 @@ def evaluate_concept_similarity(
             scored=len(scores),
         )
     counts = {"concepts": int(inside.sum()), "missing": int(inside.sum() - known.sum())}
+    named = {*benchmark.concepts, *benchmark.terms}
+    counts["retired"] = sum(keys[row] not in named for row in chosen)
     return result, counts
 
 
@@ -227,6 +251,7 @@ def concept_similarity_record(
             else "the concepts of these types",
             "mean": "unweighted over types",
             "missing": "concepts without a vector are left out of the set",
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             **settings,
         },
         folds={

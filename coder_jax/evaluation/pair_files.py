@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import content_hash, read_text, tab_separated
 from coder_jax.evaluation.vectors import TERMS
 from data_pipeline.errors import BadInput
@@ -31,6 +32,7 @@ class SimilarityBenchmark:
       scores: the mean over all raters.
       groups: the scores of each group of raters, where the file has them apart.
       concepts: the CUIs of the first and of the second terms, where the file has them.
+      retired_cuis: where a CUI without a vector is looked up under the one that it was merged into.
     """
 
     name: str
@@ -41,10 +43,17 @@ class SimilarityBenchmark:
     content_hash: str
     groups: Mapping[str, list[float]] = field(default_factory=dict)
     concepts: tuple[list[str], list[str]] | None = None
+    retired_cuis: RetiredCuis | None = None
 
     def keys(self, keyed_by: str) -> list[str]:
-        """The distinct terms or concepts of all pairs; BadInput if the file has no concepts."""
-        return list(dict.fromkeys(key for side in self.sides(keyed_by) for key in side))
+        """The distinct terms or concepts of all pairs; BadInput if the file has no concepts.
+
+        Behind the concepts stand those that retired ones were merged into.
+        """
+        keys = [key for side in self.sides(keyed_by) for key in side]
+        if keyed_by != TERMS and self.retired_cuis is not None:
+            keys += [self.retired_cuis.now(key) for key in keys]
+        return list(dict.fromkeys(keys))
 
     def sides(self, keyed_by: str) -> tuple[list[str], list[str]]:
         """The first and the second terms or concepts of the pairs; BadInput as in `keys`."""

@@ -178,10 +178,11 @@ def similarity_record(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
-        counts={"pairs": result.pairs, "missing": result.missing},
+        counts={"pairs": result.pairs, "missing": result.missing, "retired": result.retired},
         scoring={
             "similarity": "cosine; 0 for a pair without two vectors",
             "correlation": "Spearman, ties at their mean rank",
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
         },
         encoder=encoder,
     )

@@ -11,10 +11,12 @@ releases; they are followed to their end. A CUI with several SY successors was s
 stands for all of it, and it stays as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from coder_jax.evaluation.rows import (
     CONCEPT_SEPARATOR,
@@ -26,6 +28,7 @@ from data_pipeline.errors import BadInput
 
 IN_DATASET = "retired_cuis.tsv"
 BUILT = ["retired", "relation", "cui", "merged"]  # the header of a dataset's retired_cuis.tsv
+Known = Callable[[Sequence[str]], np.ndarray]  # which keys have a vector, bool [n]
 MRCUI = "CUI1|VER|REL|RELA|MAPREASON|CUI2|MAPIN|"
 
 
@@ -40,6 +43,14 @@ class RetiredCuis:
         """The concepts of a field as they are called today, each once."""
         held = joined.split(CONCEPT_SEPARATOR)
         return CONCEPT_SEPARATOR.join(dict.fromkeys(self.successor.get(c, c) for c in held))
+
+    def looked_up(self, concepts: Sequence[str], known: Known) -> list[str]:
+        """What concept vectors are asked for: the concepts, or what those without one became.
+
+        A vector under the CUI itself comes first, as a file may be older than the list.
+        """
+        pairs = zip(concepts, known(concepts), strict=True)
+        return [concept if has_vector else self.now(concept) for concept, has_vector in pairs]
 
     def has(self, joined: str) -> bool:
         """Whether one of the concepts of a field was retired."""

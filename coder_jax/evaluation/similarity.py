@@ -24,12 +24,14 @@ class SimilarityResult:
     `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
     where a term or concept has no vector, "spearman_known" over the other pairs. In "spearman" a
     pair of which one has no vector has the cosine 0. A rho is None where all cosines, or all human
-    scores, are equal: there are no ranks.
+    scores, are equal: there are no ranks. `retired` concepts have the vector of the one that they
+    were merged into.
     """
 
     pairs: int
     scores: dict[str, float | None]
     missing: int = 0
+    retired: int = 0
 
 
 def score_similarity(
@@ -65,6 +67,12 @@ def evaluate_similarity(
       by: what is encoded: TERMS, or the CONCEPTS of the pairs.
     """
     first, second = benchmark.sides(by)
+    retired = 0
+    if by != TERMS and known is not None and (merged := benchmark.retired_cuis) is not None:
+        looked_up = [merged.looked_up(side, known) for side in (first, second)]
+        became = dict(zip([*first, *second], [*looked_up[0], *looked_up[1]], strict=True))
+        retired = sum(old != new for old, new in became.items() if known([new])[0])
+        first, second = looked_up
     cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
     both = np.ones(len(first), bool) if known is None else known(first) & known(second)
     cosines = np.where(both, cosines, 0)
@@ -75,7 +83,7 @@ def evaluate_similarity(
         enough = both.sum() > 1
         rest = score_similarity(cosines[both], human[both]).scores["spearman"] if enough else None
         scores["spearman_known"] = rest
-    return SimilarityResult(len(first), scores, int((~both).sum()))
+    return SimilarityResult(len(first), scores, int((~both).sum()), retired)
 
 
 def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
