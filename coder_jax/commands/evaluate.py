@@ -26,12 +26,13 @@ keyed by CUI. What has no vector is counted. A benchmark is
   links     a TSV file with the header head, tail, label: link prediction. --dictionary names the
             concepts. Each head, and each tail, is looked for among all other concepts of the file,
             through the relations that were learned with the encoder; scored by MRR and Hits@1/10
-            (filtered) beside those of the plain cosine. A label as the dataset has it (RO|has_part)
-            is read in the dataset's direction, from CUI1 to CUI2; a name alone (has_part) as the
-            sentence "head label tail", which is what RELA says of CUI2 and CUI1.
+            beside those of the plain cosine. Filtered: what is true by another line of the file, or
+            by the dictionary where that is a dataset, is no wrong answer. A label as the dataset
+            has it (RO|has_part) is read in the dataset's direction, from CUI1 to CUI2; a name alone
+            (has_part) as the sentence "head label tail", which is what RELA says of CUI2 and CUI1.
   terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
             paper:knowledge, the CODER paper's case studies: lists the nearest terms of
-            --dictionary.
+            --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM).
 
 What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm or ddbrc
 gets the papers' own rows beside it, marked as published.
