@@ -139,7 +139,7 @@ def small_synonyms() -> Config:
         recipe="small_synonyms",
         batch=dataclasses.replace(base.batch, draw="synonyms", triplets=128, repeats=1),
         loss=CoderLoss(mu=0.0, term=MultiSimilarity(margin=0.3)),
-        # This and the margin are the best tried: benchmarks/README.md, Ablations.
+        # This and the margin are among the best tried: benchmarks/README.md, Ablations.
         optimizer=dataclasses.replace(base.optimizer, learning_rate=3e-4),
     )
 

@@ -6,7 +6,7 @@ subprocess run the way a user runs them; only what must hold there too goes into
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Before jax and the others are imported: they read these once. A GPU is used by
@@ -63,6 +63,15 @@ def shared_data(repo: Path) -> Path:
     if not path.is_dir():
         pytest.skip(f"no {path}: data for measurements, not part of the project")
     return path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator:
+    """A headless Chromium; a test that needs one skips where there is none."""
+    from report_browser import chromium
+
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture

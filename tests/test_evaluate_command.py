@@ -147,6 +147,10 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         (["--benchmark", "a={files}/heldout", "--cleaning", "odd"], "cleaning is 'odd'; expected"),
         (["--benchmark", "a=x", "--json", "{files}/no/out.json"], "there is no folder .*make it"),
         (["--benchmark", "a={files}/heldout", "--model", "{files}"], "has no config.json"),
+        (
+            ["--benchmark", "a=x", "--dictionary", "y", "--dictionary-concepts-of", "MSH"],
+            "found --dictionary-concepts-of MSH; expected the MRCONSO.RRF",
+        ),
         (["--benchmark", "a=x", "--sample", "0"], "--sample: found 0; expected 1 or more"),
         (["--benchmark", "a=x", "--model", "{files}/pairs.tsv"], "found the file .*--vectors-of"),
         (["--benchmark", "a=x", "--vectors-of", "words"], "which is no file; expected a file of"),

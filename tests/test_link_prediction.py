@@ -11,15 +11,8 @@ from tiny_rrf import write_release
 from coder_jax.evaluation import link_prediction
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.dictionary import read_dictionary
-from coder_jax.evaluation.link_prediction import (
-    Links,
-    known_links,
-    link_scores,
-    numbered_links,
-    rank_links,
-    relation_numbers,
-    score_links,
-)
+from coder_jax.evaluation.link_prediction import link_scores, rank_links, score_links
+from coder_jax.evaluation.links import Links, known_links, numbered_links, relation_numbers
 from coder_jax.evaluation.vectors import EncodedTerms
 from coder_jax.exported_relations import ExportedRelations
 from data_pipeline.build_dataset import build_dataset
@@ -173,7 +166,7 @@ def test_triplets_of_the_dataset_are_known(tmp_path):
     assert benchmark.concepts() == ["C0000001", "C0000003", "C0000002"]
     # The release says it of C0000009, which is C0000002 today; no relation of the encoder.
     assert [2, -4, 1] in rows(known_links(benchmark, relation_numbers(benchmark, ())))
-    alone = dataclasses.replace(dictionary, chosen={})
+    alone = dataclasses.replace(dictionary, dataset=None)
     assert rows(known_links(dataclasses.replace(benchmark, dictionary=alone), numbers)) == []
 
 

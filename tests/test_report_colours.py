@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from report_browser import chromium, find, scroll_to, until
+from report_browser import find, scroll_to, until
 from toy_report import full_report
 
 from coder_jax.report.left_out import left_out
@@ -81,12 +81,6 @@ def test_contrast_by_hand():
     assert contrast("rgb(0, 0, 0)", [("rgba(0, 0, 0, 0)", "0.5"), white]) == pytest.approx(
         3.95, abs=0.05
     )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

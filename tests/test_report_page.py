@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from report_browser import chromium, console, find, requests, scroll_to, until
+from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
 from coder_jax.report.left_out import left_out
@@ -70,12 +70,6 @@ def test_a_file_that_cannot_be_written(tmp_path):
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

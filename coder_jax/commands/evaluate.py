@@ -16,8 +16,8 @@ keyed by CUI. What has no vector is counted. A benchmark is
   pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
             by Spearman's rank correlation of cosines and human scores.
   MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
-            precision, recall and F1 of one CUI per mention; and by hits per pair of mention and
-            CUI, which is what CODER's released code calls F1.
+            precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
+            hits per pair of mention and CUI, is the recall; a second row has it.
   concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
             MCSM: how many of a concept's nearest concepts are of its semantic type.
   relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), or with

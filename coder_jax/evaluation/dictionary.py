@@ -32,6 +32,7 @@ class Dictionary:
     `retired` of the terms have a concept that stands in for a retired one. `languages` and
     `vocabularies` are those of each term, where the source tells. `chosen` is for the record: how
     the terms were chosen from a release or a dataset, and of a dataset what it was made of.
+    `dataset` is the folder of that.
     """
 
     terms: list[str]
@@ -41,6 +42,7 @@ class Dictionary:
     languages: list[str] | None = None
     vocabularies: list[str] | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
+    dataset: Path | None = None
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept), of a row with joined concepts once for each of them."""
@@ -215,4 +217,5 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
             "languages": list(languages or known),
             **{f"dataset_{name}": dataset.manifest[name] for name in DATASET},
         },
+        dataset=path,
     )

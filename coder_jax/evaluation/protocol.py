@@ -64,9 +64,8 @@ class VectorFileProtocol:
     width: int
     vectors: int  # in the file
     used: int  # of them, those that a benchmark asked for
-    look_up: str = (
-        ""  # casing and cleaning of what is looked up; "": a record of before it was kept
-    )
+    # Casing and cleaning of what is looked up; empty in records of before it was kept.
+    look_up: str = ""
 
 
 EncoderRecord = EncoderProtocol | VectorFileProtocol

@@ -162,7 +162,7 @@ def relation_record(
             "has",
             "concept": "its first term in the dictionary, or its identifier where it has none",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
-            "missing": "concepts without a vector get the mean of the others",
+            "missing": "concepts without a vector get the mean of the others, trained with them",
             "final_loss": result.final_loss,
             **asdict(settings),
         },

@@ -39,7 +39,7 @@ from coder_jax.evaluation.softmax_classifier import (
     predict,
 )
 from coder_jax.evaluation.vectors import TERMS, known_features
-from coder_jax.evaluation.word_concept_vectors import ConceptVectors, WordVectors
+from coder_jax.evaluation.word_concept_vectors import TableVectors
 from data_pipeline.clean import clean
 from data_pipeline.tokenize_terms import tokenize
 
@@ -134,7 +134,7 @@ class ConceptRows(NamedTuple):
 
 
 def trainable_table(
-    vectors: WordVectors | ConceptVectors, benchmark: RelationBenchmark
+    vectors: TableVectors, benchmark: RelationBenchmark
 ) -> tuple[np.ndarray, ConceptRows, np.ndarray]:
     """The vectors to train, how concepts are made of them, and which concepts have any.
 
@@ -164,7 +164,7 @@ def row_logits(params, concepts: ConceptRows, pairs_B2: jax.Array, _: object) ->
 
 
 def fine_tune_table(
-    vectors: WordVectors | ConceptVectors,
+    vectors: TableVectors,
     benchmark: RelationBenchmark,
     settings: ClassifierSettings = TABLE_TRAINING,
 ) -> RelationResult:

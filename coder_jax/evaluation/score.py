@@ -43,7 +43,7 @@ from coder_jax.evaluation.relation_fine_tuning import fine_tune, fine_tune_table
 from coder_jax.evaluation.similarity import evaluate_similarity
 from coder_jax.evaluation.softmax_classifier import ClassifierSettings
 from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
-from coder_jax.evaluation.word_concept_vectors import ConceptVectors, WordVectors
+from coder_jax.evaluation.word_concept_vectors import TableVectors, WordVectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ def _score_relations(
         result = evaluate_relations(vectors, benchmark, training)
     elif isinstance(vectors, EncodedTerms):
         result = fine_tune(vectors.encoder, benchmark, training)
-    elif isinstance(vectors, WordVectors | ConceptVectors):
+    elif isinstance(vectors, TableVectors):
         result = fine_tune_table(vectors, benchmark, training)
     else:
         raise ValueError(f"found {type(vectors)}; expected an encoder or a file's to fine-tune")

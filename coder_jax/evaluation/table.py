@@ -97,8 +97,8 @@ def published_rows(
 def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
     """F1 of each sub-corpus, in percent; mean precision, recall and F1.
 
-    A second row has in their place the F1 of CODER's released code, hits per pair of mention and
-    CUI.
+    A second row has in their place what CODER's released code calls F1: hits per pair of mention
+    and CUI, the recall.
     """
     corpora = list(dict.fromkeys(name for record in records for name in record.folds))
     header = [MANTRA, "pooling", "mentions", "CUIs", "unreachable", *corpora]
@@ -110,14 +110,12 @@ def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
         of_corpora = [record.folds.get(name, {}).get("scores", {}) for name in corpora]
         means = [record.scores[name] for name in ("precision", "recall", "f1")]
         cells = [*label, *(f"{count:,}" for count in counts)]
-        cells += [percent_of(scores.get("f1")) for scores in of_corpora]
-        rows.append(Row([*cells, *map(percent_of, means)], record.encoder.model))
-        released = "hits_per_pair"
-        if released in record.scores:  # older records lack it
-            label[0] += ", hits per pair (released code)"
-            cells = [*label, "", "", "", *(percent_of(s.get(released)) for s in of_corpora)]
-            cells += ["", "", percent_of(record.scores[released])]
-            rows.append(Row(cells, record.encoder.model))
+        cells += [short_percent(scores.get("f1")) for scores in of_corpora]
+        rows.append(Row([*cells, *map(short_percent, means)], record.encoder.model))
+        label[0] += ", hits per pair (released code)"
+        cells = [*label, "", "", "", *(short_percent(s.get("recall")) for s in of_corpora)]
+        cells += ["", "", short_percent(record.scores["recall"])]
+        rows.append(Row(cells, record.encoder.model))
     return header, rows + published_rows(records, corpora, len(header), before=5, digits=1)
 
 
@@ -228,7 +226,7 @@ def percent(share: float | None) -> str:
     return "undefined" if share is None else f"{100 * share:.2f}"
 
 
-def percent_of(share: float | None) -> str:
+def short_percent(share: float | None) -> str:
     return one_decimal(None if share is None else 100 * share)
 
 
