@@ -110,7 +110,7 @@ def small() -> Config:
         model=ModelConfig(init="sentence-transformers/all-MiniLM-L6-v2"),
         batch=BatchSpec(
             draw="concepts",
-            distinct_terms=True,
+            names="distinct",
             groups=1,
             triplets=64,
             repeats=2,

@@ -25,8 +25,9 @@ class BatchSpec:
     draw: Literal["relations", "concepts", "synonyms"] = "relations"
     """What fills a group: relation rows (the paper), concepts that have a synonym with one of
     their relations, or such concepts alone."""
-    distinct_terms: bool = False
-    """Repeat no term of a concept in a triplet's repeats while others are left."""
+    names: Literal["any", "distinct", "unlike"] = "any"
+    """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
+    are left; or such that share few word pieces, and no concepts whose names are all alike."""
     groups: int = 8
     """G, groups per step; the paper's gradient accumulation."""
     triplets: int = 16

@@ -8,9 +8,12 @@ import numpy as np
 
 from data_pipeline.batch_spec import BatchSpec
 from data_pipeline.errors import BadInput
+from data_pipeline.likeness import has_unlike_name, least_alike, word_piece_sets
 from data_pipeline.order import below, distinct_draws, key, permute
 from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.store import TripletDataset, as_tensor
+
+CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
 
 
 class Draw:
@@ -34,18 +37,26 @@ class Draw:
         )
         self.term_start = as_tensor(dataset.term_start)
         self.related_start = self.related = None
+        if spec.names == "unlike":
+            pieces = word_piece_sets(dataset)
+            self.pieces = tf.constant(pieces)
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
             if spec.corrupted_tails:
                 self.items = tf.range(dataset.term_start.size - 1, dtype=tf.int64)
         else:
-            has_synonym = np.diff(dataset.term_start) >= 2
+            if spec.names == "unlike":
+                has_synonym = has_unlike_name(pieces, dataset.term_start)
+            else:
+                has_synonym = np.diff(dataset.term_start) >= 2
             items = np.flatnonzero(has_synonym)
             self.size, self.items = int(items.size), tf.constant(items)  # or concepts
             if spec.draw == "concepts":
                 self._index_relations(dataset, items, has_synonym)
         if self.size < spec.triplets:
-            what = "triplets" if spec.draw == "relations" else "concepts that have a synonym"
+            unlike = " unlike their first name" if spec.names == "unlike" else ""
+            concepts = f"concepts that have a synonym{unlike}"
+            what = "triplets" if spec.draw == "relations" else concepts
             raise BadInput(
                 f"the dataset has {self.size} {what}, but a group takes {spec.triplets} "
                 f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
@@ -126,14 +137,18 @@ class Draw:
         """int64 [T, number]: the term that each occurrence of a triplet's concept shows."""
         start = tf.gather(self.term_start, concept)
         count = tf.gather(self.term_start, concept + 1) - start
-        random = key(
-            self.spec.seed, stream, slot[:, None], tf.range(number, dtype=tf.int64)[None, :]
-        )
-        if self.spec.distinct_terms:
-            nth = distinct_draws(random, count)
-        else:
+        unlike = self.spec.names == "unlike" and number > 1
+        drawn = tf.range(max(number, CANDIDATES) if unlike else number, dtype=tf.int64)
+        random = key(self.spec.seed, stream, slot[:, None], drawn[None, :])
+        if self.spec.names == "any":
             nth = below(random, count[:, None])
-        return start[:, None] + tf.cast(nth, tf.int64)
+        else:
+            nth = distinct_draws(random, count)
+        terms = start[:, None] + tf.cast(nth, tf.int64)
+        if not unlike:
+            return terms
+        places = least_alike(tf.gather(self.pieces, terms), number)
+        return tf.gather(terms, places, axis=1, batch_dims=1)
 
     def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
         """The draw of G groups of a step, each of U triplets, k = U * m pairs.

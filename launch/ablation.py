@@ -36,7 +36,7 @@ from data_pipeline.whole_files import write_json, written_whole
 
 CODER = ["--recipe", "small"]
 UNIFORM = [
-    *("--recipe", "small", "--draw", "relations", "--no-distinct-terms"),
+    *("--recipe", "small", "--draw", "relations", "--names", "any"),
     *("--triplets", "32", "--repeats", "4"),
 ]
 NO_RELATIONS = ["--mu", "0"]

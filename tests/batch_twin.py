@@ -4,6 +4,8 @@ It follows the text of the docstrings, not the code: one item at a time, and the
 each algorithm. The tests hold `data_pipeline.order`, `draw` and `batches` to it.
 """
 
+from fractions import Fraction
+
 import numpy as np
 
 from data_pipeline.order import ROUNDS, STREAMS
@@ -62,16 +64,43 @@ def twin_sample(randoms, size, *, distinct):
     return drawn
 
 
+def twin_likeness(dataset, term, other):
+    """Jaccard index of the classes of two terms' word pieces, without [CLS] and [SEP]."""
+    start = dataset.token_start
+    one, two = (
+        {twin_mix(int(token)) >> 58 for token in dataset.tokens[start[t] + 1 : start[t + 1] - 1]}
+        for t in (term, other)
+    )
+    return Fraction(len(one & two), len(one | two)) if one | two else Fraction(1)
+
+
+def twin_unlike(dataset, candidates, number):
+    """The first candidate; then, again and again, the one least like those chosen already."""
+    left, chosen = list(candidates), []
+    for _ in range(number):
+        likeness = [max((twin_likeness(dataset, t, c) for c in chosen), default=0) for t in left]
+        chosen.append(left.pop(likeness.index(min(likeness))))
+    return chosen
+
+
+def twin_has_synonym(dataset, spec, concept):
+    first, *others = range(*dataset.term_start[concept : concept + 2].tolist())
+    if spec.names == "unlike":
+        return any(twin_likeness(dataset, first, t) <= Fraction(6, 10) for t in others)
+    return bool(others)
+
+
 def twin_draw(dataset, spec, step):
     """concepts, terms (and types) [G, N] and relations [G, U] of a step, as nested lists."""
     counts = np.diff(dataset.term_start).tolist()
     triplets = list(
         zip(dataset.heads.tolist(), dataset.relations.tolist(), dataset.tails.tolist(), strict=True)
     )
+    has_synonym = [twin_has_synonym(dataset, spec, concept) for concept in range(len(counts))]
     if spec.draw == "relations":
         items = list(range(len(triplets)))
     else:
-        items = [concept for concept, count in enumerate(counts) if count >= 2]
+        items = [concept for concept, has in enumerate(has_synonym) if has]
     per_epoch = len(items) // spec.triplets
     concepts, terms, relations = [], [], []
     for group in range(spec.groups):
@@ -83,12 +112,15 @@ def twin_draw(dataset, spec, step):
             key = twin_key(spec.seed, "permutation", epoch)
             item = items[twin_permute(within * spec.triplets + u, len(items), key)]
             slot = number * spec.triplets + u
-            head, relation, tail = _triplet(triplets, counts, item, spec, slot)
+            head, relation, tail = _triplet(triplets, has_synonym, item, spec, slot)
 
             def draw(stream, concept, number, slot=slot):
-                randoms = [twin_key(spec.seed, stream, slot, j) for j in range(number)]
-                picks = twin_sample(randoms, counts[concept], distinct=spec.distinct_terms)
-                return [int(dataset.term_start[concept]) + pick for pick in picks]
+                unlike = spec.names == "unlike" and number > 1
+                several = max(number, 8) if unlike else number
+                randoms = [twin_key(spec.seed, stream, slot, j) for j in range(several)]
+                picks = twin_sample(randoms, counts[concept], distinct=spec.names != "any")
+                terms = [int(dataset.term_start[concept]) + pick for pick in picks]
+                return twin_unlike(dataset, terms, number) if unlike else terms
 
             if relation < 0:
                 both = draw("head term", head, 2 * spec.repeats)
@@ -121,10 +153,10 @@ def twin_draw(dataset, spec, step):
     return drawn
 
 
-def _triplet(triplets, counts, item, spec, slot):
+def _triplet(triplets, has_synonym, item, spec, slot):
     if spec.draw == "relations":
         return triplets[item]
-    related = [t for t in triplets if t[0] == item and counts[t[2]] >= 2]
+    related = [t for t in triplets if t[0] == item and has_synonym[t[2]]]
     if spec.draw == "synonyms" or not related:
         return item, -1, item
     return related[twin_below(twin_key(spec.seed, "relation", slot), len(related))]

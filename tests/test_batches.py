@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from batch_twin import twin_batch, twin_draw
+from batch_twin import twin_batch, twin_draw, twin_has_synonym, twin_likeness
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batch_files import BatchFiles, write_batches
@@ -19,12 +19,19 @@ from data_pipeline.store import open_dataset
 SPECS = {
     "paper": BatchSpec(groups=2, triplets=8, repeats=4),
     "concepts": BatchSpec(
-        draw="concepts", distinct_terms=True, groups=2, triplets=8, repeats=2, seed=5
+        draw="concepts", names="distinct", groups=2, triplets=8, repeats=2, seed=5
     ),
     "concepts, terms with replacement": BatchSpec(draw="concepts", groups=2, triplets=8, repeats=3),
     "concepts, each once": BatchSpec(draw="concepts", groups=2, triplets=8, repeats=1),
     "synonyms": BatchSpec(
-        draw="synonyms", distinct_terms=True, groups=2, triplets=16, repeats=1, row_length=64
+        draw="synonyms", names="distinct", groups=2, triplets=16, repeats=1, row_length=64
+    ),
+    "unlike names": BatchSpec(draw="concepts", names="unlike", groups=2, triplets=8, repeats=2),
+    "synonyms, unlike names": BatchSpec(
+        draw="synonyms", names="unlike", groups=2, triplets=8, repeats=1, row_length=64
+    ),
+    "relations, more unlike names than there are": BatchSpec(
+        names="unlike", groups=2, triplets=8, repeats=9
     ),
     "corrupted tails": BatchSpec(
         groups=2, triplets=8, repeats=3, corrupted_tails=True, semantic_types=True
@@ -37,7 +44,8 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def dataset():
-    return tiny_dataset(concepts=60, triplets=150)
+    # Of few word pieces, so that names are alike.
+    return tiny_dataset(concepts=60, triplets=150, vocabulary=7)
 
 
 def assert_equal(got, want):
@@ -109,6 +117,31 @@ def test_distinct_terms_are_distinct(dataset):
             assert all(group[i] != group[16 + i] for i in range(16))
 
 
+def test_unlike_names_are_unlike(dataset):
+    spec = SPECS["synonyms, unlike names"]
+    likeness = {
+        names: [
+            float(twin_likeness(dataset, group[i], group[8 + i]))
+            for step in range(20)
+            for group in twin_draw(dataset, dataclasses.replace(spec, names=names), step)["terms"]
+            for i in range(8)
+        ]
+        for names in ("distinct", "unlike")
+    }
+    assert np.mean(likeness["unlike"]) < 0.8 * np.mean(likeness["distinct"])
+
+
+def test_concepts_whose_names_are_all_alike_are_not_drawn(dataset):
+    drawn = {
+        concept
+        for batch in BatchMaker(dataset, SPECS["synonyms, unlike names"]).batches(0, 30)
+        for concept in batch["concepts"].ravel().tolist()
+    }
+    several = np.flatnonzero(np.diff(dataset.term_start) >= 2).tolist()
+    alike = [c for c in several if not twin_has_synonym(dataset, SPECS["unlike names"], c)]
+    assert len(alike) >= 2 and drawn == set(several) - set(alike)
+
+
 def test_rows_are_planned(dataset):
     maker = BatchMaker(dataset, SPECS["paper"], StepCut(row_multiple=4))
     usual, ample = maker.plan.sizes[-2:]
@@ -154,6 +187,10 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
         (
             {"triplets": 70, "draw": "concepts"},
             "concepts that have a synonym, but a group takes 70",
+        ),
+        (
+            {"triplets": 70, "draw": "synonyms", "names": "unlike"},
+            "concepts that have a synonym unlike their first name, but a group takes 70",
         ),
         ({"repeats": 1}, "repeats is 1: with the draw 'relations'"),
         ({"groups": 0}, "groups is 0; it must be at least 1"),

@@ -40,12 +40,10 @@ def test_every_recipe_is_valid_and_knows_its_name(name):
 
 
 def test_flags_change_single_values():
-    config = parse(
-        ["--recipe", "small", "--out", "runs/x", "--term.alpha", "3", "--no-distinct-terms"]
-    )
+    config = parse(["--recipe", "small", "--out", "runs/x", "--term.alpha", "3", "--names", "any"])
     changed = differences(to_json(config), to_json(RECIPES["small"]()))
     assert [line.split(":")[0] for line in changed] == [
-        "batch.distinct_terms",
+        "batch.names",
         "loss.term.alpha",
         "run.out",
     ]
