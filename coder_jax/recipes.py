@@ -101,59 +101,60 @@ def small() -> Config:
 
     With two names per concept, eight repeats of a triplet are copies of the same strings, and most
     rows join concepts with one name, which teach nothing about synonyms. So concepts that have a
-    synonym are drawn, all equally often, with two different names each; and the relation matrices,
-    which start at the identity, learn faster than the encoder, or they would hardly move in a few
-    hundred steps.
+    synonym are drawn, all equally often, with two names each that differ in more than the order of
+    their words; and the relation matrices, which start at the identity, learn faster than the
+    encoder, or they would hardly move in a few hundred steps.
     """
     return Config(
         recipe="small",
         model=ModelConfig(init="sentence-transformers/all-MiniLM-L6-v2"),
         batch=BatchSpec(
             draw="concepts",
-            names="distinct",
+            names="unlike",
             groups=1,
             triplets=64,
             repeats=2,
             row_length=32,  # a CPU computes attention between the terms of a row in vain
         ),
+        # These and the rates are the best tried on held-out terms: benchmarks/README.md, Ablations.
+        # With the paper's margin, at the end of a few hundred steps, two of three pairs are left
+        # out, as the few other concepts of a group are no nearer; a dictionary has more.
+        loss=CoderLoss(mu=0.3, term=MultiSimilarity(margin=0.3)),
         optimizer=OptimizerConfig(
-            # The better of two on held-out terms: benchmarks/README.md, Ablations.
             steps=240,
-            learning_rate=1.5e-4,
+            learning_rate=3e-4,
             warmup_steps=24,
-            relation_learning_rate_factor=20.0,
+            relation_learning_rate_factor=3.3,
         ),
         run=RunConfig(eval_steps=80, save_steps=80),
     )
 
 
 def small_synonyms() -> Config:
-    """`small` without relations: two names of each of 128 concepts, no concept twice.
-
-    At the end of a few hundred steps the paper's margin leaves out two of three pairs, as the few
-    other concepts of a group are no nearer; a dictionary has more, so the margin is wider.
-    """
+    """`small` without relations: two names of each of 128 concepts, no concept twice."""
     base = small()
     return dataclasses.replace(
         base,
         recipe="small_synonyms",
         batch=dataclasses.replace(base.batch, draw="synonyms", triplets=128, repeats=1),
-        loss=CoderLoss(mu=0.0, term=MultiSimilarity(margin=0.3)),
-        # This and the margin are among the best tried: benchmarks/README.md, Ablations.
-        optimizer=dataclasses.replace(base.optimizer, learning_rate=3e-4),
+        loss=dataclasses.replace(base.loss, mu=0.0),
     )
 
 
 def small_transe() -> Config:
     """`small` with CODER's TransE-like similarity."""
+    base = small()
     # 7: between the [CLS] vectors of heads and other heads' tails, with MiniLM.
-    return dataclasses.replace(small(), recipe="small_transe", loss=transe_like(7.0))
+    loss = dataclasses.replace(transe_like(7.0), term=base.loss.term)
+    return dataclasses.replace(base, recipe="small_transe", loss=loss)
 
 
 def small_v1() -> Config:
     """`small` with the loss of CODER v1, on about as many terms."""
-    batch = dataclasses.replace(small().batch, triplets=42, corrupted_tails=True)
-    return dataclasses.replace(small(), recipe="small_v1", batch=batch, loss=CoderV1Loss())
+    base = small()
+    batch = dataclasses.replace(base.batch, triplets=42, corrupted_tails=True)
+    loss = CoderV1Loss(term=base.loss.term)
+    return dataclasses.replace(base, recipe="small_v1", batch=batch, loss=loss)
 
 
 RECIPES = {
