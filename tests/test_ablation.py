@@ -7,11 +7,14 @@ import pytest
 
 from coder_jax.recipes import RECIPES
 from coder_jax.systems.coder import CoderLoss
+from coder_jax.systems.coder_v1 import CoderV1Loss
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 from data_pipeline.whole_files import write_json
 from launch import ablation
+
+MU = RECIPES["small"]().loss.mu
 
 
 def record(benchmark, pooling, **scores):
@@ -74,7 +77,7 @@ def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
     check("--systems", "synonyms", "--steps", "9")  # which has no results yet
     for more, found in (
         (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
-        (["--mu", "0.5"], "systems.uniform.loss.mu: 1.0 there, 0.5 here"),
+        (["--mu", "0.5"], f"systems.uniform.loss.mu: {MU} there, 0.5 here"),
         (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
         (["--dictionary", "t.tsv"], "dictionary.: 'absent' there, 't.tsv' here"),
     ):
@@ -86,7 +89,7 @@ def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
         return dataclasses.replace(small(), loss=CoderLoss(mu=0.7))
 
     monkeypatch.setitem(RECIPES, "small", changed)
-    with pytest.raises(BadInput, match="systems.coder.loss.mu: 1.0 there, 0.7 here"):
+    with pytest.raises(BadInput, match=f"systems.coder.loss.mu: {MU} there, 0.7 here"):
         check()
     (tmp_path / "ablation.json").unlink()
     check("--steps", "9")
@@ -111,7 +114,7 @@ def test_settings_are_kept_of_what_is_done(tmp_path, monkeypatch):
     assert asked == ["initial encoder", "coder", "coder_v1", "initial encoder", "uniform"]
     systems = json.loads((tmp_path / "ablation.json").read_text())["systems"]
     mus = {name: config["loss"]["mu"] for name, config in systems.items()}
-    assert mus == {"coder": 1.0, "coder_v1": 1.0, "uniform": 0.5}
+    assert mus == {"coder": MU, "coder_v1": CoderV1Loss().mu, "uniform": 0.5}
     assert ablation.main([*words, "--systems", "uniform"]) == 2
 
 

@@ -89,7 +89,7 @@ def test_trains_where_tensorflow_is_not_installed(folder):
     """Batches from files need none: the import is blocked in a process of its own."""
     out = folder / "batches"
     command = ["--data", folder / "data", "--out", out, "--steps", "3", "--draw", "concepts"]
-    flags = ["--names", "distinct", *SMALL]
+    flags = ["--names", "unlike", *SMALL]
     assert batch_files.main([*map(str, command), *flags]) == 0
     words = train_command(folder, "batches")
     words[words.index(str(folder / "run"))] = str(folder / "run_without_tensorflow")
