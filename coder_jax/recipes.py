@@ -101,9 +101,9 @@ def small() -> Config:
 
     With two names per concept, eight repeats of a triplet are copies of the same strings, and most
     rows join concepts with one name, which teach nothing about synonyms. So concepts that have a
-    synonym are drawn, all equally often, with two names each that differ in more than the order of
-    their words; and the relation matrices, which start at the identity, learn faster than the
-    encoder, or they would hardly move in a few hundred steps.
+    synonym are drawn, all equally often, with two names each that share few word pieces; and the
+    relation matrices, which start at the identity, learn faster than the encoder, or they would
+    hardly move in a few hundred steps.
     """
     return Config(
         recipe="small",

@@ -27,7 +27,8 @@ class BatchSpec:
     their relations, or such concepts alone."""
     names: Literal["any", "distinct", "unlike"] = "any"
     """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
-    are left; or such that share few word pieces, and no concepts whose names are all alike."""
+    are left; or such as share few word pieces. Then a name that shares over 60 % of its pieces
+    with its concept's first is no synonym to the draws that take concepts that have one."""
     groups: int = 8
     """G, groups per step; the paper's gradient accumulation."""
     triplets: int = 16

@@ -37,18 +37,16 @@ class Draw:
         )
         self.term_start = as_tensor(dataset.term_start)
         self.related_start = self.related = None
+        has_synonym = np.diff(dataset.term_start) >= 2
         if spec.names == "unlike":
             pieces = word_piece_sets(dataset)
+            has_synonym = has_unlike_name(pieces, dataset.term_start)
             self.pieces = tf.constant(pieces)
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
             if spec.corrupted_tails:
                 self.items = tf.range(dataset.term_start.size - 1, dtype=tf.int64)
         else:
-            if spec.names == "unlike":
-                has_synonym = has_unlike_name(pieces, dataset.term_start)
-            else:
-                has_synonym = np.diff(dataset.term_start) >= 2
             items = np.flatnonzero(has_synonym)
             self.size, self.items = int(items.size), tf.constant(items)  # or concepts
             if spec.draw == "concepts":
@@ -123,7 +121,7 @@ class Draw:
     def corrupted(self, slot: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """int64 [T]: for each triplet a concept that is not its tail, all others equally often.
 
-        From all concepts with the draw `relations`, else from those with a synonym. That it is no
+        From all concepts with the draw `relations`, else from those that are drawn. That it is no
         true tail of the relation is not looked up: among many concepts it hardly ever is one.
         """
         random = key(self.spec.seed, "corrupted tail", slot)
@@ -137,7 +135,7 @@ class Draw:
         """int64 [T, number]: the term that each occurrence of a triplet's concept shows."""
         start = tf.gather(self.term_start, concept)
         count = tf.gather(self.term_start, concept + 1) - start
-        unlike = self.spec.names == "unlike" and number > 1
+        unlike = self.spec.names == "unlike"
         drawn = tf.range(max(number, CANDIDATES) if unlike else number, dtype=tf.int64)
         random = key(self.spec.seed, stream, slot[:, None], drawn[None, :])
         if self.spec.names == "any":
@@ -145,10 +143,10 @@ class Draw:
         else:
             nth = distinct_draws(random, count)
         terms = start[:, None] + tf.cast(nth, tf.int64)
-        if not unlike:
-            return terms
-        places = least_alike(tf.gather(self.pieces, terms), number)
-        return tf.gather(terms, places, axis=1, batch_dims=1)
+        if unlike:
+            places = least_alike(tf.gather(self.pieces, terms), number)
+            terms = tf.gather(terms, places, axis=1, batch_dims=1)
+        return terms
 
     def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
         """The draw of G groups of a step, each of U triplets, k = U * m pairs.

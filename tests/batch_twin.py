@@ -115,7 +115,7 @@ def twin_draw(dataset, spec, step):
             head, relation, tail = _triplet(triplets, has_synonym, item, spec, slot)
 
             def draw(stream, concept, number, slot=slot):
-                unlike = spec.names == "unlike" and number > 1
+                unlike = spec.names == "unlike"
                 several = max(number, 8) if unlike else number
                 randoms = [twin_key(spec.seed, stream, slot, j) for j in range(several)]
                 picks = twin_sample(randoms, counts[concept], distinct=spec.names != "any")

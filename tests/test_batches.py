@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from batch_twin import twin_batch, twin_draw, twin_has_synonym, twin_likeness
+from batch_twin import twin_batch, twin_has_synonym, twin_likeness
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batch_files import BatchFiles, write_batches
@@ -12,8 +12,10 @@ from data_pipeline.batch_spec import BatchSpec, StepCut
 from data_pipeline.batches import BatchMaker
 from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
+from data_pipeline.draw import Draw
 from data_pipeline.errors import BadInput
 from data_pipeline.packing import rows_in_use
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.store import open_dataset
 
 SPECS = {
@@ -110,25 +112,24 @@ def test_an_epoch_shows_every_triplet_once_and_no_group_twice(dataset):
         assert sorted(seen) == list(range(150))
 
 
-def test_distinct_terms_are_distinct(dataset):
-    spec = SPECS["synonyms"]
-    for step in range(20):
-        for group in twin_draw(dataset, spec, step)["terms"]:
-            assert all(group[i] != group[16 + i] for i in range(16))
+def pairs_of_names(dataset, spec):
+    """[(head's term, tail's term)] of the pairs of twenty steps of two groups."""
+    draw = Draw(dataset, spec)
+    terms = np.concatenate([draw(tf.constant(step), np.arange(2))["terms"] for step in range(20)])
+    return list(zip(*(half.ravel().tolist() for half in np.split(terms, 2, axis=1)), strict=True))
 
 
-def test_unlike_names_are_unlike(dataset):
-    spec = SPECS["synonyms, unlike names"]
-    likeness = {
-        names: [
-            float(twin_likeness(dataset, group[i], group[8 + i]))
-            for step in range(20)
-            for group in twin_draw(dataset, dataclasses.replace(spec, names=names), step)["terms"]
-            for i in range(8)
-        ]
-        for names in ("distinct", "unlike")
-    }
-    assert np.mean(likeness["unlike"]) < 0.8 * np.mean(likeness["distinct"])
+@pytest.mark.parametrize("name", ["synonyms", "synonyms, unlike names"])
+def test_the_two_names_of_a_concept_differ(dataset, name):
+    assert all(first != second for first, second in pairs_of_names(dataset, SPECS[name]))
+
+
+def test_unlike_names_share_few_pieces(dataset):
+    def likeness(names):
+        pairs = pairs_of_names(dataset, dataclasses.replace(SPECS["synonyms"], names=names))
+        return np.mean([float(twin_likeness(dataset, *pair)) for pair in pairs])
+
+    assert likeness("unlike") < 0.8 * likeness("distinct")
 
 
 def test_concepts_whose_names_are_all_alike_are_not_drawn(dataset):

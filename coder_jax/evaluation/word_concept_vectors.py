@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from coder_jax.evaluation.vectors import CONCEPTS, TERMS
 from coder_jax.evaluation.word2vec_files import VectorTable
 
 
-class TableVectors:
+class TableVectors(ABC):
     """The vector of a key is the mean of its rows of a table; a key without any has none."""
 
     keyed_by: str
@@ -22,9 +23,14 @@ class TableVectors:
     def __init__(self, table: VectorTable):
         self.table = table
 
+    @staticmethod
+    @abstractmethod
+    def keys_of(keys: Iterable[str]) -> set[str]:
+        """All entries of a table that may be looked up for these keys."""
+
+    @abstractmethod
     def rows(self, key: str) -> list[int]:
         """Rows of the table that make up a key's vector."""
-        raise NotImplementedError
 
     def encode(self, keys: Sequence[str]) -> np.ndarray:
         vectors = np.zeros((len(keys), self.table.vectors.shape[1]), np.float32)
@@ -54,9 +60,8 @@ class WordVectors(TableVectors):
     )
 
     @staticmethod
-    def keys_of(terms: Iterable[str]) -> set[str]:
-        """All that may be looked up for these terms."""
-        return {form for term in terms for word in term.split() for form in forms(word)}
+    def keys_of(keys: Iterable[str]) -> set[str]:
+        return {form for term in keys for word in term.split() for form in forms(word)}
 
     def rows(self, key: str) -> list[int]:
         row_of = self.table.row_of
@@ -79,19 +84,15 @@ class ConceptVectors(TableVectors):
     look_up = "as they stand"
 
     @staticmethod
-    def keys_of(concepts: Iterable[str]) -> set[str]:
-        """All that may be looked up for these concepts."""
-        return set(concepts)
+    def keys_of(keys: Iterable[str]) -> set[str]:
+        return set(keys)
 
     def rows(self, key: str) -> list[int]:
         row = self.table.row_of.get(key)
         return [] if row is None else [row]
 
 
-KINDS: dict[str, type[WordVectors] | type[ConceptVectors]] = {
-    "words": WordVectors,
-    "concepts": ConceptVectors,
-}
+KINDS: dict[str, type[TableVectors]] = {"words": WordVectors, "concepts": ConceptVectors}
 
 
 def forms(word: str) -> tuple[str, ...]:
