@@ -11,6 +11,7 @@ from coder_jax.report.page import Report, write_page
 
 SCHEMES = ("light", "dark")
 LEAST = 4.5  # WCAG 2, success criterion 1.4.3, for text of any size
+LEAST_OF_MARKS = 3  # success criterion 1.4.11, for what must be seen to understand a picture
 
 # Each text that is to be seen: the element, the words, their colour and the colours behind it.
 SEEN = """
@@ -44,8 +45,12 @@ return seen;
 
 
 def rgba(colour):
-    """rgb(r, g, b) or rgba(r, g, b, a), as a browser computes it, in [0, 1]."""
+    """rgb(r, g, b), rgba(r, g, b, a) or color(srgb r g b), as browsers compute them, in [0, 1]."""
     name, values = colour.rstrip(")").split("(")
+    if name == "color":
+        space, *mixed = values.split()
+        assert space == "srgb" and len(mixed) == 3, colour
+        return [float(value) for value in mixed], 1.0
     assert name in ("rgb", "rgba"), colour
     red, green, blue, *alpha = (float(value) for value in values.split(","))
     return [red / 255, green / 255, blue / 255], alpha[0] if alpha else 1.0
@@ -162,3 +167,22 @@ def test_all_text_can_be_read(page, scheme):
     assert {"tip", "same", "tag", "key", "unit", "number", "::placeholder"} <= classes
     faint = {one: round(ratio, 2) for one, ratio in ratios.items() if ratio < LEAST}
     assert faint == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_marks_of_maps_can_be_seen(page, scheme):
+    prefer(page, scheme)
+    edges = page.execute_script(
+        """return [...document.querySelectorAll(".maps figure > svg [data-i]")].map((one) => {
+          const {stroke, strokeOpacity} = getComputedStyle(one);
+          const ground = getComputedStyle(one.parentElement).backgroundColor;
+          return [one.getAttribute("class"), stroke, ground, strokeOpacity];
+        });"""
+    )
+    ratios = {
+        kind: round(contrast(edge, [(ground, "1")]), 2)
+        for kind, edge, ground, opacity in edges
+        if opacity == "1"
+    }
+    assert len(ratios) == 8, "every colour"
+    assert {kind: ratio for kind, ratio in ratios.items() if ratio < LEAST_OF_MARKS} == {}
