@@ -185,6 +185,7 @@ def _manifest(
         "filters": dataclasses.asdict(options.filters),
         "cleaning": options.cleaning,
         "languages": terminology.languages,
+        "vocabularies": terminology.vocabularies,
         "relations": terminology.relation_labels,
         "semantic_types": terminology.semantic_types,
         "counts": _counts(terminology, shards),
@@ -220,8 +221,8 @@ def _counts(terminology: Terminology, shards: list[dict]) -> dict:
     by_language = np.bincount(
         terminology.terms["language"].to_numpy(), minlength=len(terminology.languages)
     )
-    names = ("concepts", "terms", "tokens", "triplets", "concept_types", "cut_terms")
-    return {name: total(name) for name in (*names, "unknown_terms")} | {
+    names = ("concepts", "terms", "tokens", "triplets", "concept_types", "term_vocabularies")
+    return {name: total(name) for name in (*names, "cut_terms", "unknown_terms")} | {
         "longest_term_tokens": max(shard["longest_term_tokens"] for shard in shards),
         "concepts_with_synonyms": int(has_synonyms.sum()),
         "triplets_with_synonyms": int(both.sum()),

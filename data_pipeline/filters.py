@@ -80,11 +80,10 @@ def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
     return [label for label in known if any(fnmatchcase(label, p) for p in patterns)]
 
 
-def check_filter_values(values: pl.DataFrame, filters: Filters, options: str = "--") -> None:
+def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
     """Raises BadInput if a filter asks for a language, vocabulary or term type that is not there.
 
-    `values` has the distinct combinations of the columns language, source and term_type; `options`
-    is what the names of the command's options begin with.
+    `values` has the distinct combinations of the columns language, source and term_type.
     """
     for option, column, asked in (
         ("languages", "language", filters.languages),
@@ -95,8 +94,7 @@ def check_filter_values(values: pl.DataFrame, filters: Filters, options: str = "
         there = sorted(values[column].unique().to_list())
         if missing := [value for value in asked if value not in there]:
             raise BadInput(
-                f"{options}{option} {missing[0]}: no term of the source has it. It has "
-                f"{_some(there)}."
+                f"--{option} {missing[0]}: no term of the source has it. It has {_some(there)}."
             )
 
 

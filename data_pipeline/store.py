@@ -22,7 +22,7 @@ from data_pipeline.buckets import local_folder
 from data_pipeline.errors import BadInput
 from data_pipeline.quiet_tensorflow import tf, tfds
 
-FORMAT = "coder_jax triplets 1"
+FORMAT = "coder_jax triplets 2"
 DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
 MANIFEST = "manifest.json"
@@ -34,6 +34,8 @@ ARRAYS = {
     "n_tokens": np.int32,  # per term
     "tokens": np.int32,
     "term_languages": np.uint8,  # per term, index into manifest["languages"]
+    "n_vocabularies": np.uint16,  # per term
+    "term_vocabularies": np.uint16,  # index into manifest["vocabularies"]
     "n_types": np.int32,  # per concept
     "types": np.int32,  # index into manifest["semantic_types"]
     "n_triplets": np.int32,  # per concept, as head
@@ -44,6 +46,7 @@ FIRST_CONCEPT = (
     "first_concept"  # number of the block's first concept; makes a record whole by itself
 )
 STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
+FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
 
 def features() -> tfds.features.FeaturesDict:
@@ -81,6 +84,10 @@ class TripletDataset:
       type_start, types: int64 [C + 1] and int32; the semantic types of concept c are
         types[type_start[c] : type_start[c + 1]], which index manifest["semantic_types"].
       cuis, terms: lists of str, [C] and [N], or None without `strings=True`.
+      vocabulary_start, term_vocabularies: int64 [N + 1] and uint16, or None without `strings=True`;
+        the vocabularies that have term n for its concept are
+        term_vocabularies[vocabulary_start[n] : vocabulary_start[n + 1]], which index
+        manifest["vocabularies"].
     """
 
     folder: Path
@@ -96,6 +103,8 @@ class TripletDataset:
     types: np.ndarray
     cuis: list[str] | None = None
     terms: list[str] | None = None
+    vocabulary_start: np.ndarray | None = None
+    term_vocabularies: np.ndarray | None = None
 
 
 def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
@@ -103,7 +112,8 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
 
     Args:
       path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
-      strings: also the identifiers and the terms as strings (a UMLS needs a gigabyte more).
+      strings: also the identifiers and the terms as strings, and the vocabularies of each term
+        (a UMLS needs a gigabyte more).
     Raises BadInput if the folder is missing, half-built, not a dataset, or damaged.
     """
     folder = local_folder(path, MANIFEST)
@@ -116,7 +126,8 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
     dtypes = ARRAYS | {"heads": np.int32}
     if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
         dtypes["tokens"] = np.uint16  # half the memory of the largest array
-    arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in _SIZES}
+    wanted = [name for name in _SIZES if strings or name not in FOR_READERS]
+    arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
@@ -139,6 +150,8 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
         types=arrays["types"],
         cuis=joined["cuis"] if strings else None,
         terms=joined["terms"] if strings else None,
+        vocabulary_start=_starts(arrays["n_vocabularies"]) if strings else None,
+        term_vocabularies=arrays.get("term_vocabularies"),
     )
 
 
@@ -149,7 +162,7 @@ def _read_shard(
     strings: bool,
 ) -> dict[str, list[str]]:
     """Fills the shard's part, `bounds`, of each array; returns its identifiers and terms."""
-    at = {name: first for name, (first, _) in bounds.items()}
+    at = {name: bounds[name][0] for name in arrays}
     texts: dict[str, list[str]] = {name: [] for name in STRINGS}
     for record in _records(file):
         first, count = at["n_terms"], len(record["n_triplets"])
@@ -168,7 +181,7 @@ def _read_shard(
         if strings:
             for name in STRINGS:
                 texts[name] += record[name].decode().split("\n")
-    if any(at[name] != stop for name, (_, stop) in bounds.items()):
+    if any(stop != bounds[name][1] for name, stop in at.items()):
         raise _damaged(file, "it holds less than the manifest says")
     return texts
 
@@ -219,6 +232,8 @@ _SIZES = {
     "n_tokens": "terms",
     "tokens": "tokens",
     "term_languages": "terms",
+    "n_vocabularies": "terms",
+    "term_vocabularies": "term_vocabularies",
     "n_types": "concepts",
     "types": "concept_types",
     "n_triplets": "concepts",

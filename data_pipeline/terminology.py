@@ -34,9 +34,10 @@ class Terminology:
 
     Attributes:
       cuis: string [C].
-      terms: concept (int32), language (uint8, an index into `languages`), term (string); sorted by
-        concept, then the most wanted language, then the preferred term first. Strings are distinct
-        within a concept; every concept has one or more.
+      terms: concept (int32), language (uint8, an index into `languages`), term (string),
+        vocabularies (list of uint16, indices into `vocabularies`, sorted: those that have the
+        string for the concept); sorted by concept, then the most wanted language, then the
+        preferred term first. Strings are distinct within a concept; every concept has one or more.
       heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
         `relation_labels`.
       type_start: int64 [C + 1] and types int32: concept c has types[type_start[c]:type_start[c+1]],
@@ -48,6 +49,7 @@ class Terminology:
     cuis: pl.Series
     terms: pl.DataFrame
     languages: list[str]
+    vocabularies: list[str]
     heads: np.ndarray
     relations: np.ndarray
     tails: np.ndarray
@@ -89,9 +91,9 @@ def read_terminology(
     Raises BadInput if no concept is left.
     """
     report: Counter[str] = Counter()
-    languages, reason = _count_terms(source, filters, report)
+    languages, vocabularies, reason = _count_terms(source, filters, report)
     stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
-    frame = _clean_terms(source, reason, languages, cleaning, report)
+    frame = _clean_terms(source, reason, languages, vocabularies, cleaning, report)
     if excluded is not None:
         frame = _leave_out(frame, excluded, source.retired, cleaning, report)
     if not frame.height:
@@ -108,13 +110,15 @@ def read_terminology(
     triplets = _read_triplets(source, filters, lookup, len(cuis), report)
     stopping.poll()
     types = _read_types(source, lookup, len(cuis))
-    return Terminology(source, cuis, terms, languages, *triplets, *types, dict(report))
+    return Terminology(
+        source, cuis, terms, languages, vocabularies, *triplets, *types, dict(report)
+    )
 
 
 def _count_terms(
     source: Source, filters: Filters, report: Counter[str]
-) -> tuple[list[str], pl.Expr]:
-    """Counts rows by drop reason; languages in order of preference; the reason expression."""
+) -> tuple[list[str], list[str], pl.Expr]:
+    """Counts rows by drop reason; languages, the most wanted first; vocabularies; the reason."""
     counts, concepts = pl.collect_all(
         [
             source.atoms.group_by("language", "source", "term_type", "suppress").len(),
@@ -128,10 +132,12 @@ def _count_terms(
     report["concepts read"] = concepts.item()
     report["terms read"] = int(counts["len"].sum())
     _count_reasons(counts, "terms", report)
-    kept = counts.filter(pl.col("reason").is_null())["language"].unique().to_list()
+    counts = counts.filter(pl.col("reason").is_null())
+    kept = counts["language"].unique().to_list()
     # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
     wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))
-    return [language for language in wanted if language in kept], reason
+    languages = [language for language in wanted if language in kept]
+    return languages, counts["source"].unique().sort().to_list(), reason
 
 
 def _count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
@@ -141,17 +147,22 @@ def _count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> Non
 
 
 def _clean_terms(
-    source: Source, reason: pl.Expr, languages: list[str], cleaning: str, report: Counter[str]
+    source: Source,
+    reason: pl.Expr,
+    languages: list[str],
+    vocabularies: list[str],
+    cleaning: str,
+    report: Counter[str],
 ) -> pl.DataFrame:
     if not languages:
         return pl.DataFrame(schema={"cui": pl.String, "term": pl.String})
-    number = dict(zip(languages, range(len(languages)), strict=True))
     frame = (
         source.atoms.filter(reason.is_null())
         .select(
             "cui",
             "rank",
-            language=pl.col("language").replace_strict(number, return_dtype=pl.UInt8),
+            _number("language", languages, pl.UInt8),
+            _number("source", vocabularies, pl.UInt16),
             term=clean(pl.col("term"), cleaning),
         )
         .collect(engine="streaming")
@@ -159,6 +170,12 @@ def _clean_terms(
     kept = frame.filter(pl.col("term") != "")
     report["terms dropped: empty after cleaning"] = frame.height - kept.height
     return kept
+
+
+def _number(column: str, values: list[str], dtype: type[pl.DataType]) -> pl.Expr:
+    """The column's strings as their places in `values`."""
+    places = dict(zip(values, range(len(values)), strict=True))
+    return pl.col(column).replace_strict(places, return_dtype=dtype)
 
 
 def _leave_out(
@@ -197,11 +214,12 @@ def _distinct_terms(
     terms = (
         frame.lazy()
         .join(lookup, on="cui", how="left", maintain_order="left")
-        .select("concept", "language", "rank", "term")
+        .select("concept", "language", "rank", "term", "source")
         .collect()
         .sort("concept", "language", "rank", maintain_order=True)
-        .unique(["concept", "term"], keep="first", maintain_order=True)
-        .select("concept", "language", "term")
+        .group_by("concept", "term", maintain_order=True)
+        .agg(pl.first("language"), vocabularies=pl.col("source").unique().sort())
+        .select("concept", "language", "term", "vocabularies")
     )
     report["terms dropped: same string in the concept"] = frame.height - terms.height
     report["terms kept"] = terms.height

@@ -93,7 +93,7 @@ class BlockWriter:
         triplets = slice(int(self.triplet_start[first]), int(self.triplet_start[last]))
         types = slice(int(this.type_start[first]), int(this.type_start[last]))
         frame = this.terms[self._rows(range(block, block + 1))]
-        terms = frame["term"].to_list()
+        terms, vocabularies = frame["term"].to_list(), frame["vocabularies"]
         tokens, start = cut(whole, whole_start, self.max_length)
         record: dict = {
             FIRST_CONCEPT: first,
@@ -101,6 +101,8 @@ class BlockWriter:
             "n_tokens": np.diff(start).astype(np.int32),
             "tokens": tokens,
             "term_languages": frame["language"].to_numpy(),
+            "n_vocabularies": vocabularies.list.len().to_numpy().astype(np.uint16),
+            "term_vocabularies": vocabularies.explode().to_numpy(),
             "n_types": np.diff(this.type_start[first : last + 1]).astype(np.int32),
             "types": this.types[types],
             "n_triplets": np.diff(self.triplet_start[first : last + 1]).astype(np.int32),
@@ -116,6 +118,7 @@ class BlockWriter:
             "concepts": last - first,
             "terms": len(terms),
             "tokens": len(tokens),
+            "term_vocabularies": len(record["term_vocabularies"]),
             "concept_types": len(record["types"]),
             "triplets": len(record["tails"]),
             "cut_terms": int((lengths > self.max_length).sum()),
@@ -214,7 +217,12 @@ def content_hash(terminology: Terminology, shards: list[dict]) -> str:
 
     Independent of the number of shards, the order of the input rows, the machine and the time.
     """
-    lists = [terminology.languages, terminology.relation_labels, terminology.semantic_types]
+    lists = [
+        terminology.languages,
+        terminology.vocabularies,
+        terminology.relation_labels,
+        terminology.semantic_types,
+    ]
     content = hashlib.sha256(json.dumps(lists, ensure_ascii=False).encode())
     for shard in shards:
         for record_digest in shard["digests"]:

@@ -56,9 +56,42 @@ def test_the_record_says_what_it_was_made_of(folder):
 
 
 def test_a_language_that_is_not_there(folder):
-    message = "--dictionary-languages GER: no term of .* has it; the dataset has ENG, FRE"
+    message = "--dictionary-languages GER: no term of .* has it; it has ENG, FRE"
     with pytest.raises(BadInput, match=message):
         read_dictionary(folder, ["ENG", "GER"])
+
+
+def test_some_vocabularies(folder):
+    """Of the terms that a vocabulary has, whichever has them too; and of the concepts it has."""
+    everything = read_dictionary(folder)
+    of_term = dict(zip(everything.terms, everything.vocabularies, strict=True))
+    assert of_term["heart attack"] == ("MSH", "SNOMEDCT_US")
+    assert of_term["cardiac disease"] == ("MSH", "MSHFRE"), "in two languages, once"
+    assert of_term["infarctus"] == ("MSHFRE",)
+    snomed = read_dictionary(folder, sources=["SNOMEDCT_US"])
+    assert snomed.terms == ["heart attack", "myocardial infarction"]
+    assert snomed.concepts == ["C0000001"] * 2
+    assert snomed.vocabularies == [("SNOMEDCT_US",)] * 2
+    assert snomed.source == f"{folder} SNOMEDCT_US"
+    assert snomed.description["vocabularies"] == ["SNOMEDCT_US"]
+    assert everything.description["vocabularies"] == [] == everything.description["concepts_of"]
+    french = read_dictionary(folder, ["FRE"], ["MSH", "MSHFRE"])
+    assert french.terms == ["infarctus", "douleur aiguë"]
+    of_snomed = read_dictionary(folder, concepts_of=["SNOMEDCT_US"])
+    assert of_snomed.terms == ["heart attack", "myocardial infarction", "infarctus"]
+    assert of_snomed.description["concepts_of"] == ["SNOMEDCT_US"]
+    both = read_dictionary(folder, sources=["MSHFRE"], concepts_of=["SNOMEDCT_US"])
+    assert both.terms == ["infarctus"]
+
+
+def test_vocabularies_that_are_not_there(folder):
+    known = "it has MSH, MSHFRE, SNOMEDCT_US"
+    with pytest.raises(BadInput, match=f"--dictionary-sources MDR: no term .* has it; {known}"):
+        read_dictionary(folder, sources=["MSH", "MDR"])
+    with pytest.raises(BadInput, match=f"--dictionary-concepts-of X: no term .* has it; {known}"):
+        read_dictionary(folder, concepts_of=["X"])
+    with pytest.raises(BadInput, match="found no term of the choice"):
+        read_dictionary(folder, ["FRE"], ["SNOMEDCT_US"])
 
 
 def test_its_retired_cuis(folder):
@@ -74,6 +107,7 @@ def test_the_terms_of_a_release(tmp_path):
     assert ("C0000003", '"Pain" in limb') in rows
     assert not {"Sore limb", "Old name"} & set(everything.terms), "suppressed"
     assert everything.terms.count("Cardiac disease") == 1, "in two languages, once"
+    assert everything.vocabularies[everything.terms.index("Cardiac disease")] == ("MSH", "MSHFRE")
     chosen = read_dictionary(mrconso, ["ENG"], ["SNOMEDCT_US"])
     assert chosen.terms == ["HEART ATTACK", "Myocardial infarction NOS", "(NOS)"]
     assert chosen.source == f"{mrconso} ENG SNOMEDCT_US"
@@ -87,11 +121,11 @@ def test_the_terms_of_a_release(tmp_path):
     assert both.terms == ["Heart attack"]
     with pytest.raises(BadInput, match="--dictionary-concepts-of MDR: no term .*; it has MSH, "):
         read_dictionary(mrconso, concepts_of=["MDR"])
-    with pytest.raises(BadInput, match="found --dictionary-concepts-of MSH; expected the MRCONSO"):
+    with pytest.raises(BadInput, match="--dictionary-concepts-of MSH; expected a dataset folder"):
         read_dictionary(tmp_path / "terms.tsv", concepts_of=["MSH"])
-    with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it. It has MSH"):
+    with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it; it has MSH"):
         read_dictionary(mrconso, None, ["MDR"])
-    with pytest.raises(BadInput, match="found --dictionary-sources MSH; expected the MRCONSO.RRF"):
+    with pytest.raises(BadInput, match="--dictionary-sources MSH; expected a dataset folder or"):
         read_dictionary(tmp_path / "terms.tsv", None, ["MSH"])
 
 

@@ -177,6 +177,21 @@ def test_a_link_to_a_term_that_is_not_there(page, address):
     until(page, lambda: "“%E0%A4%A” is not among the terms" in find(page, "#term")[0].text)
 
 
+def test_filter_by_source(page):
+    """A term of several vocabularies is found in each of them."""
+    (source,), (query,) = find(page, "#vocabularies"), find(page, "#query")
+    names = [one.text for one in find(page, "#vocabularies option")]
+    assert names == ["all", "MSH", "MSHFRE", "NCI"]
+    matches = {}
+    for name in names:
+        source.send_keys(name)
+        query.clear()
+        query.send_keys("heart")
+        matches[name] = {one.text for one in find(page, "#matches [role=option]")}
+    both = {"heart attack", "heart failure"}
+    assert matches == {"all": both, "MSH": both, "MSHFRE": set(), "NCI": {"heart attack"}}
+
+
 def test_filter_by_language(page, address):
     page.get(f"{address}#term=infarctus")
     until_shown(page, "infarctus")

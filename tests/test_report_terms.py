@@ -89,7 +89,7 @@ def test_what_is_shown_of_a_dataset(tmp_path):
 def test_a_release_tells_languages_and_sources(tmp_path):
     dictionary = read_dictionary(write_release(tmp_path) / "MRCONSO.RRF")
     place = dictionary.terms.index("Infarctus")
-    assert (dictionary.languages[place], dictionary.vocabularies[place]) == ("FRE", "MSHFRE")
+    assert (dictionary.languages[place], dictionary.vocabularies[place]) == ("FRE", ("MSHFRE",))
     assert len(dictionary.vocabularies) == len(dictionary.terms)
 
 
@@ -112,7 +112,8 @@ def test_a_string_of_two_concepts_is_one_entry():
     vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
     data = explorer_data(entries, vectors, 9)
     assert (data["k"], data["neighbours"], data["cosines"]) == (1, [1, 0], [600, 600])
-    assert data["languages"] == {"names": ["ENG"], "of": [0, 0]} and data["vocabularies"] is None
+    assert data["languages"] == {"names": ["ENG"], "of": [[0], [0]]}
+    assert data["vocabularies"] is None
     assert json.loads(json.dumps(data)) == data
 
 

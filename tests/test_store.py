@@ -44,6 +44,9 @@ def test_open_dataset(folder):
     assert data.term_start.tolist() == [0, 3, 5, 7, 8]
     assert data.term_language.tolist() == [0, 0, 1, 0, 0, 0, 0, 1]
     assert data.manifest["languages"] == ["ENG", "FRE"]
+    assert data.manifest["vocabularies"] == ["MSH", "MSHFRE", "SNOMEDCT_US"]
+    assert data.vocabulary_start.tolist() == [0, 2, 3, 4, 5, 7, 8, 9, 10]
+    assert data.term_vocabularies.tolist() == [0, 2, 2, 1, 0, 0, 1, 0, 0, 1]
     assert data.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa", "RO|", "RO|finding_of"]
     assert data.heads.tolist() == [0, 0, 1, 1]
     assert data.relations.tolist() == [1, 2, 0, 3]
@@ -58,14 +61,16 @@ def test_tokens_are_the_tokenizers_own(folder):
     assert np.array_equal(data.tokens, tokens) and np.array_equal(data.token_start, start)
     assert np.diff(start).max() == 8  # one term at least was cut
     assert data.cuis is None and data.terms is None
+    assert data.vocabulary_start is None and data.term_vocabularies is None
 
 
 def test_dtypes(folder):
-    data = open_dataset(folder)
+    data = open_dataset(folder, strings=True)
     for name, dtype in {
         "term_start": np.int64, "token_start": np.int64, "tokens": np.uint16, "heads": np.int32,
         "relations": np.int32, "tails": np.int32, "term_language": np.uint8,
-        "type_start": np.int64, "types": np.int32,
+        "type_start": np.int64, "types": np.int32, "vocabulary_start": np.int64,
+        "term_vocabularies": np.uint16,
     }.items():  # fmt: skip
         assert getattr(data, name).dtype == dtype, name
 
@@ -124,7 +129,7 @@ def test_a_build_that_did_not_finish(tmp_path):
 def test_another_format(folder, tmp_path):
     path = copy(folder, tmp_path) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
-    assert "has the format 'other 2', expected 'coder_jax triplets 1'" in refused(path.parent)
+    assert "has the format 'other 2', expected 'coder_jax triplets 2'" in refused(path.parent)
     path.write_text("[1]")
     assert "has the format None" in refused(path.parent)
     path.write_text('{"format": ')

@@ -21,6 +21,7 @@ PLAIN = ["heart attack", "myocardial infarction", "heart failure", "Crohn diseas
 TERMS = PLAIN + HOSTILE
 CONCEPTS = ["C1", "C1", "C2", "C3", "C1", "C4", "C5", "C6", "C7"]
 LANGUAGES = ["ENG"] * 4 + ["FRE"] + ["ENG"] * 4
+SOURCES = [("MSH", "NCI"), ("NCI",), ("MSH",), ("NCI",), ("MSHFRE",), *[("MSH",)] * 4]
 
 
 def full_report():
@@ -28,7 +29,7 @@ def full_report():
     vectors = rng.normal(size=(len(TERMS), 8)).astype(np.float32)
     vectors[1] = vectors[0] + 0.1 * vectors[2]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    dictionary = Dictionary(TERMS, CONCEPTS, "toy.tsv", languages=LANGUAGES)
+    dictionary = Dictionary(TERMS, CONCEPTS, "toy.tsv", languages=LANGUAGES, vocabularies=SOURCES)
     entries = gather_entries(dictionary, list(dict.fromkeys(CONCEPTS)), {"C1": ["<i>Type</i>"]})
     groups = [Group(f"concept {i} </script>", TERMS[:3]) for i in range(20)]
     places = rng.uniform(-0.7, 0.7, (60, 2))

@@ -52,8 +52,8 @@ Examples:
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --pooling cls mean --benchmark fr=mentions_fr.tsv --dictionary data/umls \\
       --dictionary-languages ENG --json sapbert.json
-  python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary \\
-      META/MRCONSO.RRF --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
+  python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary data/umls \\
+      --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
   python -m coder_jax evaluate --model PubMed-w2v.bin --vectors-of words --json words.json \\
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
 """

@@ -53,8 +53,8 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "--dictionary-concepts-of",
         nargs="+",
         metavar="SAB",
-        help="of a release, take all terms of the concepts that these vocabularies have (such as "
-        "ICD9CM, for the papers' case studies)",
+        help="of a dataset or release, take all terms of the concepts that these vocabularies have "
+        "(such as ICD9CM, for the papers' case studies)",
     )
     group.add_argument(
         "--retired-cuis",
@@ -78,7 +78,8 @@ def add_dictionary_choices(group: argparse._ActionsContainer) -> None:
         "--dictionary-sources",
         nargs="+",
         metavar="SAB",
-        help="of a release, take the terms of these vocabularies only (such as SNOMEDCT_US)",
+        help="of a dataset or release, take the terms of these vocabularies only (such as "
+        "SNOMEDCT_US)",
     )
 
 

@@ -1,13 +1,14 @@
 """A TSV file, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from coder_jax.evaluation.retired_cuis import RetiredCuis
 from coder_jax.evaluation.rows import (
@@ -18,7 +19,7 @@ from coder_jax.evaluation.rows import (
     two_columns,
 )
 from data_pipeline.errors import BadInput
-from data_pipeline.filters import Filters, check_filter_values, term_drop_reason
+from data_pipeline.filters import Filters, term_drop_reason
 from data_pipeline.rrf import read_rrf
 
 # Of a dataset's manifest, what a record of its terms says.
@@ -29,9 +30,9 @@ DATASET = ("name", "release", "filters", "cleaning", "content_hash")
 class Dictionary:
     """Terms and the concept of each; a string may occur once per concept that has it.
 
-    `retired` of the terms have a concept that stands in for a retired one. `languages` and
-    `vocabularies` are those of each term, where the source tells. `chosen` is for the record: how
-    the terms were chosen from a release or a dataset, and of a dataset what it was made of.
+    `retired` of the terms have a concept that stands in for a retired one. `languages` has one and
+    `vocabularies` one or more for each term, where the source tells. `chosen` is for the record:
+    how the terms were chosen from a release or a dataset, and of a dataset what it was made of.
     `dataset` is the folder of that.
     """
 
@@ -40,7 +41,7 @@ class Dictionary:
     source: str
     retired: int = 0
     languages: list[str] | None = None
-    vocabularies: list[str] | None = None
+    vocabularies: list[tuple[str, ...]] | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
     dataset: Path | None = None
 
@@ -110,30 +111,27 @@ def read_dictionary(
       path: a TSV file of term<TAB>CUI, a file of CUI||name, a dataset folder as
         `data_pipeline.build` makes it, or the MRCONSO.RRF of a release, also as .gz.
       languages: of a dataset or a release, keep the terms in these only, such as ["ENG"].
-      sources: of a release, keep the terms of these vocabularies only, such as ["MSH"].
-      concepts_of: of a release, keep the concepts that these vocabularies have, with all their
-        terms of the languages and sources above.
+      sources: of either, keep the terms of these vocabularies only, such as ["MSH"].
+      concepts_of: of either, keep the concepts that these vocabularies have, with all their terms
+        of the languages and sources above.
 
     Raises:
-      BadInput: none of these, a broken row, or a language or source that is not there.
+      BadInput: none of these, a broken row, a language or source that is not there, or a choice
+        that leaves no term.
     """
     path = Path(path)
+    choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of)))
     if path.name.upper().startswith("MRCONSO.RRF"):
-        return _dictionary_of_release(path, languages, sources, concepts_of)
-    if asked := sources or concepts_of:
-        option = "sources" if sources else "concepts-of"
-        raise BadInput(
-            f"{path}: found --dictionary-{option} {' '.join(asked)}; expected the MRCONSO.RRF of "
-            "a release: only its rows have sources. For a dataset, choose when it is built: "
-            "python -m data_pipeline.build --sources"
-        )
+        return _dictionary_of_release(path, choice)
     if path.is_dir():
-        return _dictionary_of_dataset(path, languages)
-    if languages:
-        raise BadInput(
-            f"{path}: found a file, and --dictionary-languages {' '.join(languages)}; expected a "
-            "dataset folder or the MRCONSO.RRF of a release: only their terms have languages"
-        )
+        return _dictionary_of_dataset(path, choice)
+    for option, asked in choice.options().items():
+        if asked:
+            raise BadInput(
+                f"{path}: found a file, and {option} {' '.join(asked)}; expected a dataset folder "
+                "or the MRCONSO.RRF of a release: only they say the language and the sources of a "
+                "term"
+            )
     if is_double_piped(path):
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
@@ -141,52 +139,85 @@ def read_dictionary(
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))
 
 
-def _dictionary_of_release(
-    path: Path,
-    languages: Sequence[str] | None,
-    sources: Sequence[str] | None,
-    concepts_of: Sequence[str] | None,
-) -> Dictionary:
+@dataclass(frozen=True)
+class _Choice:
+    """Of a release or a dataset, the terms to take; what is empty chooses all."""
+
+    languages: tuple[str, ...]
+    sources: tuple[str, ...]
+    concepts_of: tuple[str, ...]
+
+    def options(self) -> dict[str, tuple[str, ...]]:
+        """The options of the commands, for messages."""
+        return {
+            "--dictionary-languages": self.languages,
+            "--dictionary-sources": self.sources,
+            "--dictionary-concepts-of": self.concepts_of,
+        }
+
+    def check(self, languages: Sequence[str], vocabularies: Sequence[str], path: Path) -> None:
+        """BadInput for a value that no term has."""
+        there = (languages, vocabularies, vocabularies)
+        for (option, asked), known in zip(self.options().items(), there, strict=True):
+            if missing := sorted(set(asked) - set(known)):
+                raise BadInput(
+                    f"{option} {' '.join(missing)}: no term of {path} has it; it has "
+                    f"{', '.join(known)}"
+                )
+
+    def check_left(self, terms: int, path: Path) -> None:
+        """BadInput for a choice that leaves no term."""
+        if not terms:
+            raise BadInput(
+                f"{path}: found no term of the choice, suppressed ones aside; give other "
+                f"{', '.join(self.options())}, or none"
+            )
+
+    def named(self, path: Path) -> str:
+        """The path, and what is chosen of it."""
+        return " ".join([str(path), *(one for asked in self.options().values() for one in asked)])
+
+    def record(self) -> dict[str, list[str]]:
+        """What a record of the dictionary says."""
+        return {
+            "languages": list(self.languages),
+            "vocabularies": list(self.sources),
+            "concepts_of": list(self.concepts_of),
+        }
+
+
+def _dictionary_of_release(path: Path, choice: _Choice) -> Dictionary:
     """Terms that are not suppressed, as they stand; of each concept the preferred one first."""
-    filters = Filters(languages=tuple(languages or ()), sources=tuple(sources or ()))
+    filters = Filters(languages=choice.languages, sources=choice.sources)
     with tempfile.TemporaryDirectory() as scratch:
         atoms = read_rrf(path, Path(scratch)).atoms
-        columns = ("language", "source", "term_type")
+        columns = ("language", "source")
         values = atoms.select(columns).unique().collect()
-        check_filter_values(values, filters, "--dictionary-")
-        if missing := sorted(set(concepts_of or ()) - set(values["source"])):
-            raise BadInput(
-                f"--dictionary-concepts-of {missing[0]}: no term of {path} has it; it has "
-                f"{', '.join(sorted(set(values['source'])))}"
-            )
-        whole = Filters(sources=tuple(concepts_of or ()))
+        there = [values[one].unique().sort().to_list() for one in columns]
+        choice.check(there[0], there[1], path)
+        whole = Filters(sources=choice.concepts_of)
         concepts = atoms.filter(term_drop_reason(whole).is_null()).select("cui").unique()
         kept = (
             atoms.filter(term_drop_reason(filters).is_null())
             .join(concepts, on="cui", how="semi", maintain_order="left")
             .sort("cui", "rank", maintain_order=True)
-            .select("cui", "term", "language", "source")
-            .unique(["cui", "term"], keep="first", maintain_order=True)
+            .group_by("cui", "term", maintain_order=True)
+            .agg(pl.first("language"), pl.col("source").unique().sort())
             .collect()
         )
-    if not kept.height:
-        raise BadInput(
-            f"{path}: found no term of the choice that is not suppressed; give other "
-            "--dictionary-sources, --dictionary-languages or --dictionary-concepts-of, or none"
-        )
-    choice = {"languages": languages, "vocabularies": sources, "concepts_of": concepts_of}
-    words = "".join(f" {' '.join(part)}" for part in choice.values() if part)
+    choice.check_left(kept.height, path)
     return Dictionary(
         kept["term"].to_list(),
         kept["cui"].to_list(),
-        f"{path}{words}",
+        choice.named(path),
         languages=kept["language"].to_list(),
-        vocabularies=kept["source"].to_list(),
-        chosen={name: list(part or ()) for name, part in choice.items()},
+        vocabularies=_shared(kept["source"]),
+        chosen=choice.record(),
     )
 
 
-def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dictionary:
+def _dictionary_of_dataset(path: Path, choice: _Choice) -> Dictionary:
+    """Terms as they were cleaned for training; of each concept the preferred one first."""
     if not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
@@ -197,25 +228,40 @@ def _dictionary_of_dataset(path: Path, languages: Sequence[str] | None) -> Dicti
     from data_pipeline.store import open_dataset
 
     dataset = open_dataset(path, strings=True)
-    known = list(dataset.manifest["languages"])
-    unknown = sorted(set(languages or ()) - set(known))
-    if unknown:
-        raise BadInput(
-            f"--dictionary-languages {' '.join(unknown)}: no term of {path} has it; the dataset "
-            f"has {', '.join(known)}"
-        )
-    kept = [known.index(language) for language in languages or known]
+    languages, vocabularies = dataset.manifest["languages"], dataset.manifest["vocabularies"]
+    choice.check(languages, vocabularies, path)
     cuis, terms = dataset.cuis or [], dataset.terms or []
+    start, source_of = dataset.vocabulary_start, dataset.term_vocabularies
+    assert start is not None and source_of is not None, "they come with the strings"
     concept_of_term = np.repeat(np.arange(len(cuis)), np.diff(dataset.term_start))
-    chosen = np.flatnonzero(np.isin(dataset.term_language, kept))
+    term_of_source = np.repeat(np.arange(len(terms)), np.diff(start))
+
+    def among(values: np.ndarray, known: list[str], asked: tuple[str, ...]) -> np.ndarray:
+        return np.isin(values, [known.index(one) for one in asked or known])
+
+    is_asked = among(source_of, vocabularies, choice.sources)
+    of_concept = term_of_source[among(source_of, vocabularies, choice.concepts_of)]
+    is_chosen = among(dataset.term_language, languages, choice.languages)
+    is_chosen &= np.isin(np.arange(len(terms)), term_of_source[is_asked])
+    is_chosen &= np.isin(concept_of_term, concept_of_term[of_concept])
+    chosen = np.flatnonzero(is_chosen)
+    choice.check_left(len(chosen), path)
+    names = [vocabularies[one] for one in source_of[is_asked]]
+    ends = np.cumsum(np.bincount(term_of_source[is_asked], minlength=len(terms)))
+    begins = np.concatenate([[0], ends[:-1]])
+    made_of = {f"dataset_{name}": dataset.manifest[name] for name in DATASET}
     return Dictionary(
         [terms[term] for term in chosen],
         [cuis[concept] for concept in concept_of_term[chosen]],
-        str(path),
-        languages=[known[language] for language in dataset.term_language[chosen]],
-        chosen={
-            "languages": list(languages or known),
-            **{f"dataset_{name}": dataset.manifest[name] for name in DATASET},
-        },
+        choice.named(path),
+        languages=[languages[language] for language in dataset.term_language[chosen]],
+        vocabularies=_shared(names[begins[term] : ends[term]] for term in chosen),
+        chosen=choice.record() | made_of | {"languages": list(choice.languages or languages)},
         dataset=path,
     )
+
+
+def _shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
+    """The sets as tuples, equal ones as one object: the terms of a UMLS have few different ones."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return [known.setdefault(one, one) for one in map(tuple, sets)]

@@ -66,8 +66,8 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
     if dictionary is None:
         raise BadInput(
             f"{path}: found MANTRA GSC and no dictionary to search; give --dictionary with a "
-            "release (and --dictionary-sources SNOMEDCT_US MSH MDR, the papers'), a dataset folder "
-            "or a TSV file of term<TAB>CUI"
+            "dataset folder or a release (and --dictionary-sources SNOMEDCT_US MSH MDR, the "
+            "papers') or a TSV file of term<TAB>CUI"
         )
     corpora: dict[str, Mentions] = {}
     for file, content in files_in(path):

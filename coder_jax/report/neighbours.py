@@ -21,7 +21,8 @@ class Entries:
       concepts_of: for each term the indices of its concepts.
       concepts: C identifiers.
       types: semantic types of each concept; an empty list where there are none.
-      languages, vocabularies: of each term, where the dictionary tells.
+      languages, vocabularies: of each term its language, and those that have it, where the
+        dictionary tells.
     """
 
     terms: list[str]
@@ -29,7 +30,7 @@ class Entries:
     concepts: list[str]
     types: list[list[str]]
     languages: list[str] | None
-    vocabularies: list[str] | None
+    vocabularies: list[tuple[str, ...]] | None
 
 
 def gather_entries(
@@ -72,13 +73,14 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
     cosine, index = nearest_others(vectors_ND, k)
     type_names = list(dict.fromkeys(one for held in entries.types for one in held))
     type_number = {one: place for place, one in enumerate(type_names)}
+    languages = None if entries.languages is None else [(one,) for one in entries.languages]
     return {
         "terms": entries.terms,
         "conceptsOf": entries.concepts_of,
         "concepts": entries.concepts,
         "typeNames": type_names,
         "types": [[type_number[one] for one in held] for held in entries.types],
-        "languages": coded(entries.languages),
+        "languages": coded(languages),
         "vocabularies": coded(entries.vocabularies),
         "k": index.shape[1],
         "neighbours": index.ravel().tolist(),
@@ -86,10 +88,10 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
     }
 
 
-def coded(values: list[str] | None) -> dict[str, Any] | None:
-    """Strings that repeat as distinct names, sorted, and the place of each."""
+def coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
+    """Tuples of strings that repeat as distinct names, sorted, and the places of each tuple."""
     if values is None:
         return None
-    names = sorted(set(values))
+    names = sorted({one for held in values for one in held})
     place = {name: number for number, name in enumerate(names)}
-    return {"names": names, "of": [place[value] for value in values]}
+    return {"names": names, "of": [[place[one] for one in held] for held in values]}

@@ -131,7 +131,7 @@ function explore(all) {
   const address = (number) => `#term=${encodeURIComponent(all.terms[number])}`;
   const filters = ["languages", "vocabularies"].map((name) => [byId(name), all[name]]).filter(([select]) => select);
   const passes = (number) => filters.every(
-    ([select, coded]) => select.value === "" || coded.of[number] === Number(select.value));
+    ([select, coded]) => select.value === "" || coded.of[number].includes(Number(select.value)));
   let matches = [];
   let active = -1;
 
