@@ -9,7 +9,8 @@ from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.evaluation.mantra import gold_pairs, mantra_record, mantra_scores, read_mantra
+from coder_jax.evaluation.mantra import gold_pairs, mantra_record, mantra_scores
+from coder_jax.evaluation.mantra_files import read_mantra
 from coder_jax.evaluation.normalization import evaluate_normalization
 from coder_jax.evaluation.table import mantra_table
 from data_pipeline.errors import BadInput

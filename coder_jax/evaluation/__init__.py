@@ -5,15 +5,16 @@ score.py       a benchmark and vectors -> the record of its scores
 protocol.py    what was measured, on what and how: the record that is written as JSON
 table.py       records -> tables, with the papers' rows (published.py) below ours
 
-normalization_files.py, mantra.py    mentions and gold: Cadec, PsyTar, XL-BEL, MANTRA GSC
-normalization.py, ranks.py           term vectors -> acc@k and MRR, ties counted openly
-pair_files.py, similarity.py         pairs with human scores -> Spearman's rank correlation
-concept_similarity.py                concepts with semantic types -> MCSM
-relation_files.py                    pairs of concepts and their relation: DDBRC
-relation_classification.py           features of head and tail -> accuracy of a linear softmax
-relation_fine_tuning.py              the same, the encoder trained along
-softmax_classifier.py                its training
-case_studies.py                      terms -> the nearest terms of a dictionary
+normalization_files.py, mantra_files.py  mentions and gold: Cadec, PsyTar, XL-BEL, MANTRA GSC
+normalization.py, ranks.py               term vectors -> acc@k and MRR, ties counted openly
+mantra.py                                precision, recall and F1 of MANTRA GSC
+pair_files.py, similarity.py             pairs with human scores -> Spearman's rank correlation
+concept_similarity.py                    concepts with semantic types -> MCSM
+relation_files.py                        pairs of concepts and their relation: DDBRC
+relation_classification.py               features of head and tail -> accuracy of a linear softmax
+relation_fine_tuning.py                  the same, the encoder trained along
+softmax_classifier.py                    its training
+case_studies.py                          terms -> the nearest terms of a dictionary
 
 vectors.py               what benchmarks ask of vectors; those of an encoder
 word_concept_vectors.py  those of words or concepts

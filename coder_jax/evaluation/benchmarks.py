@@ -12,7 +12,7 @@ from coder_jax.evaluation.concept_similarity import (
     read_dataset_concepts,
 )
 from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.evaluation.mantra import is_mantra, read_mantra
+from coder_jax.evaluation.mantra_files import is_mantra, read_mantra
 from coder_jax.evaluation.normalization_files import (
     NormalizationBenchmark,
     NormalizationFold,

@@ -1,222 +1,25 @@
-"""MANTRA GSC: its files in, mentions with all their CUIs out; precision, recall and F1.
+"""MANTRA GSC: mentions and the answers to them in, precision, recall and F1 out.
 
-Kors et al. 2015: text units of Medline titles, EMEA drug labels and patents in English, German,
-French, Spanish and Dutch, with mentions mapped to CUIs; a mention may have several. As distributed:
-
-- XML (GSC-v1.1): files such as Medline_GSC_fr_man.xml with <unit><text>...</text>
-  <e offset="0" len="5" cui="C0000000" ...>mention</e></unit>;
-- brat: folders such as French/Medline_EN_FR_ec22-cui-best_man with .txt and .ann files.
-  (The authors' Mantra-GSC-XML.zip holds brat files, too.)
-
-A path may be a .zip, a folder, or one XML file. The score is that of the CODER papers (4.4.2; v1
-4.2): one CUI, that of the nearest term, is returned for each mention, so with `hits` mentions whose
-CUI is among their gold ones, precision = hits / mentions, recall = hits / pairs of mention and CUI.
-CODER's released code takes each pair for a mention, so that its precision, recall and F1 are all
-hits / pairs, the recall here; tables have a row of it for whoever compares with the papers' rows.
+The score is that of the CODER papers (4.4.2; v1 4.2): one CUI, that of the nearest term, is
+returned for each mention, so with `hits` mentions whose CUI is among their gold ones,
+precision = hits / mentions, recall = hits / pairs of mention and CUI. CODER's released code takes
+each pair for a mention, so that its precision, recall and F1 are all hits / pairs, the recall here;
+tables have a row of it for whoever compares with the papers' rows.
 """
 
 from __future__ import annotations
 
-import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
-from xml.etree import ElementTree
 
-from coder_jax.evaluation.dictionary import Dictionary
+from coder_jax.evaluation.mantra_files import FORMAT
 from coder_jax.evaluation.normalization import NormalizationResult
-from coder_jax.evaluation.normalization_files import (
-    NormalizationBenchmark,
-    NormalizationFold,
-    normalization_benchmark,
-)
+from coder_jax.evaluation.normalization_files import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.protocol import (
     EncoderRecord,
     EvaluationRecord,
     normalization_record,
 )
-from coder_jax.evaluation.rows import CONCEPT_SEPARATOR, decoded
-from data_pipeline.errors import BadInput
-
-FORMAT = "MANTRA GSC"
-LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
-CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
-XML_NAME = re.compile(r"(Medline|EMEA|Patent)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
-ANNOTATION = re.compile(r"T\d+\t(C\d{7}) (\d+ \d+(?:;\d+ \d+)*)\t(.*)")
-CUI = re.compile(r"C\d{7}")
-
-Mentions = dict[tuple[str, str], tuple[str, dict[str, None]]]  # (unit, span) -> (text, CUIs)
-
-
-def is_mantra(path: Path) -> bool:
-    """Whether a path is a MANTRA GSC .zip or .xml file, or a folder with such files or brat's."""
-    if path.is_dir():
-        return any(path.rglob("*_GSC_*_man.xml")) or any(path.rglob("*.ann"))
-    return path.suffix.lower() in (".xml", ".zip")
-
-
-def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> NormalizationBenchmark:
-    """A fold for each language and corpus, such as "Medline fr".
-
-    Raises:
-      BadInput: no dictionary, no annotations, or a file that is broken.
-    """
-    if dictionary is None:
-        raise BadInput(
-            f"{path}: found MANTRA GSC and no dictionary to search; give --dictionary with a "
-            "dataset folder or a release (and --dictionary-sources SNOMEDCT_US MSH MDR, the "
-            "papers') or a TSV file of term<TAB>CUI"
-        )
-    corpora: dict[str, Mentions] = {}
-    for file, content in files_in(path):
-        if file.suffix == ".xml":
-            fold = fold_of_xml(file, path)
-            add_xml(corpora.setdefault(fold, {}), content, f"{path}/{file}")
-        elif file.suffix == ".ann":
-            add_brat(corpora.setdefault(fold_of_brat(file, path), {}), file, content, path)
-    folds = [
-        NormalizationFold(
-            fold,
-            [text for text, _ in mentions.values()],
-            [CONCEPT_SEPARATOR.join(cuis) for _, cuis in mentions.values()],
-            dictionary,
-        )
-        for fold, mentions in sorted(corpora.items())
-        if mentions
-    ]
-    if not folds:
-        raise BadInput(
-            f"{path}: found no annotations; expected MANTRA GSC: XML files such as "
-            "Medline_GSC_fr_man.xml, or folders such as French/Medline_... with .txt and .ann files"
-        )
-    return normalization_benchmark(name, path, folds, FORMAT)
-
-
-def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
-    """(name, {suffix: text}) of each XML file, and of each .ann file with its .txt, in order."""
-    if path.is_file() and path.suffix.lower() == ".xml":
-        yield PurePosixPath(path.name), {".xml": decoded(path.read_bytes(), str(path))}
-        return
-    if path.is_dir():
-        read = {
-            PurePosixPath(file.relative_to(path).as_posix()): file.read_bytes
-            for file in path.rglob("*")
-            if file.suffix in (".ann", ".txt", ".xml")
-        }
-        yield from texts_of({name: load() for name, load in read.items()}, path)
-        return
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if not n.startswith("__MACOSX")]
-            kept = [n for n in names if n.endswith((".ann", ".txt", ".xml"))]
-            yield from texts_of({PurePosixPath(n): archive.read(n) for n in kept}, path)
-    except (zipfile.BadZipFile, zlib.error, OSError) as error:
-        raise BadInput(
-            f"{path}: cannot be read as a .zip file ({error}); fetch it again"
-        ) from error
-
-
-def texts_of(
-    contents: Mapping[PurePosixPath, bytes], path: Path
-) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
-    for name in sorted(contents):
-        if name.suffix == ".xml" and XML_NAME.fullmatch(name.name):
-            yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
-        elif name.suffix == ".ann":
-            beside = name.with_suffix(".txt")
-            if beside not in contents:
-                raise BadInput(f"{path}/{name}: found no {beside.name} beside it; fetch it again")
-            pair = {name: contents[name], beside: contents[beside]}
-            yield name, {n.suffix: decoded(held, f"{path}/{n}") for n, held in pair.items()}
-
-
-def fold_of_xml(file: PurePosixPath, path: Path) -> str:
-    """'Medline fr' from Medline_GSC_fr_man.xml."""
-    match = XML_NAME.fullmatch(file.name)
-    if match is None:
-        raise BadInput(f"{path}: found {file.name}; expected a name such as Medline_GSC_fr_man.xml")
-    return f"{CORPORA[match[1].lower()]} {match[2].lower()}"
-
-
-def fold_of_brat(file: PurePosixPath, path: Path) -> str:
-    """'Medline fr' from French/Medline_EN_FR_ec22-cui-best_man/..., where `path` may say it too."""
-    parts = [part.lower() for part in (*path.absolute().parts, *file.parts)]
-    languages = [LANGUAGES[part] for part in parts if part in LANGUAGES]
-    corpora = [CORPORA[part.split("_")[0]] for part in parts if part.split("_")[0] in CORPORA]
-    if not languages or not corpora:
-        raise BadInput(
-            f"{path}/{file}: found no language and corpus in the names of its folders; expected "
-            "such as French/EMEA_ec22-cui-best_man"
-        )
-    return f"{corpora[-1]} {languages[-1]}"
-
-
-def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
-    """Adds the annotations of an XML file; BadInput for one that its unit's text does not hold.
-
-    No GSC-v1.1 was at hand to see how it gives the place of a mention with gaps, of which the brat
-    files have 105 among 5,530. So one is taken that begins at its offset and whose words follow in
-    their order, whatever its len.
-    """
-    try:
-        root = ElementTree.fromstring(content[".xml"])
-    except ElementTree.ParseError as error:
-        line = error.position[0]
-        raise BadInput(f"{place}:{line}: found broken XML ({error}); fetch it again") from error
-    for number, unit in enumerate(root.iter("unit"), start=1):
-        where = f"{place}, unit {number}"
-        text = unit.findtext("text") or ""
-        for mark in unit.iter("e"):
-            found = "".join(mark.itertext()).strip()
-            cui, offset, length = (mark.get(key, "") for key in ("cui", "offset", "len"))
-            if not (CUI.fullmatch(cui) and offset.isdecimal() and length.isdecimal() and found):
-                shown = ElementTree.tostring(mark, encoding="unicode").strip()[:120]
-                raise BadInput(
-                    f'{where}: found {shown}; expected <e offset="..." len="..." cui="C0000000">'
-                    "mention</e>"
-                )
-            start, end = int(offset), int(offset) + int(length)
-            words = [re.escape(word) for word in found.split()]
-            in_order = len(words) > 1 and re.match(".*?".join(words), text[start:], re.DOTALL)
-            if end > len(text) or not in_order:
-                check_span(f"{where}, offset {offset}", text, [(start, end)], found)
-            add(mentions, where, f"{offset} {length}", found, cui)
-
-
-def add_brat(
-    mentions: Mentions, file: PurePosixPath, content: Mapping[str, str], path: Path
-) -> None:
-    """Adds the annotations of an .ann file; lines that do not begin with T are notes."""
-    for number, line in enumerate(content[".ann"].split("\n"), start=1):
-        if not line.startswith("T"):
-            continue
-        place = f"{path}/{file}:{number}"
-        match = ANNOTATION.fullmatch(line.rstrip("\r"))
-        if match is None:
-            raise BadInput(
-                f"{place}: found {line[:80]!r}; expected T1<TAB>C0000000 start end<TAB>mention"
-            )
-        cui, span, found = match.groups()
-        ends = [(int(start), int(end)) for start, end in (s.split() for s in span.split(";"))]
-        check_span(place, content[".txt"], ends, found)
-        add(mentions, str(file), span, found, cui)
-
-
-def check_span(place: str, text: str, ends: list[tuple[int, int]], found: str) -> None:
-    """BadInput where the text does not hold the mention at its place."""
-    there = " ".join(text[start:end] for start, end in ends)
-    if there.split() != found.split() or max(end for _, end in ends) > len(text):
-        raise BadInput(
-            f"{place}: found the mention {found!r} where the text has {there!r} (of its {len(text)}"
-            " characters); expected the same: text and mentions do not belong together, or were "
-            "converted; fetch them again"
-        )
-
-
-def add(mentions: Mentions, unit: str, span: str, text: str, cui: str) -> None:
-    mentions.setdefault((unit, span), (text, {}))[1][cui] = None
+from coder_jax.evaluation.rows import CONCEPT_SEPARATOR
 
 
 def mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str, float]:

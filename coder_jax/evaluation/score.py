@@ -22,8 +22,8 @@ from coder_jax.evaluation.concept_similarity import (
     evaluate_concept_similarity,
 )
 from coder_jax.evaluation.link_prediction import score_links
-from coder_jax.evaluation.mantra import FORMAT as MANTRA
 from coder_jax.evaluation.mantra import mantra_record
+from coder_jax.evaluation.mantra_files import FORMAT as MANTRA
 from coder_jax.evaluation.normalization import evaluate_normalization
 from coder_jax.evaluation.protocol import (
     EncoderRecord,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coder_jax.evaluation.mantra import FORMAT as MANTRA
+from coder_jax.evaluation.mantra_files import FORMAT as MANTRA
 from coder_jax.evaluation.protocol import EvaluationRecord
 from coder_jax.evaluation.published import MCSM_TYPES, rows_for
 
