@@ -173,6 +173,27 @@ def test_xl_bel(write, tmp_path, end):
         read_benchmark("xl", only, dictionary=terms)
 
 
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "found no lines; expected CUI"),
+        ("404: Not Found", "found '404: Not Found'; expected CUI"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:1f\n", "found 'version .* expect"),
+    ],
+)
+def test_a_language_of_xl_bel_that_is_broken_is_refused(write, tmp_path, content, message):
+    write("x/de_1k_test_query.txt", "C1||Armeria\n")
+    write("x/._de_1k_test_query.txt", b"\x00\xff")
+    assert len(read_benchmark("xl", tmp_path / "x", dictionary=DICTIONARY).folds) == 1
+    write("x/tr_1k_test_query.txt", content)
+    with pytest.raises(BadInput, match=f"tr_1k_test_query.txt.*: {message}.*: .*fetch"):
+        read_benchmark("xl", tmp_path / "x", dictionary=DICTIONARY)
+    # Where none has its columns, such names alone do not make a folder one of XL-BEL.
+    write("x/de_1k_test_query.txt", content)
+    with pytest.raises(BadInput, match="found a folder with .*; expected one of"):
+        read_benchmark("xl", tmp_path / "x", dictionary=DICTIONARY)
+
+
 def test_pairs_of_the_authors(write):
     mayo = read_benchmark(
         "mayo",

@@ -162,9 +162,15 @@ def read_xl_bel(name: str, path: Path, dictionary: Dictionary | None) -> Normali
 
 
 def xl_bel_files(path: Path) -> dict[str, Path]:
-    """Language -> file of a folder of XL-BEL, sorted; empty for any other folder."""
-    found = [(file, end) for end in XL_BEL_ENDS for file in sorted(path.glob(f"*{end}"))]
-    return {file.name.removesuffix(end): file for file, end in found if is_double_piped(file)}
+    """Language -> file of a folder of XL-BEL, sorted; empty for any other folder.
+
+    One file with columns is enough: a broken one beside it is to be refused, as a mean over the
+    other languages is another score.
+    """
+    # Not those that macOS adds to files, such as ._de_1k_test_query.txt.
+    found = [(file, end) for end in XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
+    is_xl_bel = any(is_double_piped(file) for file, _ in found)
+    return {file.name.removesuffix(end): file for file, end in found} if is_xl_bel else {}
 
 
 def unquoted(field: str) -> str:

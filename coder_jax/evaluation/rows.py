@@ -101,10 +101,13 @@ def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...
             continue
         fields = [field.strip() for field in line.split(DOUBLE_PIPE, columns)]
         if len(fields) < columns or not all(fields[:columns]):
-            raise BadInput(f"{path}:{number}: found {line[:80]!r}; expected {expected}")
+            raise BadInput(
+                f"{path}:{number}: found {line[:80]!r}; expected {expected}: mend the line, or "
+                "fetch the file again"
+            )
         rows.append(tuple(fields[:columns]))
     if not rows:
-        raise BadInput(f"{path}: found no lines; expected {expected}")
+        raise BadInput(f"{path}: found no lines; expected {expected}: fetch it again")
     return rows
 
 
