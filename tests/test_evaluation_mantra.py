@@ -1,6 +1,7 @@
 """MANTRA GSC: both file formats, precision, recall and F1 of one CUI per mention."""
 
 import dataclasses
+import shutil
 import zipfile
 
 import numpy as np
@@ -54,6 +55,8 @@ def test_brat_in_a_folder_and_in_a_zip(brat, tmp_path):
         for file in brat.rglob("*.*"):
             archive.write(file, file.relative_to(tmp_path))
             archive.writestr(f"__MACOSX/{file.relative_to(tmp_path)}", b"\x00\xff")
+    for beside in ("._0001_d1.u1.ann", "._0001_d1.u1.txt", "._Medline_GSC_fr_man.xml"):
+        (brat / "French" / "Medline_EN_FR_ec22-cui-best_man" / beside).write_bytes(b"\x00\xff")
     for path in (brat, brat / "French", packed):
         (fold,) = read_benchmark("mantra", path, dictionary=DICTIONARY).folds
         assert fold.name == "Medline fr"
@@ -76,6 +79,52 @@ def test_xml(tmp_path):
     assert fold.gold == ["C0000001", "C0000004|C0000009", "C0000002"]
     folds = read_benchmark("mantra", path.parent, dictionary=DICTIONARY).folds
     assert [f.name for f in folds] == ["EMEA de", "Medline fr"]
+
+
+def test_every_xml_file_of_the_corpus_has_a_known_name(tmp_path):
+    folder, packed = tmp_path / "GSC", tmp_path / "GSC.zip"
+    folder.mkdir()
+    (folder / "README.xml").write_bytes("<guide>of the épreuve</guide>".encode("latin-1"))
+    for name in ("Medline_GSC_fr_man.xml", "Patents_GSC_fr_man.xml", "EMEA_GSC_fr_man.XML"):
+        (folder / name).write_text(XML)
+    folds = read_benchmark("mantra", folder, dictionary=DICTIONARY).folds
+    assert [fold.name for fold in folds] == ["EMEA fr", "Medline fr", "Patent fr"]
+    wrong = {"Medline_GSC_it_man.xml": "404: Not Found", "medline_gsc_de.xml": XML, "de.xml": XML}
+    for name, content in wrong.items():
+        (folder / name).write_text(content)
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.write(folder / "Medline_GSC_fr_man.xml", "GSC/Medline_GSC_fr_man.xml")
+            archive.write(folder / name, f"GSC/{name}")
+        for path in (folder, packed):
+            with pytest.raises(BadInput, match=f"found (GSC/)?{name}; .*: rename it, or take it"):
+                read_benchmark("mantra", path, dictionary=DICTIONARY)
+        (folder / name).unlink()
+
+
+def test_a_corpus_without_annotations_is_refused(brat):
+    (brat / "EMEA_GSC_de_man.xml").write_text("<Corpus><unit><text>Rien</text></unit></Corpus>")
+    dutch = brat / "Dutch" / "Medline_EN_NL_ec22-cui-best_man"
+    dutch.mkdir(parents=True)
+    for suffix in (".txt", ".ann"):
+        (dutch / f"1{suffix}").write_text("")
+    with pytest.raises(BadInput, match="found no annotations of EMEA de, Medline nl; expected"):
+        read_benchmark("mantra", brat, dictionary=DICTIONARY)
+
+
+def test_a_corpus_that_is_there_twice_is_refused(brat):
+    def refused(one, other):
+        with pytest.raises(BadInput, match=f"found Medline fr both in {one} and in {other}; exp"):
+            read_benchmark("mantra", brat, dictionary=DICTIONARY)
+
+    shutil.copytree(brat / "French", brat / "old" / "French")
+    refused("French/.*0001_d1.u1.ann", "old/French/.*0001_d1.u1.ann")
+    shutil.rmtree(brat / "old")
+    (brat / "Medline_GSC_fr_man.xml").write_text(XML)
+    refused("French/.*0001_d1.u1.ann", "Medline_GSC_fr_man.xml")
+    shutil.rmtree(brat / "French")
+    (brat / "old").mkdir()
+    (brat / "old" / "Medline_GSC_fr_man.xml").write_text(XML)
+    refused("Medline_GSC_fr_man.xml", "old/Medline_GSC_fr_man.xml")
 
 
 def released_f1(predicted, gold):

@@ -17,7 +17,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from xml.etree import ElementTree
 
 from coder_jax.evaluation.dictionary import Dictionary
@@ -32,7 +32,7 @@ from data_pipeline.errors import BadInput
 FORMAT = "MANTRA GSC"
 LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
 CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
-XML_NAME = re.compile(r"(Medline|EMEA|Patent)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
+XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
 ANNOTATION = re.compile(r"T\d+\t(C\d{7}) (\d+ \d+(?:;\d+ \d+)*)\t(.*)")
 CUI = re.compile(r"C\d{7}")
 
@@ -50,7 +50,8 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
     """A fold for each language and corpus, such as "Medline fr".
 
     Raises:
-      BadInput: no dictionary, no annotations, or a file that is broken.
+      BadInput: no dictionary, a corpus without annotations or one that is there twice, or a file
+        that is broken or has an unknown name.
     """
     if dictionary is None:
         raise BadInput(
@@ -59,12 +60,22 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
             "papers') or a TSV file of term<TAB>CUI"
         )
     corpora: dict[str, Mentions] = {}
+    first: dict[tuple[str, ...], PurePosixPath] = {}
     for file, content in files_in(path):
-        if file.suffix == ".xml":
-            fold = fold_of_xml(file, path)
-            add_xml(corpora.setdefault(fold, {}), content, f"{path}/{file}")
-        elif file.suffix == ".ann":
-            add_brat(corpora.setdefault(fold_of_brat(file, path), {}), file, content, path)
+        fold = fold_of_xml(file, path) if is_xml(file) else fold_of_brat(file, path)
+        check_once(fold, file, first, path)
+        mentions = corpora.setdefault(fold, {})
+        if is_xml(file):
+            add_xml(mentions, content, f"{path}/{file}")
+        else:
+            add_brat(mentions, file, content, path)
+    empty = ", ".join(sorted(fold for fold, mentions in corpora.items() if not mentions))
+    if empty or not corpora:
+        raise BadInput(
+            f"{path}: found no annotations of {empty or 'any corpus'}; expected MANTRA GSC: XML "
+            "files such as Medline_GSC_fr_man.xml, or folders such as French/Medline_... with .txt "
+            "and .ann files: fetch it again"
+        )
     folds = [
         NormalizationFold(
             fold,
@@ -73,45 +84,48 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
             dictionary,
         )
         for fold, mentions in sorted(corpora.items())
-        if mentions
     ]
-    if not folds:
-        raise BadInput(
-            f"{path}: found no annotations; expected MANTRA GSC: XML files such as "
-            "Medline_GSC_fr_man.xml, or folders such as French/Medline_... with .txt and .ann files"
-        )
     return normalization_benchmark(name, path, folds, FORMAT)
 
 
 def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     """(name, {suffix: text}) of each XML file, and of each .ann file with its .txt, in order."""
-    if path.is_file() and path.suffix.lower() == ".xml":
+    if path.is_file() and is_xml(path):
         yield PurePosixPath(path.name), {".xml": decoded(path.read_bytes(), str(path))}
         return
     if path.is_dir():
-        read = {
-            PurePosixPath(file.relative_to(path).as_posix()): file.read_bytes
-            for file in path.rglob("*")
-            if file.suffix in (".ann", ".txt", ".xml")
-        }
-        yield from texts_of({name: load() for name, load in read.items()}, path)
+        inside = {PurePosixPath(one.relative_to(path).as_posix()): one for one in path.rglob("*")}
+        kept = {name: one.read_bytes() for name, one in inside.items() if is_kept(name)}
+        yield from texts_of(kept, path)
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if not n.startswith("__MACOSX")]
-            kept = [n for n in names if n.endswith((".ann", ".txt", ".xml"))]
-            yield from texts_of({PurePosixPath(n): archive.read(n) for n in kept}, path)
+            names = {PurePosixPath(n): n for n in archive.namelist()}
+            kept = {name: archive.read(n) for name, n in names.items() if is_kept(name)}
+            yield from texts_of(kept, path)
     except (zipfile.BadZipFile, zlib.error, OSError) as error:
         raise BadInput(
             f"{path}: cannot be read as a .zip file ({error}); fetch it again"
         ) from error
 
 
+def is_kept(name: PurePosixPath) -> bool:
+    """Whether the corpus may have such a file, and it is none of those that macOS adds to files."""
+    if "__MACOSX" in name.parts or name.name.startswith("._"):
+        return False
+    return name.suffix in (".ann", ".txt") or is_xml(name)
+
+
+def is_xml(path: PurePath) -> bool:
+    return path.suffix.lower() == ".xml"
+
+
 def texts_of(
     contents: Mapping[PurePosixPath, bytes], path: Path
 ) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     for name in sorted(contents):
-        if name.suffix == ".xml" and XML_NAME.fullmatch(name.name):
+        if is_xml(name) and ("_gsc_" in name.name.lower() or b"<unit" in contents[name]):
+            # Of the corpus, so a name that is not known is refused; other XML files are no matter.
             yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
         elif name.suffix == ".ann":
             beside = name.with_suffix(".txt")
@@ -125,7 +139,10 @@ def fold_of_xml(file: PurePosixPath, path: Path) -> str:
     """'Medline fr' from Medline_GSC_fr_man.xml."""
     match = XML_NAME.fullmatch(file.name)
     if match is None:
-        raise BadInput(f"{path}: found {file.name}; expected a name such as Medline_GSC_fr_man.xml")
+        raise BadInput(
+            f"{path}: found {file}; expected a name such as Medline_GSC_fr_man.xml: rename it, or "
+            "take it out"
+        )
     return f"{CORPORA[match[1].lower()]} {match[2].lower()}"
 
 
@@ -140,6 +157,27 @@ def fold_of_brat(file: PurePosixPath, path: Path) -> str:
             "such as French/EMEA_ec22-cui-best_man"
         )
     return f"{corpora[-1]} {languages[-1]}"
+
+
+def check_once(
+    fold: str, file: PurePosixPath, first: dict[tuple[str, ...], PurePosixPath], path: Path
+) -> None:
+    """BadInput for a corpus in two XML files, as XML and as brat files, or in a folder's copy.
+
+    Args:
+      fold: the corpus of the file.
+      file: one of its files.
+      first: the first file of each corpus, and of each name of a folder and a file in a corpus.
+      path: what is read, for messages.
+    """
+    of_corpus = first.setdefault((fold,), file)
+    of_name = first.setdefault((fold, *file.parts[-2:]), file)
+    other = of_corpus if is_xml(of_corpus) or is_xml(file) else of_name
+    if other != file:
+        raise BadInput(
+            f"{path}: found {fold} both in {other} and in {file}; expected each mention once: take "
+            "one of the two out"
+        )
 
 
 def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
