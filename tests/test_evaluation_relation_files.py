@@ -96,6 +96,10 @@ def test_a_label_that_no_training_pair_has_counts_as_wrong_unless_predicted(tmp_
             {"y_test.txt": "may cause\nx\n"},
             r"y_test.txt: found 2 relations for 1 pairs in .*x_test.*: fetch both files again",
         ),
+        (
+            {"x_test.txt": "C3\tC4\n\nC1\tC3\n", "y_test.txt": "\nmay cause\nx\n"},
+            r"y_test.txt: found 2 relations for 2 pairs in .*, and only one of the two in line 1;",
+        ),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, changed, message):
@@ -103,6 +107,12 @@ def test_files_that_cannot_be_used(tmp_path, changed, message):
         read_benchmark("ddbrc", ddbrc(tmp_path, **changed))
     with pytest.raises(BadInput, match="found none of its 4 concepts .*; expected concepts of one"):
         read_benchmark("x", ddbrc(tmp_path), dictionary=Dictionary(["a"], ["D1"], "toy.tsv"))
+
+
+def test_empty_lines_at_the_same_places_are_left_out(tmp_path):
+    pairs = {"x_test.txt": "C3\tC4\n\nC1\tC3", "y_test.txt": "may cause\n\nis\n\n"}
+    benchmark = read_benchmark("ddbrc", ddbrc(tmp_path, **pairs))
+    assert benchmark.test == RelationPairs(["C3", "C1"], ["C4", "C3"], ["may cause", "is"])
 
 
 def test_openmeta(shared_data):

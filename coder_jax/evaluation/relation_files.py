@@ -190,14 +190,15 @@ def _read_ddbrc(path: Path, half: str) -> RelationPairs:
             raise BadInput(
                 f"{concepts}:{number}: found {fields!r}; expected head<TAB>tail: mend the line"
             )
-    labels = [line.strip() for line in read_text(relations).split("\n")]
-    labels = [label for label in labels if label]
-    if len(labels) != len(rows):
+    lines = enumerate(read_text(relations).split("\n"), start=1)
+    labels = {number: line.strip() for number, line in lines if line.strip()}
+    if alone := labels.keys() ^ {number for number, _ in rows}:
         raise BadInput(
-            f"{relations}: found {len(labels):,} relations for {len(rows):,} pairs in {concepts}; "
-            "expected one for each: fetch both files again, they may be of different versions"
+            f"{relations}: found {len(labels):,} relations for {len(rows):,} pairs in {concepts}, "
+            f"and only one of the two in line {min(alone)}; expected one for each, in the same "
+            "line: fetch both files again, they may be of different versions"
         )
-    return RelationPairs([f[0] for _, f in rows], [f[1] for _, f in rows], labels)
+    return RelationPairs([f[0] for _, f in rows], [f[1] for _, f in rows], list(labels.values()))
 
 
 def _read_tsv(file: Path) -> RelationPairs:
