@@ -44,8 +44,10 @@ def packed(content):
     [
         ("w.bin", binary(WORDS)),
         ("w.bin", binary(WORDS, between=b"")),
+        ("w.bin", binary(WORDS, between=b"") + b" \n\n"),
         ("w.bin.gz", packed(binary(WORDS))),
         ("w.txt", text(WORDS).encode()),
+        ("w.txt", text(WORDS).encode() + b"\n \n"),
         ("w.vec.gz", packed(text(WORDS).encode())),
         ("glove.txt", text(WORDS, header=False).encode()),
         ("glove.txt", text(WORDS, header=False).replace("\n", " \n").encode()),
@@ -124,6 +126,16 @@ PACKED = packed(binary(WORDS))
             binary(WORDS, count=9),
             r"w.bin: found 4 of 9 vectors of 3 values; it is cut off",
         ),
+        *(
+            (
+                "w.bin",
+                binary(WORDS, 3, between),
+                r"w.bin: found more than the 3 vectors that the fi",
+            )
+            for between in (b"", b"\n")
+        ),
+        ("w.txt", b"1 3\na 1 2 3\n\nb 1 2 3\n", r"w.txt:4: found more than the 1 vectors that the"),
+        ("w.txt", b"3 3\na 1 2 3\n\nb 1 2 3\n", r"w.txt: found 2 of 3 vectors; it is cut off"),
         ("w.txt", b"2 3\na 1 2 3\nb 1 2\n", r"w.txt:3: found 2 values; expected 3, as before"),
         ("w.txt", b"3 3\na 1 2 3\nb 1 2 3\n", r"w.txt: found 2 of 3 vectors; it is cut off"),
         ("w.txt", b"2 3\na 1 2 3\nb 1 x 3\n", r"w.txt:3: found a value that is no .*: mend the li"),

@@ -51,8 +51,8 @@ def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
     """Reads the wanted keys of a file in any of the formats above.
 
     Raises:
-      BadInput: the file is of none of them, is cut off, or a vector has the wrong width or values
-        that are not finite numbers.
+      BadInput: the file is of none of them, is cut off or longer than its first line says, or a
+        vector has the wrong width or values that are not finite numbers.
       Stopped: a signal asked for it.
     """
     path = Path(path)
@@ -129,11 +129,14 @@ def text_rows(
     count: int | None = None,
 ) -> Iterator[Row]:
     """Rows of text; `first` is the number of the first line, `width` that of its vector if None."""
-    number = first - 1
+    found = 0
     for number, line in enumerate(file, start=first):
         stripped = line.rstrip()
         if not stripped:
             continue
+        if found == count:
+            raise longer(f"{path}:{number}", count)
+        found += 1
         if width is None:
             width = stripped.count(between)
         fields = stripped.rsplit(between, width)
@@ -145,8 +148,7 @@ def text_rows(
         quoted = fields[0].strip(b'"') if between == b"," else fields[0]
         key = quoted.decode("utf-8", errors="replace")
         yield key, partial(numbers_of, fields[1:], f"{path}:{number}")
-    if count is not None and number - first + 1 < count:
-        found = number - first + 1
+    if count is not None and found < count:
         raise BadInput(
             f"{path}: found {found:,} of {count:,} vectors; it is cut off: fetch it again"
         )
@@ -194,3 +196,12 @@ def binary_rows(file: IO[bytes], path: Path, count: int, width: int) -> Iterator
         values = buffer[end + 1 : end + 1 + size]
         place = end + 1 + size
         yield key, partial(floats_of, values, f"{path}, vector {number}")
+    if (buffer[place:] + file.read(READ_BYTES)).strip():
+        raise longer(str(path), count)
+
+
+def longer(place: str, count: int) -> BadInput:
+    return BadInput(
+        f"{place}: found more than the {count:,} vectors that the first line counts; expected no "
+        "more: correct the first line, or fetch the file again"
+    )
