@@ -114,6 +114,18 @@ def test_scores_equal_those_of_scikit_learn():
     assert result.scores["accuracy_known"] == np.mean(predicted[both] == gold[both])
 
 
+@pytest.mark.parametrize("predicted, macro_f1", [([0, 1], 1), ([0, 0], 1 / 3), ([0, 2], 1 / 3)])
+def test_macro_f1_is_over_labels_that_a_test_pair_has_or_was_given(predicted, macro_f1):
+    """Three labels in training, the first two in the test."""
+    train = np.array([(0, 1, 0), (0, 1, 1), (0, 1, 2)], np.int32)
+    test, predicted = train[:2], np.array(predicted)
+    benchmark, _ = toy()
+    known = np.ones(2, bool)
+    result = relation_result(benchmark, ["x", "y", "z"], train, test, predicted, known, 0.0)
+    f1 = sklearn.metrics.f1_score(test[:, 2], predicted, average="macro", zero_division=0)
+    assert result.scores["macro_f1"] == pytest.approx(f1) == pytest.approx(macro_f1)
+
+
 def test_concepts_without_a_vector_get_the_mean_and_are_counted(monkeypatch):
     benchmark, table = toy()
     concepts = benchmark.concepts()

@@ -37,9 +37,10 @@ class RelationResult:
     """Scores on the test pairs.
 
     Attributes:
-      scores: "accuracy"; "macro_f1", the unweighted mean over labels; "most_frequent", the accuracy
-        of always answering the label that is most frequent in training; "accuracy_known", over
-        the pairs whose two concepts have vectors, where some have not.
+      scores: "accuracy"; "macro_f1", the unweighted mean over the labels that a test pair has or
+        was given, as scikit-learn's; "most_frequent", the accuracy of always answering the label
+        that is most frequent in training; "accuracy_known", over the pairs whose two concepts have
+        vectors, where some have not.
       labels: precision, recall, f1 and test pairs of each label.
       counts: pairs, labels, test pairs with a label unseen in training, concepts, and those
         missing (without a vector), unnamed, or retired (named after the concept that they were
@@ -104,10 +105,11 @@ def relation_result(
         label: label_scores(gold == number, predicted == number)
         for number, label in enumerate(labels)
     }
+    occurring = np.union1d(gold, predicted)
     most_frequent = np.bincount(train[:, 2]).argmax()
     scores = {
         "accuracy": float(np.mean(predicted == gold)),
-        "macro_f1": float(np.mean([part["f1"] for part in by_label.values()])),
+        "macro_f1": float(np.mean([by_label[labels[number]]["f1"] for number in occurring])),
         "most_frequent": float(np.mean(gold == most_frequent)),
     }
     both = known[test[:, 0]] & known[test[:, 1]]
@@ -160,6 +162,7 @@ def relation_record(
             "vectors": "as they are, not of unit length",
             "labels": "of training and test pairs; unseen: test pairs whose label no training pair "
             "has",
+            "macro_f1": "mean over the labels that a test pair has or was given",
             "concept": "its first term in the dictionary, or its identifier where it has none",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             "missing": "concepts without a vector get the mean of the others, trained with them",
