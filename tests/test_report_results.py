@@ -49,6 +49,36 @@ def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
     assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
 
 
+def mantra(name):
+    scores = {"precision": 0.6, "recall": 0.4, "f1": 0.48}
+    counts = {"mentions": 5, "annotations": 7, "unreachable": 1}
+    folds = {"Medline fr": {"scores": scores}}
+    kind = {"kind": "MANTRA GSC", "scores": scores, "counts": counts, "folds": folds}
+    return dataclasses.replace(normalization(name), **kind)
+
+
+def links(name):
+    scores = dict.fromkeys(("mrr", "hits@1", "hits@10"), 0.5)
+    scores |= {f"{score}_cosine": 0.25 for score in scores}
+    counts = {"triplets": 4, "relations": 2, "concepts": 5, "without_relation": 0}
+    kind = {"kind": "link prediction", "scores": scores, "counts": counts}
+    return dataclasses.replace(normalization(name), **kind)
+
+
+@pytest.mark.parametrize("make", [normalization, mantra, links])
+def test_what_has_no_vector_is_shown_where_there_is_any(make):
+    """Beside a record of before it was counted; the rest of the table stays as it is."""
+    old = make("mantra")  # published rows, too, of one of the kinds
+    none, some = (
+        dataclasses.replace(old, counts=old.counts | {"missing": missing}) for missing in (0, 1234)
+    )
+    ((header, rows),) = result_tables([some, old])
+    column = header.index("missing")
+    assert list(filter(None, (row.cells.pop(column) for row in rows))) == ["1,234", "0"]
+    header.remove("missing")
+    assert [(header, rows)] == result_tables([none, old])
+
+
 def test_records_come_back_as_they_were_written(tmp_path):
     record = normalization("x")
     write_records(tmp_path / "a.json", [record])

@@ -61,9 +61,15 @@ def normalization_table(records: Sequence[EvaluationRecord], ks: Sequence[int]) 
     """
     header = ["normalization", "pooling", "mentions", "terms", "concepts"]
     scores = [f"acc@{k}" for k in ks]
-    header += [*scores, "MRR", "unreachable", "tied", f"acc@{ks[0]} by ties", "folds"]
-    rows = [row for record in records for row in _rows(record, ks)]
+    missing = missing_column(records)
+    header += [*scores, "MRR", "unreachable", *missing, "tied", f"acc@{ks[0]} by ties", "folds"]
+    rows = [row for record in records for row in _rows(record, ks, missing)]
     return header, rows + published_rows(records, scores, len(header), before=5, digits=2)
+
+
+def missing_column(records: Sequence[EvaluationRecord]) -> list[str]:
+    """["missing"] if something has no vector in one of the records; encoders have one for all."""
+    return ["missing"] if any(record.counts.get("missing") for record in records) else []
 
 
 def published_rows(
@@ -101,11 +107,14 @@ def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
     and CUI, the recall.
     """
     corpora = list(dict.fromkeys(name for record in records for name in record.folds))
-    header = [MANTRA, "pooling", "mentions", "CUIs", "unreachable", *corpora]
-    header += ["precision", "recall", "F1"]
+    missing = missing_column(records)
+    header = [MANTRA, "pooling", "mentions", "CUIs", "unreachable", *missing]
+    before = len(header)
+    header += [*corpora, "precision", "recall", "F1"]
     rows = []
     for record in records:
-        counts = [record.counts[name] for name in ("mentions", "annotations", "unreachable")]
+        names = ("mentions", "annotations", "unreachable", *missing)
+        counts = [record.counts.get(name, 0) for name in names]
         label = [record.benchmark, record.encoder.pooling]
         of_corpora = [record.folds.get(name, {}).get("scores", {}) for name in corpora]
         means = [record.scores[name] for name in ("precision", "recall", "f1")]
@@ -113,10 +122,10 @@ def mantra_table(records: Sequence[EvaluationRecord]) -> Table:
         cells += [short_percent(scores.get("f1")) for scores in of_corpora]
         rows.append(Row([*cells, *map(short_percent, means)], record.encoder.model))
         label[0] += ", hits per pair (released code)"
-        cells = [*label, "", "", "", *(short_percent(s.get("recall")) for s in of_corpora)]
+        cells = [*label, *[""] * len(counts), *(short_percent(s.get("recall")) for s in of_corpora)]
         cells += ["", "", short_percent(record.scores["recall"])]
         rows.append(Row(cells, record.encoder.model))
-    return header, rows + published_rows(records, corpora, len(header), before=5, digits=1)
+    return header, rows + published_rows(records, corpora, len(header), before=before, digits=1)
 
 
 def relation_table(records: Sequence[EvaluationRecord]) -> Table:
@@ -137,13 +146,15 @@ def relation_table(records: Sequence[EvaluationRecord]) -> Table:
 
 def link_table(records: Sequence[EvaluationRecord]) -> Table:
     """Filtered MRR and Hits@k, in percent, through the relations and by the plain cosine."""
-    header = ["link prediction", "pooling", "triplets", "relations", "concepts", "no relation"]
-    names = ("triplets", "relations", "concepts", "without_relation")
+    missing = missing_column(records)
+    header = ["link prediction", "pooling", "triplets", "relations", "concepts", *missing]
+    header += ["no relation"]
+    names = ("triplets", "relations", "concepts", *missing, "without_relation")
     shown = {"MRR": "mrr", "Hits@1": "hits@1", "Hits@10": "hits@10"}
     header += [*shown, *(f"cosine {name}" for name in shown)]
     rows = []
     for record in records:
-        counts = [f"{record.counts[name]:,}" for name in names]
+        counts = [f"{record.counts.get(name, 0):,}" for name in names]
         scores = [record.scores[n + s] for s in ("", "_cosine") for n in shown.values()]
         label = [record.benchmark, record.encoder.pooling]
         cells = [*label, *counts, *(percent(score) for score in scores)]
@@ -198,7 +209,7 @@ def concept_similarity_table(records: Sequence[EvaluationRecord]) -> Table:
     return header, rows + published_rows(records, types, len(header), before=4, digits=1)
 
 
-def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[Row]:
+def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
     """The row of a record over all mentions and, where it differs, over the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable or {}
@@ -208,14 +219,15 @@ def _rows(record: EvaluationRecord, ks: Sequence[int]) -> list[Row]:
         rest = counts["mentions"] - counts["unreachable"]
         parts.append((f"{record.benchmark}, reachable", rest, 0, reachable))
     rows = []
-    for name, mentions, missing, scores in parts:
+    for name, mentions, out_of_reach, scores in parts:
         ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
-        share = f" ({percent(unreachable['share'])} %)" if missing else ""
+        share = f" ({percent(unreachable['share'])} %)" if out_of_reach else ""
         cells = (
             [name, record.encoder.pooling]
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
             + [percent(scores[score]) for score in (*(f"acc@{k}" for k in ks), "mrr")]
-            + [f"{missing:,}{share}", f"{counts['tied']:,}"]
+            + [f"{out_of_reach:,}{share}"]
+            + [f"{counts.get(count, 0):,}" for count in (*missing, "tied")]
             + ["-".join(percent(end) for end in ends), str(len(record.folds) or 1)]
         )
         rows.append(Row(cells, record.encoder.model))
