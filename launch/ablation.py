@@ -1,4 +1,4 @@
-"""The papers' ablations on a dataset of yours: the same start, steps and terms, one table.
+"""The small recipes and their ablations on a dataset of yours: one start, as many steps, one table.
 
     python -m launch.ablation --data DATASET --init MODEL --out runs/ablation --steps 250 \\
         --benchmark en=mentions.tsv --dictionary terms.tsv
@@ -11,24 +11,30 @@ that was stopped goes on when it is given again; what is done is not done again.
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
     coder_transe         CODER with the TransE-like similarity of its ablation
-    coder_v1             the first CODER paper: TransE with corrupted tails
+    coder_v1             the first CODER paper: TransE with corrupted tails, on 252 terms a step
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
+
+All but coder_v1 have 256 terms a step, all but synonyms the rate of the recipe `small`. Of the
+papers' ablations those of v1, with semantic types and without relations, are not among them.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from coder_jax.config import to_json
 from coder_jax.hf_files import read_json
 from coder_jax.run_folder import check_identity
+from data_pipeline.buckets import local_folder
 from data_pipeline.command import run_command
 from data_pipeline.errors import BadInput
 from data_pipeline.stopping import Stopped, poll
@@ -51,6 +57,8 @@ SYSTEMS = {
 }
 INITIAL = "initial encoder"
 SETTINGS = "ablation.json"  # in OUT, beside the first results
+FORMAT = 2  # of SETTINGS; the first had no hashes
+MANIFEST = "manifest.json"  # of a dataset
 # What stands for a benchmark in the table: the first of these that it has, shares in percent.
 SCORES = {
     "acc@1": "{:.1%}",
@@ -96,19 +104,57 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     """What the results depend on; how trainings are carried out does not count.
 
     Raises:
-      BadInput: a flag that `python -m coder_jax train` does not have.
+      BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
     """
+    from coder_jax.commands.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
 
-    settings: dict[str, Any] = {name: getattr(args, name) for name in ("data", "init")}
-    for name in ("benchmark", "dictionary"):
-        parts = [one.rpartition("=") for one in getattr(args, name)]
-        settings[name] = {name: path for name, _, path in parts}
-    settings["systems"] = {}
+    systems = {}
     for name in args.systems:
         config = to_json(parse_training(training_of(name, args, flags)))
-        settings["systems"][name] = {part: config[part] for part in config if part != "run"}
-    return settings
+        systems[name] = {part: config[part] for part in config if part != "run"}
+    benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
+
+    def files_of(benchmark: str) -> list[Path]:
+        """Those that it names, and where mentions are looked up if no dictionary is given."""
+        path = Path(benchmark)
+        return [path, path.with_name("dictionary.tsv")] if path.is_file() else [path]
+
+    def described(path: str, *files: Path) -> dict[str, str | None]:
+        return {"path": path, "hash": hash_of(files)}
+
+    return {
+        "format": FORMAT,
+        "data": {"path": args.data, "hash": dataset_hash(args.data)},
+        "init": described(args.init, local_folder(args.init, "config.json")),
+        "benchmark": {name: described(path, *files_of(path)) for name, path in benchmarks.items()},
+        "dictionary": {name: described(path, Path(path)) for name, path in dictionaries.items()},
+        "systems": systems,
+    }
+
+
+def dataset_hash(path: str) -> str | None:
+    """The content hash of a built dataset, as its manifest says it."""
+    folder = local_folder(path, MANIFEST)
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(
+            f"--data {path}: found no {MANIFEST} there; expected a dataset: build one with "
+            "`python -m data_pipeline.build`"
+        )
+    return read_json(folder / MANIFEST).get("content_hash")
+
+
+def hash_of(paths: Iterable[Path]) -> str | None:
+    """SHA-256 of files, and of all in folders with their names; None where there are none."""
+    digests = []
+    for path in paths:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in filter(Path.is_file, inside):
+            poll()
+            with file.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            digests.append(f"{digest} {file.relative_to(path)}")
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest() if digests else None
 
 
 def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +162,13 @@ def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> dict[s
     done: dict[str, Any] = {}
     if (args.out / SETTINGS).exists():
         there = read_json(args.out / SETTINGS)
-        done = there.get("systems", {})
+        if there.get("format") != FORMAT:
+            raise BadInput(
+                f"{args.out / SETTINGS} has the format {there.get('format')!r}, expected {FORMAT}: "
+                "it does not say what was in the files that its results are of, so they are not "
+                "taken for those of now; give another --out"
+            )
+        done = there["systems"]
         again = {name: settings["systems"].get(name, config) for name, config in done.items()}
         check_identity(there, settings | {"systems": again}, str(args.out))
     elif any(args.out.glob("*/results.json")):
@@ -197,7 +249,8 @@ def main(arguments: list[str] | None = None) -> int:
     args, flags = parse(arguments)
 
     def work() -> int:
-        settings, rows = settings_of(args, flags), []
+        settings = settings_of(args, flags)
+        rows, versions = [], {}
         done = check_settings(args, settings)
         for name in (INITIAL, *args.systems):
             records = results_of(name, args, flags)
@@ -205,7 +258,9 @@ def main(arguments: list[str] | None = None) -> int:
                 done[name] = settings["systems"][name]
             write_json(args.out / SETTINGS, settings | {"systems": done})
             rows += [row_of(name, pooling, records) for pooling in ("cls", "mean")]
-        write_json(args.out / "table.json", {"steps": args.steps, "rows": rows})
+            versions[name] = records[0]["versions"]
+        table = {"steps": args.steps, "versions": versions, "rows": rows}
+        write_json(args.out / "table.json", table)
         with written_whole(args.out / "table.md") as unfinished:
             unfinished.write_text(markdown(rows), encoding="utf-8")
         print(f"\n{markdown(rows)}\ntable: {args.out / 'table.md'}")

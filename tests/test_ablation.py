@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -15,10 +16,26 @@ from data_pipeline.whole_files import write_json
 from launch import ablation
 
 MU = RECIPES["small"]().loss.mu
+VERSIONS = {"jax": "1"}
 
 
 def record(benchmark, pooling, **scores):
-    return {"benchmark": benchmark, "encoder": {"pooling": pooling}, "scores": scores}
+    encoder = {"pooling": pooling}
+    return {"benchmark": benchmark, "encoder": encoder, "scores": scores, "versions": VERSIONS}
+
+
+@pytest.fixture
+def words(write, tmp_path):
+    """A command with a dataset, an encoder, benchmarks of two kinds and a dictionary."""
+    out = tmp_path / "out"
+    out.mkdir()
+    data = write("data/manifest.json", '{"content_hash": "1f"}').parent
+    init = write("init/model.safetensors", "weights").parent
+    en, folds = write("en.tsv", "pain\tC1\n"), write("folds/0/test.txt", "pain").parent.parent
+    write("dictionary.tsv", "ache\tC1\n")
+    words = ["--data", data, "--init", init, "--out", out, "--dictionary"]
+    words += [write("terms.tsv", "ache\tC1\n"), "--benchmark", f"en={en}", f"folds={folds}"]
+    return [str(word) for word in words]
 
 
 def test_the_table():
@@ -53,15 +70,53 @@ def test_every_system_is_a_valid_run(name):
     parse(ablation.SYSTEMS[name]).validate()
 
 
-def test_a_command_that_fails_ends_all(tmp_path, capfd):
-    words = ["--data", tmp_path / "none", "--init", "x", "--out", tmp_path / "out"]
-    words += ["--benchmark", f"en={tmp_path / 'none.tsv'}"]
-    assert ablation.main([str(word) for word in words]) == 2
+def test_a_command_that_fails_ends_all(words, tmp_path, capfd):
+    assert ablation.main([*words, f"none={tmp_path / 'none.tsv'}"]) == 2
     assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err
 
 
-def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
-    words = ["--data", "d", "--init", "i", "--out", str(tmp_path), "--benchmark", "en=e.tsv"]
+def test_without_a_dataset(words, tmp_path, capsys):
+    assert ablation.main([*words, "--data", str(tmp_path)]) == 2
+    assert f"{tmp_path}: found no manifest.json there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, changed",
+    [
+        ("data", "data/manifest.json"),
+        ("init", "init/model.safetensors"),
+        ("benchmark.en", "en.tsv"),
+        ("benchmark.en", "dictionary.tsv"),
+        ("benchmark.folds", "folds/0/test.txt"),
+        ("benchmark.folds", "folds/1/test.txt"),
+        ("dictionary.", "terms.tsv"),
+    ],
+)
+def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys, name, changed):
+    records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+    monkeypatch.setattr(ablation, "results_of", lambda *_: records)
+    assert ablation.main(words) == ablation.main(words) == 0
+    write(changed, '{"content_hash": "other"}')
+    assert ablation.main(words) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if " there, " in line)
+    assert line.startswith(f"  {name}.hash: '")
+
+
+def test_a_hub_id_and_a_case_study_of_the_paper_have_no_files(words):
+    args, flags = ablation.parse([*words, "look=paper:knowledge", "--init", "org/name"])
+    settings = ablation.settings_of(args, flags)
+    assert settings["init"] == {"path": "org/name", "hash": None}
+    assert settings["benchmark"]["look"] == {"path": "paper:knowledge", "hash": None}
+
+
+def test_settings_of_before_there_were_hashes(words, write, capsys):
+    write("out/ablation.json", '{"data": "d", "systems": {}}')
+    assert ablation.main(words) == 2
+    assert "has the format None, expected 2: it does not say" in capsys.readouterr().err
+
+
+def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
+    out = tmp_path / "out"
 
     def check(*more):
         args, flags = ablation.parse([*words, *more])
@@ -71,17 +126,17 @@ def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
 
     first = check("--systems", "coder", "uniform")
     assert first["systems"].keys() == {"coder", "uniform"}
-    write_json(tmp_path / "ablation.json", first)
+    write_json(out / "ablation.json", first)
     for more in (["--systems", "coder"], ["--systems", "coder_v1"], ["--passes", "2"]):
         check(*more)
     check("--systems", "synonyms", "--steps", "9")  # which has no results yet
     for more, found in (
         (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
         (["--mu", "0.5"], f"systems.uniform.loss.mu: {MU} there, 0.5 here"),
-        (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
-        (["--dictionary", "t.tsv"], "dictionary.: 'absent' there, 't.tsv' here"),
+        (["fr=f.tsv"], "benchmark.fr: 'absent' there, {'path': 'f.tsv', 'hash': None} here"),
+        (["--dictionary", "en=t.tsv"], "dictionary.en: 'absent' there, {'path': 't.tsv'"),
     ):
-        with pytest.raises(BadInput, match=found):
+        with pytest.raises(BadInput, match=re.escape(found)):
             check(*more, *(["--systems", "coder", "uniform"] if "--mu" in more else []))
 
     def changed(small=RECIPES["small"]):
@@ -91,15 +146,15 @@ def test_results_of_other_settings_are_not_taken(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "small", changed)
     with pytest.raises(BadInput, match=f"systems.coder.loss.mu: {MU} there, 0.7 here"):
         check()
-    (tmp_path / "ablation.json").unlink()
+    (out / "ablation.json").unlink()
     check("--steps", "9")
-    (tmp_path / "coder").mkdir()
-    (tmp_path / "coder/results.json").touch()
+    (out / "coder").mkdir()
+    (out / "coder/results.json").touch()
     with pytest.raises(BadInput, match="holds results but no ablation.json"):
         check()
 
 
-def test_settings_are_kept_of_what_is_done(tmp_path, monkeypatch):
+def test_settings_are_kept_of_what_is_done(words, tmp_path, monkeypatch):
     records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
     asked = []
 
@@ -108,11 +163,12 @@ def test_settings_are_kept_of_what_is_done(tmp_path, monkeypatch):
         return records
 
     monkeypatch.setattr(ablation, "results_of", results_of)
-    words = ["--data", "d", "--init", "i", "--out", str(tmp_path), "--benchmark", "en=e.tsv"]
     assert ablation.main([*words, "--systems", "coder", "coder_v1"]) == 0
     assert ablation.main([*words, "--systems", "uniform", "--mu", "0.5"]) == 0
     assert asked == ["initial encoder", "coder", "coder_v1", "initial encoder", "uniform"]
-    systems = json.loads((tmp_path / "ablation.json").read_text())["systems"]
+    versions = json.loads((tmp_path / "out/table.json").read_text())["versions"]
+    assert versions == {"initial encoder": VERSIONS, "uniform": VERSIONS}
+    systems = json.loads((tmp_path / "out/ablation.json").read_text())["systems"]
     mus = {name: config["loss"]["mu"] for name, config in systems.items()}
     assert mus == {"coder": MU, "coder_v1": CoderV1Loss().mu, "uniform": 0.5}
     assert ablation.main([*words, "--systems", "uniform"]) == 2

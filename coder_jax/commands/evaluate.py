@@ -152,14 +152,15 @@ def compared(
         yield EncodedTerms(encoder, strings, vectors, relations), protocol
 
 
-def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
-    """The benchmarks of the command line, each with the dictionary that is meant for it."""
-    from coder_jax.evaluation.benchmarks import has_dictionary, read_benchmark
-    from coder_jax.evaluation.dictionary import read_dictionary
-    from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
+def paths_of(
+    benchmark: Sequence[str], dictionary: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The path of each benchmark, and of its dictionary; "" stands for all that have none.
 
+    BadInput for words that are not what --benchmark and --dictionary take.
+    """
     paths: dict[str, str] = {}
-    for argument in args.benchmark:
+    for argument in benchmark:
         name, equals, path = argument.partition("=")
         if not (name and equals and path):
             raise BadInput(
@@ -170,8 +171,8 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
                 f"--benchmark: found the name {name!r} twice; expected one PATH for each"
             )
         paths[name] = path
-    dictionaries: dict[str, str] = {}  # "": for all mentions files
-    for argument in args.dictionary:
+    dictionaries: dict[str, str] = {}
+    for argument in dictionary:
         name, equals, path = argument.partition("=")
         name, path = (name, path) if equals and name in paths else ("", argument)
         if name in dictionaries:
@@ -180,6 +181,16 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
                 f"{name or 'all benchmarks'}; expected one"
             )
         dictionaries[name] = path
+    return paths, dictionaries
+
+
+def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
+    """The benchmarks of the command line, each with the dictionary that is meant for it."""
+    from coder_jax.evaluation.benchmarks import has_dictionary, read_benchmark
+    from coder_jax.evaluation.dictionary import read_dictionary
+    from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
+
+    paths, dictionaries = paths_of(args.benchmark, args.dictionary)
     read = {
         path: read_dictionary(
             path, args.dictionary_languages, args.dictionary_sources, args.dictionary_concepts_of
