@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from evaluating import records_in, run, write_toy
 
@@ -18,6 +19,7 @@ from coder_jax.evaluation.normalization import evaluate_normalization
 from coder_jax.evaluation.vectors import EncodedTerms
 from data_pipeline import stopping
 from data_pipeline.errors import BadInput
+from data_pipeline.obo import read_obo
 
 
 @pytest.fixture
@@ -200,3 +202,45 @@ def test_cadec_equals_the_scores_of_sentence_transformers(minilm_path, shared_da
         for vectors in encoded
     )
     assert one == pytest.approx(other, abs=1e-6)
+
+
+def share_within(k, mentions_MD, gold, terms_TD, concepts):
+    """The share of mentions whose gold concept is one of the k that the nearest terms have."""
+    mentions_MD, terms_TD = (
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (mentions_MD, terms_TD)
+    )
+    nearest = np.argsort(-mentions_MD @ terms_TD.T, axis=1)
+    found = [list(dict.fromkeys(concepts[term] for term in row))[:k] for row in nearest]
+    return np.mean([concept in row for concept, row in zip(gold, found, strict=True)])
+
+
+@pytest.mark.parity
+def test_names_of_an_ontology_by_the_vectors_of_sentence_transformers(
+    minilm_path, hpo_path, write, tmp_path
+):
+    """The third name of each of some concepts is looked up among the first two of all of them."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    atoms = read_obo(hpo_path).atoms.unique("term", keep="first", maintain_order=True)
+    named = atoms.group_by("cui", maintain_order=True).agg("term").collect()
+    chosen = named.filter(pl.col("term").list.len() > 2)[::64].rows()
+    mentions, gold = [names[2] for _, names in chosen], [cui for cui, _ in chosen]
+    terms, concepts = [n for _, names in chosen for n in names[:2]], np.repeat(gold, 2).tolist()
+    for file, *columns in (("mentions", mentions, gold), ("dictionary", terms, concepts)):
+        rows = zip(*columns, strict=True)
+        write(f"{file}.tsv", "".join(f"{name}\t{cui}\n" for name, cui in rows))
+    run(
+        *("--model", minilm_path, "--json", tmp_path / "out.json", "--pooling", "mean", "cls"),
+        *("--benchmark", f"hpo={tmp_path / 'mentions.tsv'}", "--k", 1, 5),
+    )
+    mean, cls = records_in(tmp_path / "out.json")
+    peer = sentence_transformers.SentenceTransformer(str(minilm_path), device="cpu")
+    for record in (mean, cls):
+        if record is cls:
+            peer[1] = sentence_transformers.models.Pooling(384, "cls")
+        vectors = peer.encode(mentions), peer.encode(terms)
+        for k in (1, 5):
+            expected = share_within(k, vectors[0], gold, vectors[1], concepts)
+            assert 0.5 < expected < 1
+            assert record.scores[f"acc@{k}"] == pytest.approx(expected)
+    assert mean.scores["acc@1"] != cls.scores["acc@1"]
