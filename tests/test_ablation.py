@@ -180,8 +180,11 @@ def test_two_steps_of_each_system(tmp_path, hpo_path, minilm_path, capfd):
         source=hpo_path, out=tmp_path / "hpo", tokenizer=minilm_path, hold_out=200
     )
     heldout = build_dataset(options) / "heldout"
-    terms = (heldout / "dictionary.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "terms.tsv").write_text("".join(terms[:500]), encoding="utf-8")
+    mentions = (heldout / "mentions.tsv").read_text(encoding="utf-8").splitlines()
+    asked = {line.split("\t")[1] for line in mentions}
+    terms = (heldout / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in terms if line.split("\t")[1] in asked]
+    (tmp_path / "terms.tsv").write_text("\n".join(kept), encoding="utf-8")
     words = ["--data", tmp_path / "hpo", "--init", minilm_path, "--out", tmp_path / "out"]
     words += ["--benchmark", f"heldout={heldout / 'mentions.tsv'}", "--steps", "2"]
     words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "8", "--repeats", "2"]
