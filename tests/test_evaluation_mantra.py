@@ -57,6 +57,7 @@ def test_brat_in_a_folder_and_in_a_zip(brat, tmp_path):
             archive.writestr(f"__MACOSX/{file.relative_to(tmp_path)}", b"\x00\xff")
     for beside in ("._0001_d1.u1.ann", "._0001_d1.u1.txt", "._Medline_GSC_fr_man.xml"):
         (brat / "French" / "Medline_EN_FR_ec22-cui-best_man" / beside).write_bytes(b"\x00\xff")
+    (brat / "French" / "notes.txt").mkdir()
     for path in (brat, brat / "French", packed):
         (fold,) = read_benchmark("mantra", path, dictionary=DICTIONARY).folds
         assert fold.name == "Medline fr"

@@ -94,7 +94,8 @@ def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
         yield PurePosixPath(path.name), {".xml": decoded(path.read_bytes(), str(path))}
         return
     if path.is_dir():
-        inside = {PurePosixPath(one.relative_to(path).as_posix()): one for one in path.rglob("*")}
+        files = (one for one in path.rglob("*") if one.is_file())
+        inside = {PurePosixPath(one.relative_to(path).as_posix()): one for one in files}
         kept = {name: one.read_bytes() for name, one in inside.items() if is_kept(name)}
         yield from texts_of(kept, path)
         return
