@@ -7,6 +7,7 @@ same build finds its finished shards there; another build of the same --out star
 from __future__ import annotations
 
 import dataclasses
+import json
 import platform
 import shutil
 import sys
@@ -240,7 +241,12 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
             f"--out {out} exists and is not a dataset; expected a new folder, an empty one, or a "
             "dataset to replace with --overwrite. Give another --out, or move it away."
         )
-    manifest = read_manifest(out)
+    try:
+        manifest = read_manifest(out)
+    except BadInput:
+        if options.overwrite and _is_ours(out / MANIFEST):
+            return False
+        raise
     left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
     if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
         tidy(out.absolute())
@@ -255,6 +261,16 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
             "--out."
         )
     return False
+
+
+def _is_ours(manifest: Path) -> bool:
+    """Whether it is that of a dataset, which may be of another version or damaged."""
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    kind = FORMAT.rpartition(" ")[0]
+    return isinstance(found, dict) and str(found.get("format")).rpartition(" ")[0] == kind
 
 
 def _remove_other_builds(out: Path, work: Path) -> None:

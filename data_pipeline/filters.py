@@ -6,7 +6,7 @@ most), so that counting the drops costs one grouped scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -74,7 +74,7 @@ def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
         if not any(fnmatchcase(label, pattern) for label in known):
             raise BadInput(
                 f"no relation label matches {pattern!r}; expected a pattern for REL|RELA, such as "
-                f"'CHD|isa' or 'RO|*'. The source has {_some(known)}."
+                f"'CHD|isa' or 'RO|*'. The source has {some(known)}."
             )
     patterns = filters.relations or ("*",)
     return [label for label in known if any(fnmatchcase(label, p) for p in patterns)]
@@ -94,7 +94,7 @@ def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
         there = sorted(values[column].unique().to_list())
         if missing := [value for value in asked if value not in there]:
             raise BadInput(
-                f"--{option} {missing[0]}: no term of the source has it. It has {_some(there)}."
+                f"--{option} {missing[0]}: no term of the source has it. It has {some(there)}."
             )
 
 
@@ -118,6 +118,7 @@ def _reason_unless(condition: pl.Expr, reason: str) -> pl.Expr:
     return pl.when(~condition).then(pl.lit(reason))
 
 
-def _some(values: list[str], most: int = 40) -> str:
+def some(values: Sequence[str], most: int = 40) -> str:
+    """The values for a message, the first `most` of them."""
     more = f" and {len(values) - most:,} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more

@@ -2,8 +2,9 @@
 
 A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
 sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
-record is a block of BLOCK consecutive concepts with their terms, tokens, semantic types, and the
-triplets whose head is among them. `write_dataset.py` writes such folders.
+record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
+these, semantic types, and the triplets whose head is among them. `write_dataset.py` writes such
+folders.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
     Args:
       path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
       strings: also the identifiers and the terms as strings, and the vocabularies of each term
-        (a UMLS needs a gigabyte more).
+        (a UMLS needs two gigabytes more).
     Raises BadInput if the folder is missing, half-built, not a dataset, or damaged.
     """
     folder = local_folder(path, MANIFEST)

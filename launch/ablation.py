@@ -120,12 +120,13 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
         path = Path(benchmark)
         return [path, path.with_name("dictionary.tsv")] if path.is_file() else [path]
 
-    def described(path: str, *files: Path) -> dict[str, str | None]:
-        return {"path": path, "hash": hash_of(files)}
+    def described(path: str, *files: Path) -> str:
+        """What is there, wherever that is; of what is not on this machine the name."""
+        return hash_of(files) or path
 
     return {
         "format": FORMAT,
-        "data": {"path": args.data, "hash": dataset_hash(args.data)},
+        "data": dataset_hash(args.data),
         "init": described(args.init, local_folder(args.init, "config.json")),
         "benchmark": {name: described(path, *files_of(path)) for name, path in benchmarks.items()},
         "dictionary": {name: described(path, Path(path)) for name, path in dictionaries.items()},

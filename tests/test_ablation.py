@@ -99,14 +99,23 @@ def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys,
     write(changed, '{"content_hash": "other"}')
     assert ablation.main(words) == 2
     (line,) = (line for line in capsys.readouterr().err.splitlines() if " there, " in line)
-    assert line.startswith(f"  {name}.hash: '")
+    assert line.startswith(f"  {name}: '")
 
 
 def test_a_hub_id_and_a_case_study_of_the_paper_have_no_files(words):
     args, flags = ablation.parse([*words, "look=paper:knowledge", "--init", "org/name"])
     settings = ablation.settings_of(args, flags)
-    assert settings["init"] == {"path": "org/name", "hash": None}
-    assert settings["benchmark"]["look"] == {"path": "paper:knowledge", "hash": None}
+    assert settings["init"] == "org/name"
+    assert settings["benchmark"]["look"] == "paper:knowledge"
+
+
+def test_files_that_moved_are_the_same(words, tmp_path):
+    before = ablation.settings_of(*ablation.parse(words))
+    for name in ("data", "init", "folds", "en.tsv", "dictionary.tsv", "terms.tsv"):
+        (tmp_path / "elsewhere" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).rename(tmp_path / "elsewhere" / name)
+    moved = [word.replace(str(tmp_path), str(tmp_path / "elsewhere")) for word in words]
+    assert ablation.settings_of(*ablation.parse(moved)) == before
 
 
 def test_settings_of_before_there_were_hashes(words, write, capsys):
@@ -133,8 +142,8 @@ def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
     for more, found in (
         (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
         (["--mu", "0.5"], f"systems.uniform.loss.mu: {MU} there, 0.5 here"),
-        (["fr=f.tsv"], "benchmark.fr: 'absent' there, {'path': 'f.tsv', 'hash': None} here"),
-        (["--dictionary", "en=t.tsv"], "dictionary.en: 'absent' there, {'path': 't.tsv'"),
+        (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
+        (["--dictionary", "en=t.tsv"], "dictionary.en: 'absent' there, 't.tsv' here"),
     ):
         with pytest.raises(BadInput, match=re.escape(found)):
             check(*more, *(["--systems", "coder", "uniform"] if "--mu" in more else []))

@@ -15,6 +15,7 @@ from data_pipeline.build_dataset import build_dataset
 from data_pipeline.build_options import BuildOptions
 from data_pipeline.errors import BadInput
 from data_pipeline.store import open_dataset
+from data_pipeline.whole_files import write_json
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +137,31 @@ def test_a_build_that_was_killed_when_it_was_done_is_only_tidied(options, monkey
         assert not any(options.out.glob("*tfrecord-*.json"))
     build_dataset(replace(options, overwrite=True))  # of a damaged one, say
     assert (options.out / "manifest.json").stat().st_ino != built
+
+
+@pytest.mark.parametrize("fault", ["version", "shard"])
+def test_a_dataset_that_cannot_be_read_is_replaced_with_leave(options, fault):
+    build_dataset(options)
+    before = manifest_of(options.out)
+    if fault == "version":
+        write_json(options.out / "manifest.json", before | {"format": "coder_jax triplets 1"})
+    else:
+        next(options.out.glob("*.tfrecord-*")).unlink()
+    with pytest.raises(BadInput, match="not a dataset of this version|the file is missing"):
+        build_dataset(options)
+    build_dataset(replace(options, overwrite=True), reuse=True)
+    assert manifest_of(options.out)["content_hash"] == before["content_hash"]
+    assert open_dataset(options.out).heads.size
+    assert left_behind(options.out.parent) == ["out"]
+
+
+@pytest.mark.parametrize("manifest", ['{"format": "zip 1"}', "[1]", "not JSON"])
+def test_the_manifest_of_another_program_is_never_replaced(options, manifest):
+    options.out.mkdir()
+    (options.out / "manifest.json").write_text(manifest)
+    with pytest.raises(BadInput, match="has the format|not JSON"):
+        build_dataset(replace(options, overwrite=True))
+    assert (options.out / "manifest.json").read_text() == manifest
 
 
 def test_a_foreign_folder_is_never_replaced(options):

@@ -48,6 +48,7 @@ def packed(content):
         ("w.bin.gz", packed(binary(WORDS))),
         ("w.txt", text(WORDS).encode()),
         ("w.txt", text(WORDS).encode() + b"\n \n"),
+        ("w.txt", text(WORDS).replace("\n", "\n\n", 1).encode()),
         ("w.vec.gz", packed(text(WORDS).encode())),
         ("glove.txt", text(WORDS, header=False).encode()),
         ("glove.txt", text(WORDS, header=False).replace("\n", " \n").encode()),

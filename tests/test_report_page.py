@@ -177,7 +177,7 @@ def test_a_link_to_a_term_that_is_not_there(page, address):
     until(page, lambda: "“%E0%A4%A” is not among the terms" in find(page, "#term")[0].text)
 
 
-def test_filter_by_source(page):
+def test_filter_by_source(page, address):
     """A term of several vocabularies is found in each of them."""
     (source,), (query,) = find(page, "#vocabularies"), find(page, "#query")
     names = [one.text for one in find(page, "#vocabularies option")]
@@ -190,6 +190,9 @@ def test_filter_by_source(page):
         matches[name] = {one.text for one in find(page, "#matches [role=option]")}
     both = {"heart attack", "heart failure"}
     assert matches == {"all": both, "MSH": both, "MSHFRE": set(), "NCI": {"heart attack"}}
+    page.get(f"{address}#term=heart%20attack")
+    until_shown(page, "heart attack")
+    assert find(page, "#term .facts")[0].text == "C1 · <i>Type</i> · ENG · MSH, NCI"
 
 
 def test_filter_by_language(page, address):

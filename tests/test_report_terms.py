@@ -105,6 +105,11 @@ def test_a_dictionary_of_one_term(tmp_path):
 def test_a_string_of_two_concepts_is_one_entry():
     rows = [("cold", "C1"), ("common cold", "C1"), ("cold", "C2"), ("x", "C3"), ("cold", "C1")]
     dictionary = Dictionary(*map(list, zip(*rows, strict=True)), "d", languages=["ENG"] * 5)
+    sources = [("MSH",), ("NCI",), ("HPO", "MSH"), ("NCI",), ("MSH",)]
+    entries = gather_entries(
+        dataclasses.replace(dictionary, vocabularies=sources), ["C1", "C2"], {"C2": ["Finding"]}
+    )
+    assert entries.vocabularies == [("MSH", "HPO"), ("NCI",)]
     entries = gather_entries(dictionary, ["C1", "C2"], {"C2": ["Finding"]})
     assert entries.terms == ["cold", "common cold"]
     assert entries.concepts_of == [[0, 1], [0]]

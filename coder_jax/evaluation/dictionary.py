@@ -19,7 +19,7 @@ from coder_jax.evaluation.rows import (
     two_columns,
 )
 from data_pipeline.errors import BadInput
-from data_pipeline.filters import Filters, term_drop_reason
+from data_pipeline.filters import Filters, some, term_drop_reason
 from data_pipeline.rrf import read_rrf
 
 # Of a dataset's manifest, what a record of its terms says.
@@ -111,7 +111,8 @@ def read_dictionary(
       path: a TSV file of term<TAB>CUI, a file of CUI||name, a dataset folder as
         `data_pipeline.build` makes it, or the MRCONSO.RRF of a release, also as .gz.
       languages: of a dataset or a release, keep the terms in these only, such as ["ENG"].
-      sources: of either, keep the terms of these vocabularies only, such as ["MSH"].
+      sources: of either, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
+        dataset has one language, the most wanted, and the vocabularies of its string in all.
       concepts_of: of either, keep the concepts that these vocabularies have, with all their terms
         of the languages and sources above.
 
@@ -128,9 +129,9 @@ def read_dictionary(
     for option, asked in choice.options().items():
         if asked:
             raise BadInput(
-                f"{path}: found a file, and {option} {' '.join(asked)}; expected a dataset folder "
-                "or the MRCONSO.RRF of a release: only they say the language and the sources of a "
-                "term"
+                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder or the "
+                "MRCONSO.RRF of a release, as only they say the language and the sources of a "
+                f"term: give one of them, or no {option}"
             )
     if is_double_piped(path):
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
@@ -161,16 +162,15 @@ class _Choice:
         for (option, asked), known in zip(self.options().items(), there, strict=True):
             if missing := sorted(set(asked) - set(known)):
                 raise BadInput(
-                    f"{option} {' '.join(missing)}: no term of {path} has it; it has "
-                    f"{', '.join(known)}"
+                    f"{option} {' '.join(missing)}: no term of {path} has it; it has {some(known)}"
                 )
 
     def check_left(self, terms: int, path: Path) -> None:
         """BadInput for a choice that leaves no term."""
         if not terms:
             raise BadInput(
-                f"{path}: found no term of the choice, suppressed ones aside; give other "
-                f"{', '.join(self.options())}, or none"
+                f"{path}: found no term of the choice, suppressed ones aside; give other values "
+                f"for {' and '.join(option for option, asked in self.options().items() if asked)}"
             )
 
     def named(self, path: Path) -> str:
@@ -211,7 +211,9 @@ def _dictionary_of_release(path: Path, choice: _Choice) -> Dictionary:
         kept["cui"].to_list(),
         choice.named(path),
         languages=kept["language"].to_list(),
-        vocabularies=_shared(kept["source"]),
+        vocabularies=_shared(
+            one for part in kept.iter_slices() for one in part["source"].to_list()
+        ),
         chosen=choice.record(),
     )
 

@@ -63,7 +63,7 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
     first: dict[tuple[str, ...], PurePosixPath] = {}
     for file, content in files_in(path):
         fold = fold_of_xml(file, path) if is_xml(file) else fold_of_brat(file, path)
-        check_once(fold, file, first, path)
+        check_once(fold, file, content, first, path)
         mentions = corpora.setdefault(fold, {})
         if is_xml(file):
             add_xml(mentions, content, f"{path}/{file}")
@@ -161,19 +161,23 @@ def fold_of_brat(file: PurePosixPath, path: Path) -> str:
 
 
 def check_once(
-    fold: str, file: PurePosixPath, first: dict[tuple[str, ...], PurePosixPath], path: Path
+    fold: str,
+    file: PurePosixPath,
+    content: Mapping[str, str],
+    first: dict[tuple[str, ...], PurePosixPath],
+    path: Path,
 ) -> None:
     """BadInput for a corpus in two XML files, as XML and as brat files, or in a folder's copy.
 
     Args:
       fold: the corpus of the file.
-      file: one of its files.
-      first: the first file of each corpus, and of each name of a folder and a file in a corpus.
+      file, content: one of its files, as of `files_in`.
+      first: the first file of each corpus, and of each name and content of a file in a corpus.
       path: what is read, for messages.
     """
     of_corpus = first.setdefault((fold,), file)
-    of_name = first.setdefault((fold, *file.parts[-2:]), file)
-    other = of_corpus if is_xml(of_corpus) or is_xml(file) else of_name
+    of_content = first.setdefault((fold, file.name, *content.values()), file)
+    other = of_corpus if is_xml(of_corpus) or is_xml(file) else of_content
     if other != file:
         raise BadInput(
             f"{path}: found {fold} both in {other} and in {file}; expected each mention once: take "

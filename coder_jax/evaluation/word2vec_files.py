@@ -97,9 +97,9 @@ def rows_of(file: IO[bytes], path: Path) -> Iterator[Row]:
     if len(numbers) == 2 and all(number.isdigit() for number in numbers):
         count, width = int(numbers[0]), int(numbers[1])
         start = file.tell()
-        second = file.readline(READ_BYTES)
+        after = file.read(READ_BYTES).lstrip()  # in a text file empty lines do not count
         file.seek(start)
-        if is_text(second, width):
+        if is_text(after.split(b"\n", 1)[0], width):
             return text_rows(file, path, 2, width, b" ", count)
         return binary_rows(file, path, count, width)
     file.seek(0)

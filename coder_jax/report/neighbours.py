@@ -21,8 +21,8 @@ class Entries:
       concepts_of: for each term the indices of its concepts.
       concepts: C identifiers.
       types: semantic types of each concept; an empty list where there are none.
-      languages, vocabularies: of each term its language, and those that have it, where the
-        dictionary tells.
+      languages, vocabularies: of each term its first language, and those that have it for any of
+        its concepts, where the dictionary tells.
     """
 
     terms: list[str]
@@ -45,23 +45,26 @@ def gather_entries(
     """
     number = {concept: place for place, concept in enumerate(chosen)}
     concepts_of: dict[str, list[int]] = {}
-    first_row: list[int] = []
+    rows_of: dict[str, list[int]] = {}
     for row, term, concept in dictionary.pairs():
         if concept not in number:
             continue
-        if term not in concepts_of:
-            concepts_of[term] = []
-            first_row.append(row)
-        if number[concept] not in concepts_of[term]:
-            concepts_of[term].append(number[concept])
+        held = concepts_of.setdefault(term, [])
+        if number[concept] not in held:
+            held.append(number[concept])
+        rows_of.setdefault(term, []).append(row)
     languages, vocabularies = dictionary.languages, dictionary.vocabularies
     return Entries(
         list(concepts_of),
         list(concepts_of.values()),
         list(chosen),
         [list(types.get(concept, ())) for concept in chosen],
-        languages and [languages[row] for row in first_row],
-        vocabularies and [vocabularies[row] for row in first_row],
+        languages and [languages[rows[0]] for rows in rows_of.values()],
+        vocabularies
+        and [
+            tuple({one: None for row in rows for one in vocabularies[row]})
+            for rows in rows_of.values()
+        ],
     )
 
 

@@ -205,7 +205,7 @@ function explore(all) {
   function facts(number) {
     const concepts = all.conceptsOf[number];
     const kinds = new Set(concepts.flatMap((concept) => all.types[concept].map((type) => all.typeNames[type])));
-    const named = filters.map(([, coded]) => coded.names[coded.of[number]]);
+    const named = filters.map(([, coded]) => coded.of[number].map((one) => coded.names[one]).join(", "));
     const shown = concepts.map((concept) => (preferred[concept] === number ? all.concepts[concept]
       : `${all.concepts[concept]} ${all.terms[preferred[concept]]}`));
     return [shown.join(", "), [...kinds].join(", "), ...named].filter(Boolean);
