@@ -51,7 +51,7 @@ def test_a_retired_concept_is_named_after_its_successor(tmp_path):
     assert benchmark.names == {"C1": "pain", "C3": "cough"} and benchmark.retired == 1
     assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4"], "as old as files of vectors"
     result = relation_result(
-        benchmark, ["x"], *[np.zeros((1, 3), int)] * 2, np.zeros(1), np.ones(4, bool), 0.0
+        benchmark, ["x"], *[np.zeros((1, 3), int)] * 2, np.zeros(1, int), np.ones(4, bool), 0.0
     )
     record = relation_record(benchmark, result, "frozen", ClassifierSettings(), None)
     assert record.counts["retired"] == 1 and record.counts["unnamed"] == 2
