@@ -3,6 +3,7 @@
 Prints a line for what it found, restored and saved. Every value of step s is s plus its place.
 """
 
+import os
 import sys
 
 import jax
@@ -55,4 +56,7 @@ def main(out, steps, process=0, processes=1, port=0):
 
 
 if __name__ == "__main__":
+    # Gloo writes to the standard output, too, in pieces that may end up within a line of ours.
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     main(sys.argv[1], *map(int, sys.argv[2:]))
