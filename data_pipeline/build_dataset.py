@@ -7,7 +7,6 @@ same build finds its finished shards there; another build of the same --out star
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 import shutil
 import sys
@@ -38,7 +37,7 @@ from data_pipeline.quiet_tensorflow import tf, tfds
 from data_pipeline.release_files import reading, remove_scratch
 from data_pipeline.rrf import read_rrf
 from data_pipeline.source import Source
-from data_pipeline.store import FORMAT, MANIFEST, WORK_MARK, read_manifest
+from data_pipeline.store import FORMAT, MANIFEST, WORK_MARK, is_dataset, read_manifest
 from data_pipeline.terminology import Terminology, read_terminology
 from data_pipeline.tokenize_terms import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.write_dataset import (
@@ -244,7 +243,7 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
     try:
         manifest = read_manifest(out)
     except BadInput:
-        if options.overwrite and _is_ours(out / MANIFEST):
+        if options.overwrite and is_dataset(out):
             return False
         raise
     left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
@@ -261,16 +260,6 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
             "--out."
         )
     return False
-
-
-def _is_ours(manifest: Path) -> bool:
-    """Whether it is that of a dataset, which may be of another version or damaged."""
-    try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    kind = FORMAT.rpartition(" ")[0]
-    return isinstance(found, dict) and str(found.get("format")).rpartition(" ")[0] == kind
 
 
 def _remove_other_builds(out: Path, work: Path) -> None:

@@ -6,6 +6,7 @@ most), so that counting the drops costs one grouped scan.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -60,6 +61,13 @@ def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
         _reason_unless(label != "|", "empty REL and RELA"),
         _reason_unless(label.is_in(list(labels)), "relation not asked for"),
     )
+
+
+def count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
+    """Adds to the report, by reason, the rows that are dropped: sums of the column len."""
+    dropped = counts.filter(pl.col("reason").is_not_null())
+    for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
+        report[f"{what} dropped: {reason}"] += rows
 
 
 def relation_label() -> pl.Expr:

@@ -227,6 +227,16 @@ def read_manifest(folder: Path) -> dict:
     return manifest
 
 
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder is a dataset of any version, be it damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    return str(found).rpartition(" ")[0] == FORMAT.rpartition(" ")[0]
+
+
 # The key of manifest["shards"][i] and of manifest["counts"] that gives each array's length.
 _SIZES = {
     "n_terms": "concepts",

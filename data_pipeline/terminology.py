@@ -18,14 +18,11 @@ from data_pipeline.errors import BadInput
 from data_pipeline.filters import (
     Filters,
     check_filter_values,
-    chosen_labels,
-    relation_drop_reason,
-    relation_label,
+    count_reasons,
     term_drop_reason,
 )
 from data_pipeline.source import Source
-
-SELF = -1  # in place of a triplet's key: its head is its tail
+from data_pipeline.triplets import read_triplets
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ def read_terminology(
     terms = _distinct_terms(frame, lookup, report)
     del frame
     stopping.poll()
-    triplets = _read_triplets(source, filters, lookup, len(cuis), report)
+    triplets = read_triplets(source, filters, lookup, len(cuis), report)
     stopping.poll()
     types = _read_types(source, lookup, len(cuis))
     return Terminology(
@@ -131,19 +128,13 @@ def _count_terms(
     counts = counts.with_columns(reason=reason)
     report["concepts read"] = concepts.item()
     report["terms read"] = int(counts["len"].sum())
-    _count_reasons(counts, "terms", report)
+    count_reasons(counts, "terms", report)
     counts = counts.filter(pl.col("reason").is_null())
     kept = counts["language"].unique().to_list()
     # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
     wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))
     languages = [language for language in wanted if language in kept]
     return languages, counts["source"].unique().sort().to_list(), reason
-
-
-def _count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
-    dropped = counts.filter(pl.col("reason").is_not_null())
-    for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
-        report[f"{what} dropped: {reason}"] += rows
 
 
 def _clean_terms(
@@ -224,70 +215,6 @@ def _distinct_terms(
     report["terms dropped: same string in the concept"] = frame.height - terms.height
     report["terms kept"] = terms.height
     return terms
-
-
-def _read_triplets(
-    source: Source, filters: Filters, lookup: pl.LazyFrame, concepts: int, report: Counter[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Distinct triplets sorted by (head, relation, tail), and the labels that occur in them."""
-    if source.relations is None:
-        none = np.zeros(0, np.int32)
-        return none, none, none, []
-    counts = (
-        source.relations.group_by("rel", "rela", "source", "suppress")
-        .len()
-        .collect(engine="streaming")
-    )
-    labels = chosen_labels(counts.select(label=relation_label())["label"], filters)
-    reason = relation_drop_reason(filters, labels)
-    counts = counts.with_columns(reason=reason)
-    report["relations read"] = int(counts["len"].sum())
-    _count_reasons(counts, "relations", report)
-    # One int64 per triplet sorts and compares far quicker, in less memory, than three columns;
-    # it is null where the head or the tail is unknown, and SELF where they are the same.
-    head, tail = pl.col("head_id").cast(pl.Int64), pl.col("tail_id")
-    key = (
-        pl.when(head == tail)
-        .then(SELF)
-        .otherwise((head * len(labels) + pl.col("relation")) * concepts + tail)
-    )
-    numbers = pl.LazyFrame({"label": labels}, schema={"label": pl.String})
-    keys = (
-        source.relations.filter(reason.is_null())
-        .select("head", "tail", label=relation_label())
-        .join(numbers.with_row_index("relation"), on="label")
-        .join(lookup.select(head_id="concept", head="cui"), on="head", how="left")
-        .join(lookup.select(tail_id="concept", tail="cui"), on="tail", how="left")
-        .select(key=key)
-        .collect(engine="streaming")
-        .to_series()
-    )
-    known = keys.filter(keys != SELF)  # a null is not kept either
-    report["relations dropped: unknown concept"] = keys.null_count()
-    itself = len(keys) - keys.null_count() - len(known)
-    report["relations dropped: relation of a concept to itself"] = itself
-    del keys
-    return _distinct_triplets(known.to_numpy(writable=True), labels, concepts, report)
-
-
-def _distinct_triplets(
-    key: np.ndarray, labels: list[str], concepts: int, report: Counter[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Sorts and splits keys (head * labels + relation) * concepts + tail; drops repeated ones."""
-    found = len(key)
-    key.sort()
-    key = key[np.concatenate([[True], key[1:] != key[:-1]])] if found else key
-    report["relations dropped: duplicate"] = found - len(key)
-    report["triplets kept"] = len(key)
-    tails = (key % concepts).astype(np.int32)
-    key //= concepts
-    relations = (key % max(len(labels), 1)).astype(np.int32)
-    key //= max(len(labels), 1)
-    heads = key.astype(np.int32)
-    is_used = np.bincount(relations, minlength=len(labels)) > 0
-    new_number = np.cumsum(is_used, dtype=np.int32) - 1
-    used = [label for label, keep in zip(labels, is_used, strict=True) if keep]
-    return heads, new_number[relations].astype(np.int32), tails, used
 
 
 def _read_types(

@@ -90,8 +90,17 @@ def test_vocabularies_that_are_not_there(folder):
         read_dictionary(folder, sources=["MSH", "MDR"])
     with pytest.raises(BadInput, match=f"--dictionary-concepts-of X: no term .* has it; {known}"):
         read_dictionary(folder, concepts_of=["X"])
-    with pytest.raises(BadInput, match="found no term of the choice"):
+    options = "--dictionary-languages and --dictionary-sources"
+    with pytest.raises(BadInput, match=f"found no term of the choice.* other values for {options}"):
         read_dictionary(folder, ["FRE"], ["SNOMEDCT_US"])
+
+
+def test_a_release_of_suppressed_terms(tmp_path):
+    mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
+    lines = mrconso.read_text().splitlines(keepends=True)
+    mrconso.write_text("".join(line for line in lines if "|E||" in line))
+    with pytest.raises(BadInput, match="suppressed ones aside; give another dictionary"):
+        read_dictionary(mrconso)
 
 
 def test_its_retired_cuis(folder):

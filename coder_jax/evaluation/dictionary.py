@@ -168,9 +168,10 @@ class _Choice:
     def check_left(self, terms: int, path: Path) -> None:
         """BadInput for a choice that leaves no term."""
         if not terms:
+            asked = [option for option, values in self.options().items() if values]
+            other = f"other values for {' and '.join(asked)}" if asked else "another dictionary"
             raise BadInput(
-                f"{path}: found no term of the choice, suppressed ones aside; give other values "
-                f"for {' and '.join(option for option, asked in self.options().items() if asked)}"
+                f"{path}: found no term of the choice, suppressed ones aside; give {other}"
             )
 
     def named(self, path: Path) -> str:
