@@ -11,17 +11,17 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
-from coder_jax.bert import abstract_bert
-from coder_jax.bert_config import BertConfig
-from coder_jax.config import Config
-from coder_jax.memory_plan import plan_memory
-from coder_jax.mesh import BATCH
-from coder_jax.run_step import make_run_step
-from coder_jax.state import TrainState
-from coder_jax.step import TrainStep
-from coder_jax.step_cost import StepCost, read_cost
-from data_pipeline.batch_spec import BatchSpec, RowPlan, StepCut
-from data_pipeline.errors import BadInput
+from benchmarks.program_cost import StepCost, read_cost
+from coder_jax.devices.memory_plan import plan_memory
+from coder_jax.devices.mesh import BATCH
+from coder_jax.models.bert import abstract_bert
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.training.config import Config
+from coder_jax.training.run_step import make_run_step
+from coder_jax.training.state import TrainState
+from coder_jax.training.step import TrainStep
+from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.process.errors import BadInput
 
 # The compiler knows TPUs in slices; of the smallest, one chip can be taken.
 SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
@@ -70,8 +70,8 @@ def usual_rows(config: Config, cut: StepCut, data: Path | None, rows: int) -> in
     if rows:
         return rows
     if data:
-        from data_pipeline.batches import BatchMaker
-        from data_pipeline.store import open_dataset
+        from data_pipeline.batches.stream import BatchMaker
+        from data_pipeline.dataset.store import open_dataset
 
         sizes = BatchMaker(open_dataset(data), spec, cut).plan.sizes
         return sizes[max(0, len(sizes) - 2)]  # the last is enough for any block
@@ -89,7 +89,7 @@ def numbers_of(data: Path | None) -> tuple[int, int]:
     """R and S, the relations and semantic types of a dataset or of the invented UMLS."""
     if data is None:
         return RELATIONS, TYPES
-    from data_pipeline.store import read_manifest
+    from data_pipeline.dataset.store import read_manifest
 
     manifest = read_manifest(data)
     return len(manifest["relations"]), len(manifest["semantic_types"])

@@ -29,9 +29,9 @@ from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
-from coder_jax.xla_settings import set_up_xla
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 from launch.demo import package_file
 
 # Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each
@@ -68,15 +68,15 @@ def read_terms(source: Path | None) -> tuple[list[str], str]:
             "a text file"
         )
     if path.is_dir():
-        from coder_jax.evaluation.dictionary import read_dictionary
+        from data_pipeline.dataset.dictionary import read_dictionary
 
         terms = read_dictionary(path).terms
     elif path.suffix == ".obo":
-        from data_pipeline.obo import read_obo
+        from data_pipeline.sources.obo import read_obo
 
         terms = read_obo(path).atoms.collect()["term"].to_list()
     else:
-        from coder_jax.term_lines import decode
+        from coder_jax.encoding.term_lines import decode
 
         terms = decode(path.read_bytes(), path.name, 1)
     distinct = list(dict.fromkeys(terms))
@@ -99,9 +99,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     import jax
 
     from benchmarks.limits import measured
-    from coder_jax.encoder import TermEncoder
-    from coder_jax.hf_files import find_folder
-    from data_pipeline.tokenize_terms import tokenize
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.models.hf_files import find_folder
+    from data_pipeline.dataset.tokenize_terms import tokenize
 
     folder = find_folder(model_or_default(args.model))
     encoder = TermEncoder.from_pretrained(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coder_jax.sentence_transformers_files import write_sentence_transformers_files
+from coder_jax.export.sentence_transformers_files import write_sentence_transformers_files
 
 if TYPE_CHECKING:
-    from coder_jax.encoder import TermEncoder
+    from coder_jax.encoding.encoder import TermEncoder
 
 MODULE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from coder_jax.bert_config import BertConfig
+    from coder_jax.models.bert_config import BertConfig
 
 
 def encoder_flops(bert: "BertConfig", lengths: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.errors import BadInput
+from data_pipeline.process.errors import BadInput
 
 LOADERS = {
     "ours": "data_pipeline.build",
@@ -36,9 +36,9 @@ BATCH = 10_000  # terms that a peer gives to the tokenizer at once
 
 def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     """Seconds of the parts of our build."""
-    from data_pipeline import build_dataset
-    from data_pipeline.build_options import BuildOptions
-    from data_pipeline.word_pieces import WordPieces
+    from data_pipeline.build import build_dataset
+    from data_pipeline.build.options import BuildOptions
+    from data_pipeline.dataset.word_pieces import WordPieces
 
     taken = dict.fromkeys((*PARTS, "start"), 0.0)
 
@@ -69,7 +69,7 @@ def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
 def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     """Seconds of the parts of a peer; see `ingest_peers`."""
     from benchmarks.ingest_peers import read_with_pandas, read_with_python
-    from data_pipeline.tokenize_terms import load_tokenizer
+    from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
     pieces = load_tokenizer(tokenizer)
     pieces.enable_truncation(MAX_LENGTH)
@@ -103,7 +103,7 @@ def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
 
     Raises BadInput where one differs.
     """
-    from data_pipeline.store import open_dataset
+    from data_pipeline.dataset.store import open_dataset
 
     dataset = open_dataset(ours, strings=True)
     for peer in peers:

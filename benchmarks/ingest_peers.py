@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.filters import SUPPRESSED
-from data_pipeline.rrf import COLUMNS
+from data_pipeline.sources.rrf import COLUMNS
+from data_pipeline.terminology.filters import SUPPRESSED
 
 ATOMS = ["CUI", "LAT", "TS", "STT", "ISPREF", "STR", "SUPPRESS"]
 RELATIONS = ["CUI1", "REL", "CUI2", "RELA", "SUPPRESS"]
@@ -29,7 +29,7 @@ _BRACKETED = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 
 
 def clean_term(term: str) -> str:
-    """The rules of `data_pipeline.clean` ("paper"), one string at a time; quick ways out first."""
+    """The rules "paper" of `terminology.clean`, one string at a time; quick ways out first."""
     term = term.lower()
     if "nos" in term:
         term = _NOS.sub(" ", f"  {term}  ")

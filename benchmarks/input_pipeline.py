@@ -31,8 +31,8 @@ from benchmarks.release import add_source_arguments, prepared
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.stream import MADE_AHEAD, stream
-from data_pipeline.batch_spec import BatchSpec
-from data_pipeline.command import run_command
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.process.command import run_command
 
 # The last first: workers start as copies of a process whose tokenizer has not begun its threads.
 WORKERS = (2, 1, 0)
@@ -49,8 +49,8 @@ def serve(ready: dict[str, Any], measure: Ask) -> None:
 
 def serve_ours(dataset: Path) -> None:
     """Opens the dataset and streams as often as it is asked to."""
-    from data_pipeline.batches import BatchMaker
-    from data_pipeline.store import open_dataset
+    from data_pipeline.batches.stream import BatchMaker
+    from data_pipeline.dataset.store import open_dataset
 
     before, started = peak_memory(), time.monotonic()
     maker = BatchMaker(open_dataset(dataset), BatchSpec())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.machine import machine, one_line
-from coder_jax.xla_settings import set_up_xla
+from coder_jax.devices.xla_settings import set_up_xla
 
 DTYPES = ("float32", "tf32", "bfloat16")
 # Large enough to hide the start of a kernel, small enough for a CPU to try many times in a second.

@@ -5,14 +5,14 @@ import dataclasses
 import jax
 
 from benchmarks.train_step_work import Terms, Work, initial_relations
-from coder_jax.feed import Feed, SaveClock
-from coder_jax.hf_weights import load_bert
-from coder_jax.mesh import put_whole
-from coder_jax.recipes import coder_eng
-from coder_jax.run_step import make_run_step
-from coder_jax.state import TrainState, new_state, split_encoder
-from coder_jax.train import encoder_structure
-from data_pipeline.batch_files import BatchFiles
+from coder_jax.devices.feed import Feed, SaveClock
+from coder_jax.devices.mesh import put_whole
+from coder_jax.models.hf_weights import load_bert
+from coder_jax.systems.recipes import coder_eng
+from coder_jax.training.run_step import make_run_step
+from coder_jax.training.state import TrainState, new_state, split_encoder
+from coder_jax.training.train import encoder_structure
+from data_pipeline.batches.files import BatchFiles
 
 
 class Ours:

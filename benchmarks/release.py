@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.default_model import model_or_default
 from benchmarks.process import run_child
-from data_pipeline.errors import BadInput
-from data_pipeline.release_files import unpack_release
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.release_files import unpack_release
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import AutoTokenizer
 
 from benchmarks.ingest_peers import clean_term, rows
-from data_pipeline.batch_spec import BatchSpec
+from data_pipeline.batches.spec import BatchSpec
 
 PADDED_LENGTH = 32
 

@@ -26,10 +26,10 @@ from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
-from coder_jax.xla_settings import set_up_xla
-from data_pipeline.aligned import aligned
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.dataset.aligned import aligned
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 
 SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
 TOLERANCE = 1e-5  # of similarities, and of what may have changed places
@@ -96,7 +96,7 @@ def compare(
     """One row for so many queries at once, and each k."""
     import jax
 
-    from coder_jax.search import search
+    from coder_jax.encoding.search import search
 
     peers = load_peers(keys)
     searches = {OURS: lambda queries, k: Found(*search(queries, keys, k))} | peers

@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks.machine import machine, one_line
 from benchmarks.results_file import keep_rows
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +108,8 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     """One row of the table."""
     from benchmarks.compiled_step import find_devices
     from benchmarks.compiled_step import measure as measure_step
-    from coder_jax.bert_config import BertConfig
-    from coder_jax.recipes import RECIPES
+    from coder_jax.models.bert_config import BertConfig
+    from coder_jax.systems.recipes import RECIPES
 
     config = RECIPES[args.recipe]()
     config = dataclasses.replace(

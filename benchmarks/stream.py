@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from data_pipeline.packing import rows_in_use
+from data_pipeline.batches.packing import rows_in_use
 
 if TYPE_CHECKING:
-    from data_pipeline.batches import BatchMaker
+    from data_pipeline.batches.stream import BatchMaker
 
 MADE_AHEAD = 20  # batches that may wait in a pipeline's buffers; taken before the clock starts
 
@@ -26,7 +26,7 @@ def stream(batches: Iterator[dict], maker: "BatchMaker", seconds: float) -> dict
     while time.monotonic() - begun < seconds:
         segments = next(batches)["segments"]
         tokens += int((segments > 0).sum())
-        # What training cuts the batch to (`coder_jax.feed`).
+        # What training cuts the batch to (`coder_jax.devices.feed`).
         places += segments[..., : maker.plan.rows(rows_in_use(segments)), :].size
         count += 1
     taken = time.monotonic() - begun

@@ -48,11 +48,11 @@ from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.train_step_process import NAMES, SystemProcess
 from benchmarks.train_step_work import Work, useful_flops
-from coder_jax.bert_config import BertConfig
-from coder_jax.xla_settings import set_up_xla
-from data_pipeline.batch_files import INDEX
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
+from coder_jax.devices.xla_settings import set_up_xla
+from coder_jax.models.bert_config import BertConfig
+from data_pipeline.batches.files import INDEX
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
@@ -83,7 +83,7 @@ def find_batches(args: argparse.Namespace, work: Path) -> Path:
 
 def find_encoder(name: str | None, work: Path) -> tuple[str, Path]:
     """The encoder's name in the table, and its folder."""
-    from coder_jax.hf_files import find_folder
+    from coder_jax.models.hf_files import find_folder
 
     if name != "base":
         return name_of(name).rsplit("/", 1)[-1], find_folder(model_or_default(name))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from benchmarks.process import huge_pages, peak_memory
 from benchmarks.train_step_work import Terms, Work
-from data_pipeline.errors import BadInput
+from data_pipeline.process.errors import BadInput
 
 NAMES = ("ours", "recipe", "tuned")
 
@@ -37,7 +37,7 @@ class System(Protocol):
 def make_system(name: str, work: Work) -> System:
     """The system of a name; only its own libraries are imported."""
     if name == "ours":
-        from coder_jax.xla_settings import set_up_xla
+        from coder_jax.devices.xla_settings import set_up_xla
 
         set_up_xla()  # as `python -m coder_jax` does
         from benchmarks.our_step import Ours

@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.encoder_flops import encoder_flops
-from coder_jax.bert_config import BertConfig
-from coder_jax.config import CoderLoss, OptimizerConfig
-from data_pipeline.batch_files import INDEX, batch_path
-from data_pipeline.batch_spec import BatchSpec
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.training.config import CoderLoss, OptimizerConfig
+from data_pipeline.batches.files import INDEX, batch_path
+from data_pipeline.batches.spec import BatchSpec
 
 RELATION_NOISE = 0.01
 

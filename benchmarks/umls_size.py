@@ -23,9 +23,9 @@ from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import forget, run_child
 from benchmarks.stream import stream
-from data_pipeline.command import run_command
-from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import write_json
+from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 
 # What the project promises at scale 1, on two cores.
 LIMITS = {
@@ -76,10 +76,10 @@ def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]
         seconds: to stream for.
         started: when this process was started, seconds since the epoch.
     """
-    import coder_jax.train  # noqa: F401  (a training process has it, and jax, in memory)
-    from data_pipeline.batch_spec import BatchSpec
-    from data_pipeline.batches import BatchMaker
-    from data_pipeline.store import open_dataset
+    import coder_jax.training.train  # noqa: F401  (a training process has it, and jax, in memory)
+    from data_pipeline.batches.spec import BatchSpec
+    from data_pipeline.batches.stream import BatchMaker
+    from data_pipeline.dataset.store import open_dataset
 
     imported = time.time()
     opened_dataset = open_dataset(dataset)

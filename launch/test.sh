@@ -3,7 +3,7 @@
 #
 #   bash launch/test.sh                          all tests but the slow ones, two files at a time
 #   bash launch/test.sh -m slow                  only the slow ones
-#   bash launch/test.sh tests/test_losses.py -x  any argument of pytest; then one file at a time
+#   bash launch/test.sh tests/coder_jax/training -x   any argument of pytest; then one file at a time
 #   JAX_PLATFORMS=cuda bash launch/test.sh -n 0  on a GPU, which one process takes as a whole
 #
 # Paths are relative to the repository, the way pytest prints them.

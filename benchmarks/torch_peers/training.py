@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel
 from transformers.utils import logging
 
 from benchmarks.train_step_work import Work, initial_relations
-from coder_jax.config import OptimizerConfig
+from coder_jax.training.config import OptimizerConfig
 
 
 def use_device() -> torch.device:
@@ -46,7 +46,7 @@ def load_table(work: Work, width: int, device: torch.device) -> Any:
 
 
 def parameter_groups(encoder: Any, table: Any, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """What decays, what does not, and the relation matrices, as `coder_jax.optimizer` has them."""
+    """What decays, what does not, and the relation matrices: as `coder_jax.training.optimizer`."""
     parameters = list(encoder.parameters())
     rate = config.learning_rate
     return [

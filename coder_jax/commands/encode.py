@@ -28,13 +28,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.bert_config import POOLINGS
-from data_pipeline import stopping
-from data_pipeline.errors import BadInput
+from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
-    from coder_jax.encoder import TermEncoder
-    from coder_jax.term_lines import Terms
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.term_lines import Terms
 
 ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
@@ -114,7 +114,7 @@ def add_model_arguments(
 def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     """The encoder of the arguments of `add_model_arguments`; what was loaded goes to stderr."""
     # Imported here, as it imports jax: `--help` stays quick.
-    from coder_jax.encoder import TermEncoder
+    from coder_jax.encoding.encoder import TermEncoder
 
     encoder = TermEncoder.from_pretrained(
         args.model,
@@ -130,10 +130,10 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.evaluation.protocol import hash_weights
-    from coder_jax.hf_files import find_folder
-    from coder_jax.hosts import is_first
-    from coder_jax.vector_file import about_vectors, write_vectors
+    from coder_jax.devices.hosts import is_first
+    from coder_jax.encoding.vector_file import about_vectors, write_vectors
+    from coder_jax.evaluation.record import hash_weights
+    from coder_jax.models.hf_files import find_folder
 
     if args.out.suffix != ".npy":
         raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
@@ -160,9 +160,9 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
-    from coder_jax.evaluation.dictionary import read_dictionary
-    from coder_jax.hosts import host_count
-    from coder_jax.term_lines import TermLines, TermList
+    from coder_jax.devices.hosts import host_count
+    from coder_jax.encoding.term_lines import TermLines, TermList
+    from data_pipeline.dataset.dictionary import read_dictionary
 
     size = args.terms_per_chunk
     if args.dictionary:
@@ -187,7 +187,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
 
 def copy_stdin(file: BinaryIO) -> None:
     """Writes stdin to a file, to its end; Stopped if a signal asks for it before."""
-    from coder_jax.term_lines import read_some
+    from coder_jax.encoding.term_lines import read_some
 
     stream = sys.stdin.buffer
     try:

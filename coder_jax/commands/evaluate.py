@@ -70,12 +70,12 @@ import numpy as np
 
 from coder_jax.commands.encode import TERMS_PER_CHUNK, load_encoder
 from coder_jax.commands.evaluate_arguments import add_arguments, check
-from data_pipeline.errors import BadInput
+from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
-    from coder_jax.evaluation.benchmarks import Benchmark
-    from coder_jax.evaluation.protocol import EncoderRecord
-    from coder_jax.evaluation.vectors import Vectors
+    from coder_jax.evaluation.benchmark import Benchmark
+    from coder_jax.evaluation.record import EncoderRecord
+    from coder_jax.evaluation.vectors.vectors import Vectors
 
 __all__ = ["WHEN_ASKED_TO_STOP", "add_arguments", "run"]
 
@@ -84,12 +84,12 @@ WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.evaluation.protocol import write_records
+    from coder_jax.devices.place import alone
+    from coder_jax.evaluation.record import write_records
     from coder_jax.evaluation.score import ScoreSettings, score
-    from coder_jax.evaluation.table import print_records
-    from coder_jax.evaluation.vectors import TERMS
-    from coder_jax.evaluation.word_concept_vectors import KINDS
-    from coder_jax.host_place import alone
+    from coder_jax.evaluation.tables import print_records
+    from coder_jax.evaluation.vectors.vectors import TERMS
+    from coder_jax.evaluation.vectors.words_and_concepts import KINDS
 
     alone("evaluate")
     check(args)
@@ -115,15 +115,15 @@ def compared(
     args: argparse.Namespace, benchmarks: Sequence[Benchmark], scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
-    from coder_jax.evaluation.protocol import encoder_protocol, hash_weights
-    from coder_jax.evaluation.relation_files import LinkBenchmark, RelationFile
-    from coder_jax.evaluation.vectors import TERMS, EncodedTerms
-    from coder_jax.evaluation.word2vec_files import read_vector_file
-    from coder_jax.evaluation.word_concept_vectors import KINDS, vector_file_protocol
-    from coder_jax.exported_relations import read_relations
-    from coder_jax.hf_files import find_folder
-    from coder_jax.term_lines import TermList
-    from coder_jax.vector_file import about_file, about_vectors, write_vectors
+    from coder_jax.encoding.term_lines import TermList
+    from coder_jax.encoding.vector_file import about_file, about_vectors, write_vectors
+    from coder_jax.evaluation.record import encoder_protocol, hash_weights
+    from coder_jax.evaluation.relations.files import LinkBenchmark, RelationFile
+    from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
+    from coder_jax.evaluation.vectors.word2vec_files import read_vector_file
+    from coder_jax.evaluation.vectors.words_and_concepts import KINDS, vector_file_protocol
+    from coder_jax.export.relations import read_relations
+    from coder_jax.models.hf_files import find_folder
 
     if args.vectors_of:
         kind = KINDS[args.vectors_of]
@@ -186,9 +186,9 @@ def paths_of(
 
 def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
-    from coder_jax.evaluation.benchmarks import has_dictionary, read_benchmark
-    from coder_jax.evaluation.dictionary import read_dictionary
-    from coder_jax.evaluation.retired_cuis import choose_list, read_retired_cuis
+    from coder_jax.evaluation.benchmark import has_dictionary, read_benchmark
+    from data_pipeline.dataset.dictionary import read_dictionary
+    from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
     paths, dictionaries = paths_of(args.benchmark, args.dictionary)
     read = {

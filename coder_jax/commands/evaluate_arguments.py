@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from coder_jax.commands.encode import add_model_arguments
-from data_pipeline.errors import BadInput
+from data_pipeline.process.errors import BadInput
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

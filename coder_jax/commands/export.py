@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.export import push_to_hub
-    from coder_jax.finished_run import export_run, load_run
-    from data_pipeline.buckets import address, in_bucket
+    from coder_jax.export.folder import push_to_hub
+    from coder_jax.systems.finished_run import export_run, load_run
+    from data_pipeline.files.buckets import address, in_bucket
 
     run = load_run(args.checkpoint, args.step)
     if args.license:
@@ -83,8 +83,14 @@ def publish_export(folder: Path, out: Path) -> None:
     Raises:
         BadInput: if something else is there, or the bucket cannot be written to.
     """
-    from coder_jax.encoder_settings import SETTINGS_FILE
-    from data_pipeline.buckets import address, explained, file_sizes, open_bucket, publish_folder
+    from coder_jax.models.encoder_settings import SETTINGS_FILE
+    from data_pipeline.files.buckets import (
+        address,
+        explained,
+        file_sizes,
+        open_bucket,
+        publish_folder,
+    )
 
     with explained(address(out), "read"):
         earlier = SETTINGS_FILE in file_sizes(*open_bucket(address(out)))

@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
-from coder_jax.term_lines import decode_line, read_some
-from data_pipeline import stopping
-from data_pipeline.errors import BadInput
+from coder_jax.encoding.term_lines import decode_line, read_some
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
-    from coder_jax.encoder import EncodedDictionary, TermEncoder
-    from coder_jax.evaluation.dictionary import Dictionary
+    from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
+    from data_pipeline.dataset.dictionary import Dictionary
 
 WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
 WHEN_STOPPED = "stopped; the same command starts over"
@@ -78,9 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from coder_jax.evaluation.dictionary import read_dictionary
-    from coder_jax.evaluation.retired_cuis import read_retired_cuis
-    from coder_jax.host_place import alone
+    from coder_jax.devices.place import alone
+    from data_pipeline.dataset.dictionary import read_dictionary
+    from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
     alone("normalize")
     if args.k < 1:
@@ -113,11 +113,11 @@ def encode_dictionary(
     encoder: TermEncoder, dictionary: Dictionary, args: argparse.Namespace
 ) -> EncodedDictionary:
     """The dictionary with its vectors: those of --dictionary-vectors, or made now."""
-    from coder_jax.encoder import EncodedDictionary
-    from coder_jax.evaluation.protocol import hash_weights
-    from coder_jax.hf_files import find_folder
-    from coder_jax.term_lines import TermList
-    from coder_jax.vector_file import read_vectors
+    from coder_jax.encoding.encoder import EncodedDictionary
+    from coder_jax.encoding.term_lines import TermList
+    from coder_jax.encoding.vector_file import read_vectors
+    from coder_jax.evaluation.record import hash_weights
+    from coder_jax.models.hf_files import find_folder
 
     terms, concepts = dictionary.terms, dictionary.concepts
     if args.dictionary_vectors is None:

@@ -32,9 +32,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.bert_config import POOLINGS
 from coder_jax.commands.evaluate_arguments import add_dictionary_choices
-from data_pipeline.errors import BadInput
+from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.process.errors import BadInput
 
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
 WHEN_STOPPED = "stopped; the same command starts over"
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.host_place import alone
+    from coder_jax.devices.place import alone
     from coder_jax.report.build import Inputs, build_report
     from coder_jax.report.page import write_page
 
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 def find_out(args: argparse.Namespace) -> Path:
     """The file to write; BadInput if there is no place for it."""
     from coder_jax.report.subject import is_run
-    from data_pipeline.buckets import in_bucket
+    from data_pipeline.files.buckets import in_bucket
 
     _, model = named(args.model)
     out = args.out

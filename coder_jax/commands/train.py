@@ -11,11 +11,11 @@ import argparse
 
 import tyro
 
-from coder_jax.config import Config
-from coder_jax.recipes import RECIPES
-from data_pipeline.batch_spec import StepCut
-from data_pipeline.buckets import local_folder
-from data_pipeline.errors import BadInput
+from coder_jax.systems.recipes import RECIPES
+from coder_jax.training.config import Config
+from data_pipeline.batches.spec import StepCut
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.process.errors import BadInput
 
 
 def parse(arguments: list[str]) -> Config:
@@ -43,7 +43,7 @@ MARKS = ("manifest.json", "batches.json")  # of a built dataset, of batches in f
 
 def open_source(config: Config):
     """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
-    from coder_jax.mesh import make_mesh, step_cut
+    from coder_jax.devices.mesh import make_mesh, step_cut
 
     run, steps = config.run, config.optimizer.steps
     if not run.data or not run.out:
@@ -55,7 +55,7 @@ def open_source(config: Config):
         )
     groups = StepCut(passes=run.passes).groups_per_block(config.batch)
     cut = step_cut(make_mesh(groups), run.passes)
-    from data_pipeline.batch_files import INDEX, BatchFiles
+    from data_pipeline.batches.files import INDEX, BatchFiles
 
     if (folder / INDEX).exists():
         files = BatchFiles(folder, config.batch, cut, rows=run.rows, run_steps=steps)
@@ -66,8 +66,8 @@ def open_source(config: Config):
             )
         return files
     # Only here does training meet TensorFlow.
-    from data_pipeline.batches import BatchMaker
-    from data_pipeline.store import open_dataset
+    from data_pipeline.batches.stream import BatchMaker
+    from data_pipeline.dataset.store import open_dataset
 
     return BatchMaker(open_dataset(folder), config.batch, cut, rows=run.rows, run_steps=steps)
 
@@ -76,7 +76,7 @@ def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
     source = open_source(config)
-    from coder_jax.train import say, train
+    from coder_jax.training.train import say, train
 
     result = train(config, source)
     say(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")

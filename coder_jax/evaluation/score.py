@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coder_jax.evaluation.benchmarks import (
+from coder_jax.evaluation.benchmark import (
     Benchmark,
     CaseStudy,
     ConceptSet,
@@ -15,23 +15,22 @@ from coder_jax.evaluation.benchmarks import (
     RelationBenchmark,
     SimilarityBenchmark,
 )
-from coder_jax.evaluation.case_studies import NEAREST, case_study_record, nearest_terms
-from coder_jax.evaluation.concept_similarity import (
+from coder_jax.evaluation.concepts.case_studies import NEAREST, case_study_record, nearest_terms
+from coder_jax.evaluation.concepts.mcsm import (
     NEIGHBOURS,
     concept_similarity_record,
     evaluate_concept_similarity,
 )
-from coder_jax.evaluation.link_prediction import score_links
-from coder_jax.evaluation.mantra import mantra_record
-from coder_jax.evaluation.mantra_files import FORMAT as MANTRA
-from coder_jax.evaluation.normalization import evaluate_normalization
-from coder_jax.evaluation.protocol import (
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+from coder_jax.evaluation.normalization.mantra import mantra_record
+from coder_jax.evaluation.normalization.mantra_files import FORMAT as MANTRA
+from coder_jax.evaluation.record import (
     EncoderRecord,
     EvaluationRecord,
     normalization_record,
     similarity_record,
 )
-from coder_jax.evaluation.relation_classification import (
+from coder_jax.evaluation.relations.classification import (
     FINE_TUNED,
     FINE_TUNING,
     FROZEN,
@@ -39,11 +38,12 @@ from coder_jax.evaluation.relation_classification import (
     evaluate_relations,
     relation_record,
 )
-from coder_jax.evaluation.relation_fine_tuning import fine_tune, fine_tune_table
-from coder_jax.evaluation.similarity import evaluate_similarity
-from coder_jax.evaluation.softmax_classifier import ClassifierSettings
-from coder_jax.evaluation.vectors import TERMS, EncodedTerms, Vectors
-from coder_jax.evaluation.word_concept_vectors import TableVectors, WordVectors
+from coder_jax.evaluation.relations.classifier import ClassifierSettings
+from coder_jax.evaluation.relations.fine_tuning import fine_tune, fine_tune_table
+from coder_jax.evaluation.relations.link_prediction import score_links
+from coder_jax.evaluation.similarity.spearman import evaluate_similarity
+from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms, Vectors
+from coder_jax.evaluation.vectors.words_and_concepts import TableVectors, WordVectors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coder_jax.exported_relations import ExportedRelations
+from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.curves import training_panels
 from coder_jax.report.left_out import left_out
 from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
@@ -17,7 +17,7 @@ from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
 from coder_jax.report.terms import ShownTerms, read_terms
-from data_pipeline import stopping
+from data_pipeline.process import stopping
 
 
 @dataclass(frozen=True, kw_only=True)

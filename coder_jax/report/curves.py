@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_jax.evaluation.plots import TRAINING_PANELS
+from coder_jax.report.plots import TRAINING_PANELS
 from coder_jax.report.scales import Scale, path_of, scale_to
 
 MOST_POINTS = 400  # of a curve; of longer ones means are drawn

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
+from coder_jax.encoding.search import nearest_others
 from coder_jax.report.terms import Group
-from coder_jax.search import nearest_others
 
 PERPLEXITY = 30.0
 LEAST_POINTS = 8

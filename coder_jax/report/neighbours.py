@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from coder_jax.evaluation.dictionary import Dictionary
-from coder_jax.search import nearest_others
+from coder_jax.encoding.search import nearest_others
+from data_pipeline.dataset.dictionary import Dictionary
 
 
 @dataclass(frozen=True)

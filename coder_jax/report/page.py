@@ -18,13 +18,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coder_jax.evaluation.table import Table
+from coder_jax.evaluation.tables import Table
 from coder_jax.report.curves import Panel, panel, thinned_to
 from coder_jax.report.heat_map import HeatMap
 from coder_jax.report.maps import MapFigure
 from coder_jax.report.relation_matrices import RelationFigure
-from data_pipeline.errors import BadInput
-from data_pipeline.whole_files import written_whole
+from data_pipeline.files.whole_files import written_whole
+from data_pipeline.process.errors import BadInput
 
 PAGE = "page"  # the folder of the template, the style and the script
 SPECTRUM_POINTS = 96

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from data_pipeline import stopping
+from data_pipeline.process import stopping
 
 SHOWN = 48  # relations whose names can still be read beside a heat map
 

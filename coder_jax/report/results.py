@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coder_jax.evaluation.protocol import EvaluationRecord, read_records
 from coder_jax.evaluation.published import rows_for
-from coder_jax.evaluation.table import Table, tables_of
-from data_pipeline.errors import BadInput
+from coder_jax.evaluation.record import EvaluationRecord, read_records
+from coder_jax.evaluation.tables import Table, tables_of
+from data_pipeline.process.errors import BadInput
 
 
 def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationRecord]:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coder_jax.encoder import TermEncoder
-from coder_jax.encoder_settings import SETTINGS_FILE
-from coder_jax.exported_relations import ExportedRelations, read_relations
-from coder_jax.finished_run import load_run
-from coder_jax.hf_files import find_folder, read_json
-from coder_jax.metrics import read_metrics
-from coder_jax.run_files import WHOLE, small_files
-from data_pipeline.buckets import address, explained, file_sizes, in_bucket, open_bucket
-from data_pipeline.tokenize_terms import load_tokenizer
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.export.relations import ExportedRelations, read_relations
+from coder_jax.models.encoder_settings import SETTINGS_FILE
+from coder_jax.models.hf_files import find_folder, read_json
+from coder_jax.runs.files import WHOLE, small_files
+from coder_jax.runs.metrics import read_metrics
+from coder_jax.systems.finished_run import load_run
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 
 
 @dataclass(frozen=True)

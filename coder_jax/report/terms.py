@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_jax.evaluation.concept_similarity import bare_type
-from coder_jax.evaluation.dictionary import Dictionary, read_dictionary
-from data_pipeline.errors import BadInput
+from coder_jax.evaluation.concepts.mcsm import bare_type
+from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.process.errors import BadInput
 
 # The semantic types of the CODER paper's figure 3.
 FIGURE_TYPES = (
@@ -170,7 +170,7 @@ def read_semantic_types(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     if not (path / "manifest.json").is_file():
         return {}
-    from data_pipeline.store import open_dataset  # it imports TensorFlow
+    from data_pipeline.dataset.store import open_dataset  # it imports TensorFlow
 
     dataset = open_dataset(path, strings=True)
     names = [bare_type(one) for one in dataset.manifest["semantic_types"]]

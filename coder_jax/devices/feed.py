@@ -1,0 +1,117 @@
+"""From a host's batches to what the devices step on, in the order of the steps.
+
+On several hosts each knows only its own blocks, signals and clock. So a few integers of each step
+are compared over the devices: the rows that the fullest block needs (of a few static shapes all
+must take the same), whether a host was asked to stop, whether the first host's clock says to save.
+They are asked for one step ahead, so that no device waits for Python.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from coder_jax.devices.mesh import AXES, put_batch, replicated
+from data_pipeline.batches.packing import rows_in_use
+from data_pipeline.batches.spec import RowPlan, StepCut
+from data_pipeline.process import stopping
+
+
+class Fed(NamedTuple):
+    """What one step gets."""
+
+    batch: dict[str, jax.Array]  # [P, B, ...], of all hosts
+    fill: float  # the part of this host's tokens that are no padding
+
+
+class SaveClock:
+    """Says when it is time to save, once each time.
+
+    Args:
+        minutes: between two saves.
+    """
+
+    def __init__(self, minutes: float):
+        self.seconds, self.last = 60 * minutes, time.monotonic()
+
+    def due(self) -> bool:
+        """Whether so much time has passed since this was last true, or since `restart`."""
+        is_due = time.monotonic() - self.last > self.seconds
+        if is_due:
+            self.restart()
+        return is_due
+
+    def restart(self) -> None:
+        """Begin to count anew."""
+        self.last = time.monotonic()
+
+
+class Feed:
+    """Places batches on the devices.
+
+    Args:
+        mesh: the devices of all hosts.
+        cut, plan: of the batches.
+        clock: when to save.
+
+    After each batch `stop` and `save` say what all hosts are to do once its step is taken.
+    """
+
+    def __init__(self, mesh: Mesh, cut: StepCut, plan: RowPlan, clock: SaveClock):
+        self.mesh, self.cut, self.plan, self.clock = mesh, cut, plan, clock
+        self.alone = jax.process_count() == 1
+        self._agreed = (0, 0)
+        self._largest = jax.jit(lambda flags: flags.max(axis=0), out_shardings=replicated(mesh))
+
+    @property
+    def stop(self) -> bool:
+        """Whether the run is to save and stop after this step."""
+        return stopping.asked() if self.alone else bool(self._agreed[0])
+
+    @property
+    def save(self) -> bool:
+        """Whether it is time to save after this step."""
+        return self.clock.due() if self.alone else bool(self._agreed[1])
+
+    def __call__(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Fed]:
+        """The batches of all hosts on the devices; what comes in is this host's part of each."""
+        if self.alone:
+            for batch in batches:
+                yield self._placed(batch, rows_in_use(batch["segments"]))
+            return
+        ahead = None
+        for batch in batches:
+            asked = self._ask(batch)
+            if ahead is not None:
+                yield self._answered(*ahead)
+            ahead = batch, asked
+        if ahead is not None:
+            yield self._answered(*ahead)
+
+    def _ask(self, batch: Mapping[str, np.ndarray]) -> jax.Array:
+        first = jax.process_index() == 0
+        mine = [rows_in_use(batch["segments"]), stopping.asked(), first and self.clock.due()]
+        flags = np.array([mine], np.int32)
+        everyones = jax.make_array_from_callback(
+            (self.mesh.size, len(mine)),
+            NamedSharding(self.mesh, PartitionSpec(AXES)),
+            lambda index: flags,
+        )
+        return self._largest(everyones)
+
+    def _answered(self, batch: Mapping[str, np.ndarray], asked: jax.Array) -> Fed:
+        rows, stop, save = np.asarray(asked.addressable_data(0)).tolist()
+        self._agreed = stop, save
+        return self._placed(batch, rows)
+
+    def _placed(self, batch: Mapping[str, np.ndarray], needed: int) -> Fed:
+        rows = self.plan.rows(needed)
+        cut_off = {
+            name: array[:, :, :rows] if name in ("tokens", "positions", "segments") else array
+            for name, array in batch.items()
+        }
+        fill = float(np.mean(cut_off["segments"] > 0))
+        return Fed(put_batch(self.mesh, self.cut, cut_off), fill)

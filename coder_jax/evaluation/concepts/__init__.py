@@ -1,0 +1,1 @@
+"""Benchmarks of concepts: similarity of medical concepts (MCSM), case studies."""

@@ -1,0 +1,187 @@
+"""Terms in, the dictionary's nearest terms to each out: a listing to read, without a score.
+
+The papers' case studies (CODER, tables 6 and 7) look terms of one concept in many languages, and
+two English ones, up among the English terms of all concepts that ICD-9-CM has:
+`paper:cross-lingual` and `paper:knowledge`. Any other terms come from a file with one term a line,
+or language<TAB>term, below a header that says so: "term" or "language<TAB>term".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_jax.encoding.search import search
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.vectors.vectors import Vectors, terms_only, unit
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.rows import content_hash, tab_separated
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.retired_cuis import RetiredCuis
+
+NEAREST = 5
+HEADERS = (["term"], ["language", "term"])
+PAPER = "paper:"
+# CODER, table 6: language, term, CODER_ALL's nearest ICD-9-CM term; all are of C0004604, dorsalgia.
+CROSS_LINGUAL = (
+    ("Spanish", "dolor de espalda", "dorsalgia"),
+    ("Hungarian", "Hátfájás", "dorsalgia"),
+    ("Japanese", "背部痛", "dorsalgia"),
+    ("Japanese", "はいぶつう", "puberty"),
+    ("Czech", "bolesti zad", "dorsalgia"),
+    ("German", "Rückenschmerzen", "dorsalgia"),
+    ("Italian", "Dolore dorsale", "dorsalgia"),
+    ("Korean", "배통", "benign neoplasm of ureter"),
+    ("Finnish", "Selkäkipu", "dorsalgia"),
+    ("French", "Dorsalgie", "dorsalgia"),
+    ("Dutch", "Pijn, rug-", "dorsalgia"),
+    ("Norwegian", "Ryggsmerter", "dorsalgia"),
+    ("Croatian", "BOL U LEÐIMA", "dorsalgia"),
+    ("Swedish", "Ryggsmärta", "dorsalgia"),
+    ("Chinese", "背痛", "dorsalgia"),
+)
+# CODER, table 7: CODER_ENG's nearest ICD-9-CM terms, the nearest first.
+KNOWLEDGE = {
+    "pufferfish poisoning": (
+        "toxic eff fish/shellfish",
+        "poisoning by saluretics",
+        "toxic effect of fusel oil",
+        "poisoning by paraldehyde",
+        "poisoning by succinimides",
+    ),
+    "angina": (
+        "angina pectoris",
+        "chest pain",
+        "prinzmetal angina",
+        "vincent's angina",
+        "angina decubitus",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class CaseTerm:
+    """A term to look up, and the nearest terms that a paper prints for it."""
+
+    term: str
+    language: str = ""
+    published: tuple[str, ...] = ()
+
+
+PAPER_CASES = {
+    "cross-lingual": [CaseTerm(term, lang, (found,)) for lang, term, found in CROSS_LINGUAL],
+    "knowledge": [CaseTerm(term, "", found) for term, found in KNOWLEDGE.items()],
+}
+
+
+@dataclass(frozen=True)
+class CaseStudy:
+    """Terms to look up in a dictionary."""
+
+    name: str
+    path: str
+    cases: list[CaseTerm]
+    dictionary: Dictionary
+    content_hash: str
+    retired_cuis: RetiredCuis | None = None
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of terms and dictionary; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
+        return list(dict.fromkeys([*(case.term for case in self.cases), *self.dictionary.terms]))
+
+
+def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) -> CaseStudy:
+    """A file of terms, or one of the papers' case studies. BadInput: broken, or no dictionary."""
+    if dictionary is None:
+        raise BadInput(
+            f"{path}: found terms to look up and no dictionary; give --dictionary with the "
+            "MRCONSO.RRF of a release (the papers': with --dictionary-languages ENG "
+            "--dictionary-concepts-of ICD9CM), a dataset folder or a TSV file of term<TAB>CUI"
+        )
+    if str(path).startswith(PAPER):
+        wanted = str(path).removeprefix(PAPER)
+        if wanted not in PAPER_CASES:
+            known = ", ".join(f"{PAPER}{case}" for case in PAPER_CASES)
+            raise BadInput(f"found the case study {path}; expected one of {known}")
+        cases = PAPER_CASES[wanted]
+    else:
+        cases = cases_of_file(Path(path))
+    rows = ((case.language, case.term) for case in cases)
+    return CaseStudy(name, str(path), cases, dictionary, content_hash(rows))
+
+
+def cases_of_file(path: Path) -> list[CaseTerm]:
+    (_, header), *rows = tab_separated(path)
+    cases = []
+    for number, fields in rows:
+        if len(fields) != len(header) or not fields[-1]:
+            raise BadInput(f"{path}:{number}: found {fields!r}; expected {'<TAB>'.join(header)}")
+        cases.append(CaseTerm(fields[-1], fields[0] if len(header) > 1 else ""))
+    if not cases:
+        raise BadInput(f"{path}: found a header and no terms; expected a term in each line")
+    return cases
+
+
+def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[dict[str, Any]]:
+    """For each case its term, language, and "nearest": term, concepts and cosine of k of them.
+
+    A string that several concepts share comes once.
+    """
+    concepts_of = study.dictionary.concepts_of_terms()
+    terms = list(concepts_of)
+    queries = vectors.encode([case.term for case in study.cases])
+    found = search(unit(queries), unit(vectors.encode(terms)), min(k, len(terms)))
+    known = vectors.known([case.term for case in study.cases])
+    return [
+        {
+            "term": case.term,
+            "language": case.language,
+            "missing": not has_vector,
+            "published": list(case.published),
+            "nearest": nearest(terms, concepts_of, *pair) if has_vector else [],
+        }
+        for case, has_vector, pair in zip(study.cases, known, zip(*found, strict=True), strict=True)
+    ]
+
+
+def nearest(
+    terms: Sequence[str],
+    concepts_of: Mapping[str, str],
+    cosines: np.ndarray,
+    rows: np.ndarray,
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "term": terms[row],
+            "concept": concepts_of[terms[row]],
+            "cosine": round(float(cosine), 6),
+        }
+        for cosine, row in zip(cosines, rows, strict=True)
+    ]
+
+
+def case_study_record(
+    study: CaseStudy, listing: list[dict[str, Any]], encoder: EncoderRecord
+) -> EvaluationRecord:
+    """The record of `nearest_terms`."""
+    return EvaluationRecord(
+        benchmark=study.name,
+        kind="nearest terms",
+        path=study.path,
+        content_hash=study.content_hash,
+        scores={},
+        counts={"terms": len(listing), "missing": sum(case["missing"] for case in listing)},
+        dictionary=study.dictionary.description,
+        scoring={
+            "similarity": "cosine",
+            "equal cosines": "in the order of the dictionary",
+            "retired_cuis": study.retired_cuis and study.retired_cuis.description,
+        },
+        folds={str(number): case for number, case in enumerate(listing)},
+        encoder=encoder,
+    )

@@ -1,0 +1,1 @@
+"""Benchmarks of normalization: mentions looked up in a dictionary."""

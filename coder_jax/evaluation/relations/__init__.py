@@ -1,0 +1,1 @@
+"""Benchmarks of relations: classification (DDBRC) and link prediction."""

@@ -1,0 +1,1 @@
+"""Benchmarks of similarity: pairs of terms with scores by people."""

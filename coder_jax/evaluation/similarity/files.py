@@ -1,0 +1,157 @@
+"""Files of a similarity benchmark in; pairs of terms with the scores that people gave them out.
+
+- TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER; a first line whose last
+  field has no digit, and is no sign of a missing score, is a header;
+- CSV, as the authors distribute theirs, columns in any order: Term1, Term2, Mean (UMNSRS, MayoSRS),
+  or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
+  CUI1 and CUI2, where the file has them, let concept vectors be compared.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coder_jax.evaluation.vectors.vectors import TERMS
+from data_pipeline.files.rows import content_hash, read_text, tab_separated
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.retired_cuis import RetiredCuis
+
+COLUMNS = ("Term1", "Term2")
+NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
+MEAN, GROUPS = "Mean", ("Physicians", "Coders")
+
+
+@dataclass(frozen=True)
+class SimilarityBenchmark:
+    """Pairs of terms with the mean score that people gave to each pair.
+
+    Attributes:
+      scores: the mean over all raters.
+      groups: the scores of each group of raters, where the file has them apart.
+      concepts: the CUIs of the first and of the second terms, where the file has them.
+      retired_cuis: where a CUI without a vector is looked up under the one that it was merged into.
+    """
+
+    name: str
+    path: str
+    first: list[str]
+    second: list[str]
+    scores: list[float]
+    content_hash: str
+    groups: Mapping[str, list[float]] = field(default_factory=dict)
+    concepts: tuple[list[str], list[str]] | None = None
+    retired_cuis: RetiredCuis | None = None
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct terms or concepts of all pairs; BadInput if the file has no concepts.
+
+        Behind the concepts stand those that retired ones were merged into.
+        """
+        keys = [key for side in self.sides(keyed_by) for key in side]
+        if keyed_by != TERMS and self.retired_cuis is not None:
+            keys += [self.retired_cuis.now(key) for key in keys]
+        return list(dict.fromkeys(keys))
+
+    def sides(self, keyed_by: str) -> tuple[list[str], list[str]]:
+        """The first and the second terms or concepts of the pairs; BadInput as in `keys`."""
+        if keyed_by == TERMS:
+            return self.first, self.second
+        if self.concepts is None:
+            raise BadInput(
+                f"{self.path}: found no CUIs, and concept vectors to compare; expected the CSV "
+                "file of the authors, with the columns CUI1 and CUI2"
+            )
+        return self.concepts
+
+
+@dataclass(frozen=True)
+class _Pair:
+    place: str  # file:line, for messages
+    first: str
+    second: str
+    ratings: tuple[str, ...]  # the mean, or that of each group
+    concepts: tuple[str, str] | None = None
+
+
+def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
+    """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
+    rows = tab_separated(path)
+    is_csv = len(rows[0][1]) == 1
+    pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
+    ratings = []
+    for pair in pairs:
+        values = [_number(rating) for rating in pair.ratings]
+        if None in values or not pair.first or not pair.second:
+            shown = ", ".join(repr(text) for text in (pair.first, pair.second, *pair.ratings))
+            raise BadInput(
+                f"{pair.place}: found {shown}; expected two terms and a number: mend the line, or "
+                "take it out"
+            )
+        ratings.append([value for value in values if value is not None])
+    scores = [sum(values) / len(values) for values in ratings]
+    if len(set(scores)) < 2:
+        raise BadInput(
+            f"{path}: found {len(scores)} pairs with {len(set(scores))} distinct scores; expected "
+            "2 or more, or no rank correlation is defined: give the file with people's scores"
+        )
+    first, second = [pair.first for pair in pairs], [pair.second for pair in pairs]
+    concepts = [pair.concepts for pair in pairs if pair.concepts]
+    return SimilarityBenchmark(
+        name,
+        str(path),
+        first,
+        second,
+        scores,
+        content_hash((a, b, str(s)) for a, b, s in zip(first, second, scores, strict=True)),
+        groups={group: [values[i] for values in ratings] for i, group in enumerate(groups)},
+        concepts=([a for a, _ in concepts], [b for _, b in concepts]) if concepts else None,
+    )
+
+
+def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
+    last = rows[0][1][2]
+    is_header = last.lower() not in NO_SCORE and not any(letter.isdigit() for letter in last)
+    if len(rows) > 1 and is_header:
+        rows = rows[1:]
+    for number, fields in rows:
+        if len(fields) != 3:
+            raise BadInput(
+                f"{path}:{number}: found {len(fields)} columns; expected 3: "
+                "term1<TAB>term2<TAB>score"
+            )
+    return [_Pair(f"{path}:{number}", a, b, (score,)) for number, (a, b, score) in rows]
+
+
+def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:
+    """The pairs, and the groups of raters where there is no mean over all."""
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    column = {(header or "").strip().lower(): header for header in reader.fieldnames or ()}
+    by_group = MEAN.lower() not in column and any(group.lower() in column for group in GROUPS)
+    rated = GROUPS if by_group else (MEAN,)
+    missing = [header for header in (*COLUMNS, *rated) if header.lower() not in column]
+    if missing:
+        raise BadInput(
+            f"{path}:1: found the columns {', '.join(reader.fieldnames or ())}, without "
+            f"{', '.join(missing)}; expected Term1, Term2 and Mean (UMNSRS, MayoSRS), or Term1, "
+            "Term2, Physicians and Coders (MiniMayoSRS)"
+        )
+    with_concepts = {"cui1", "cui2"} <= column.keys()
+    pairs = []
+    for row in reader:
+        held = {name: (row[header] or "").strip() for name, header in column.items()}
+        ratings = tuple(held[header.lower()] for header in rated)
+        concepts = (held["cui1"], held["cui2"]) if with_concepts else None
+        place = f"{path}:{reader.line_num}"
+        pairs.append(_Pair(place, held["term1"], held["term2"], ratings, concepts))
+    return pairs, tuple(group.lower() for group in rated) if by_group else ()
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

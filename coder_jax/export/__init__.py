@@ -1,0 +1,1 @@
+"""A trained encoder as a folder for the Hugging Face Hub, checked before it gets its name."""

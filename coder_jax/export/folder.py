@@ -1,0 +1,187 @@
+"""A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
+
+The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
+`TermEncoder.from_pretrained`. It is written under another name, its vectors are compared with the
+trained encoder's, and only then does it get its name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from coder_jax.export.model_card import check_card, model_card
+from coder_jax.export.relations import ExportedRelations, write_relations
+from coder_jax.export.sentence_transformers_files import (
+    write_json,
+    write_sentence_transformers_files,
+)
+from coder_jax.export.verify import require_torch, verify_export
+from coder_jax.models.bert import Bert
+from coder_jax.models.encoder_settings import SETTINGS_FILE, EncoderSettings, write_settings
+from coder_jax.models.hf_files import hub_errors
+from coder_jax.models.hf_weights import check_vocabulary, to_hf
+from data_pipeline.process.errors import BadInput
+
+# What a config.json may say of the place and type it was loaded with, and ours would not be true.
+STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
+
+
+def export_encoder(
+    bert: Bert,
+    tokenizer: Any,
+    hf_config: Mapping[str, Any],
+    out: str | Path,
+    *,
+    pooling: str,
+    cleaning: str,
+    max_length: int,
+    relations: ExportedRelations | None = None,
+    card: Mapping[str, Any] | None = None,
+    pytorch_bin: bool = False,
+) -> dict[str, float]:
+    """Writes and checks an export.
+
+    Args:
+      bert: the encoder.
+      tokenizer: folder or hub id of its tokenizer, or a transformers tokenizer.
+      hf_config: config.json of the encoder that training began with.
+      out: the folder to write; an earlier export there is replaced, anything else refused.
+      pooling: 'cls', 'mean' or 'pooler'.
+      cleaning: the rule set that terms went through in training.
+      max_length: longest term in tokens.
+      relations: what was learned of relations, or None.
+      card: what the model card tells; see `model_card`.
+      pytorch_bin: also write pytorch_model.bin.
+
+    Returns:
+      The largest difference of vectors for each library that opened the export; see
+      `verify_export`.
+
+    Raises:
+      BadInput: settings that do not fit the encoder, an `out` that is something else, a disk that
+        is full, or PyTorch missing.
+      RuntimeError: the export's vectors are not the encoder's. Nothing is left behind.
+    """
+    out, card = Path(out), dict(card or {})
+    settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
+    check_parts(bert, settings, card, out)
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        tensors = write_model(partial, bert, hf_config, pytorch_bin)
+        write_tokenizer(partial, tokenizer, bert, max_length)
+        write_sentence_transformers_files(partial, tensors, pooling=pooling, max_length=max_length)
+        if relations is not None:
+            write_relations(partial, relations)
+        write_descriptions(partial, settings, card, relations)
+        differences = verify_export(partial, bert, settings=settings)
+        for path in partial.rglob("*.safetensors"):  # written for the owner alone
+            shutil.copymode(partial / "config.json", path)
+        replace_folder(partial, out)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return differences
+
+
+def check_parts(bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], out: Path) -> None:
+    """Refuses, before anything is written, what could not become an export."""
+    require_torch()
+    check_card(card)
+    if settings.pooling == "pooler" and bert.pooler is None:
+        raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
+    in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if in_use and not (out / SETTINGS_FILE).is_file():
+        raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
+
+
+def write_model(
+    folder: Path, bert: Bert, hf_config: Mapping[str, Any], pytorch_bin: bool
+) -> dict[str, np.ndarray]:
+    """config.json, model.safetensors and, if asked, pytorch_model.bin; returns the tensors."""
+    ours = bert.config.to_hf()
+    config = ours | dict(hf_config) | {"dtype": "float32"}
+    config |= {name: ours[name] for name in ("architectures", "model_type")}
+    write_json(folder / "config.json", {k: v for k, v in config.items() if k not in STALE_CONFIG})
+    tensors = to_hf(bert)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if pytorch_bin:
+        import torch
+
+        state = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        torch.save(state, folder / "pytorch_model.bin")
+    return tensors
+
+
+def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, max_length: int) -> None:
+    """Tokenizer files that cut at `max_length` on their own."""
+    if isinstance(tokenizer, str | Path):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(str(tokenizer))
+    check_vocabulary(len(tokenizer), bert.config, "export")
+    # Padding and truncation saved by an earlier owner would overrule the caller's.
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    previous, tokenizer.model_max_length = tokenizer.model_max_length, max_length
+    try:
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.model_max_length = previous
+
+
+def write_descriptions(
+    folder: Path,
+    settings: EncoderSettings,
+    card: Mapping[str, Any],
+    relations: ExportedRelations | None,
+) -> None:
+    """coder_jax.json for programs and README.md, the model card, for people."""
+    about = {name: card[name] for name in ("recipe", "dataset_hash") if name in card}
+    versions = {name: version(name) for name in ("jax", "flax", "transformers")}
+    write_settings(folder, settings, about | {"versions": versions})
+    (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
+
+
+def replace_folder(new: Path, out: Path) -> None:
+    """Gives `new` the name `out`; what was there goes only after that."""
+    old = out.with_name(f".{out.name}.old-{os.getpid()}")
+    if out.exists():
+        out.rename(old)
+    new.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
+    """Uploads an export to the Hugging Face Hub, making the repository if need be.
+
+    Returns:
+      The address of the model.
+
+    Raises:
+      BadInput: not logged in, no right to write there, or no network.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        url = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(
+            folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
+        )
+    except hub_errors() as error:
+        raise BadInput(
+            f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "
+            "itself is complete. Log in with 'hf auth login', check the name, and try again"
+        ) from error
+    return str(url)

@@ -1,0 +1,189 @@
+"""What is known of a model in; the README.md of its folder out, with nothing invented.
+
+The card says only what the caller gives: sections without content are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCardData
+
+from coder_jax.export.relations import KINDS, ExportedRelations
+from coder_jax.models.encoder_settings import EncoderSettings
+
+POOLING_IN_WORDS = {
+    "cls": "the last hidden state of [CLS]",
+    "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
+    "pooler": "BERT's tanh pooler over [CLS]",
+}
+KEYS = {
+    "name",  # title
+    "license",  # of the weights, as the hub spells it
+    "base_model",  # hub id of the encoder that training began with
+    "language",  # list of language codes
+    "tags",  # list
+    "data",  # what it was trained on: label -> value
+    "recipe",  # how: label -> value
+    "results",  # measured: list of rows, each column -> value
+    "dataset_hash",
+}
+TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
+
+
+def check_card(card: Mapping[str, Any]) -> None:
+    """Refuses keys that the card does not know: they would be lost without a word."""
+    unknown = set(card) - KEYS
+    if unknown:
+        raise ValueError(f"unknown card keys {sorted(unknown)}; expected some of {sorted(KEYS)}")
+
+
+def model_card(
+    card: Mapping[str, Any],
+    settings: EncoderSettings,
+    relations: ExportedRelations | None = None,
+) -> str:
+    """The text of README.md: YAML front matter for the hub, then what, data, recipe, results, use.
+
+    Args:
+      card: any of KEYS.
+      settings: pooling, cleaning and length of the model.
+      relations: those in the folder.
+    """
+    base = card.get("base_model")
+    metadata = ModelCardData(
+        license=card.get("license"),
+        base_model=base if base and is_hub_id(base) else None,
+        language=card.get("language"),
+        library_name="sentence-transformers",
+        pipeline_tag="feature-extraction",
+        tags=[*TAGS, *card.get("tags", [])],
+    )
+    sections = [
+        f"---\n{metadata.to_yaml()}\n---\n\n# {card.get('name', 'CODER term encoder')}",
+        about(card, settings, relations),
+        section("Training data", table_of(card.get("data"), card.get("dataset_hash"))),
+        section("Training recipe", table_of(card.get("recipe"))),
+        section("Measured results", table_of_rows(card.get("results"))),
+        section("Use", usage(settings, relations)),
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can be a link on the hub, and is not a folder of the machine of training."""
+    return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
+
+
+def about(
+    card: Mapping[str, Any], settings: EncoderSettings, relations: ExportedRelations | None
+) -> str:
+    """What the model is, in a paragraph."""
+    base = card.get("base_model")
+    start = f", trained from `{base if is_hub_id(base) else Path(base).name}`" if base else ""
+    text = (
+        f"An encoder of medical terms{start} with coder_jax, after CODER (Yuan et al. 2022). Terms "
+        "of one concept lie close together: compare vectors by cosine. The vector of a term is "
+        f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1; terms are cut to "
+        f"{settings.max_length} tokens."
+    )
+    if settings.cleaning != "none":
+        text += (
+            f" Terms were cleaned with the rule set `{settings.cleaning}` in training: "
+            "`TermEncoder` applies it by itself, other libraries do not."
+        )
+    if relations:
+        what = "matrices" if relations.bilinear else "translations"
+        count = len(relations.labels)
+        text += f" The {what} of {count} relations are included (`relations.json`)."
+    return text
+
+
+def section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}" if body else ""
+
+
+def table_of(values: Mapping[str, Any] | str | None, dataset_hash: str | None = None) -> str:
+    """A table of two columns; a plain text stays as it is."""
+    if isinstance(values, str):
+        values = {"": values}
+    rows = dict(values or {})
+    if dataset_hash:
+        rows["dataset hash"] = f"`{dataset_hash}`"
+    lines = [f"| {cell(name)} | {cell(value)} |" for name, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]] | None) -> str:
+    """A table with the columns of all rows, in the order they first occur."""
+    columns = list(dict.fromkeys(name for row in rows or () for name in row))
+    if not rows or not columns:
+        return ""
+    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join(
+        head + ["| " + " | ".join(cell(row.get(c, "")) for c in columns) + " |" for row in rows]
+    )
+
+
+def cell(value: Any) -> str:
+    """A value as the text of a table cell."""
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    if isinstance(value, float):
+        value = f"{value:.4g}"
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
+    """Code for each library that opens the folder; MODEL is its path or hub id."""
+    pooled = {
+        "cls": "hidden[:, 0]",
+        "mean": '(hidden * batch["attention_mask"][..., None]).sum(1) '
+        '/ batch["attention_mask"].sum(1, keepdim=True)',
+        "pooler": "output.pooler_output",
+    }[settings.pooling]
+    text = f"""`MODEL` is the path of this folder or its id on the hub.
+
+```python
+from coder_jax import TermEncoder
+
+encoder = TermEncoder.from_pretrained(MODEL)
+vectors = encoder.encode(["heart attack", "myocardial infarction"])
+```
+
+```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarction"])
+```
+
+```python
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained(MODEL), AutoModel.from_pretrained(MODEL)
+terms = ["heart attack", "myocardial infarction"]
+batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
+with torch.inference_mode():
+    output = model(**batch)
+hidden = output.last_hidden_state
+vectors = torch.nn.functional.normalize({pooled}, dim=-1)
+```"""
+    if relations:
+        name, _ = KINDS[relations.table.ndim]
+        query = "table[r].T @ vector" if relations.bilinear else "vector + table[r]"
+        near = "" if relations.bilinear else "; the vector is not normalized"
+        text += f"""
+
+```python
+import json
+from safetensors.numpy import load_file
+
+labels = json.load(open(f"{{MODEL}}/relations.json"))["labels"]
+table = load_file(f"{{MODEL}}/relations.safetensors")["{name}"]
+r = labels.index(LABEL)
+query = {query}  # near the tails of the relation LABEL{near}
+```"""
+    return text

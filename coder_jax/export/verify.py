@@ -1,0 +1,144 @@
+"""An exported folder and the Bert it came from in; how far apart their vectors are out."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+from coder_jax.encoding.embed import embed_terms
+from coder_jax.models.bert import Bert
+from coder_jax.models.encoder_settings import EncoderSettings
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.clean import clean
+
+TOLERANCE = 1e-5  # of unit vectors, float32
+PROBE_TERMS = [
+    "",
+    "pain",
+    "Heart attack",
+    "Myocardial infarction (disorder)",
+    "Type 2 diabetes mellitus",
+    "T2DM",
+    "Non-small cell lung carcinoma, NOS",
+    "Abnormality of the cardiovascular system",
+    "5-alpha-reductase deficiency",
+    "beta-D-glucopyranosyl-(1->4)-D-glucose",
+    "2,3,7,8-tetrachlorodibenzo-p-dioxin",
+    "BRCA1 protein, human",
+    "HLA-DRB1*04:01",
+    "Escherichia coli O157:H7",
+    "vitamin B₁₂",
+    "α-thalassemia",
+    "β-amyloid (1–42)",
+    "µ-opioid receptor agonist",
+    "37 °C ± 0.5 °C",
+    "Sjögren's syndrome",
+    "Ménière disease",
+    "Behçet’s disease",
+    "infarctus du myocarde",
+    "œdème aigu du poumon",
+    "Herzinfarkt, akuter",
+    "Überempfindlichkeit gegen Penicillin",
+    "infarto agudo de miocardio",
+    "niño con fiebre",
+    "инфаркт миокарда",
+    "έμφραγμα του μυοκαρδίου",
+    "心筋梗塞",
+    "急性心肌梗死",
+    "심근경색증",
+    "احتشاء عضلة القلب",
+    "אוטם שריר הלב",
+    "กล้ามเนื้อหัวใจตาย",
+    "e\u0301ruption cutane\u0301e",
+    "pain  \t in   limb",
+    "status post 🫀 transplant",
+    "[Ambiguous] <unspecified> & other; see also: rash/itch",
+    "Methionyl" + "threonylthreonylglutaminylalanyl" * 12,
+    "Closed fracture of the base of the skull with subarachnoid, subdural, and extradural "
+    "hemorrhage, with prolonged loss of consciousness of more than twenty-four hours, without "
+    "return to the pre-existing conscious level, initial encounter for closed fracture",
+]
+
+
+def require_torch() -> None:
+    """Raises BadInput where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise BadInput(
+            "an export is compared with transformers before it is kept, which needs PyTorch; "
+            "install it with 'pip install torch', its CPU build is enough"
+        )
+
+
+def verify_export(
+    folder: Path, bert: Bert, *, settings: EncoderSettings, tolerance: float = TOLERANCE
+) -> dict[str, float]:
+    """Opens an export the way its users will and compares vectors of PROBE_TERMS with ours.
+
+    Args:
+      folder: the export.
+      bert: the encoder that was exported.
+      settings: pooling, cleaning and length of the export.
+      tolerance: largest absolute difference allowed between elements of unit vectors.
+
+    Returns:
+      The largest difference for each library that opened the folder: 'transformers', and
+      'sentence-transformers' where that is installed.
+
+    Raises:
+      BadInput: PyTorch is not installed, so that nothing can be compared.
+      RuntimeError: a difference above the tolerance, or NaN.
+    """
+    require_torch()
+    terms = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
+    ours = embed_terms(
+        bert.with_dtype(jnp.float32),
+        load_tokenizer(folder),
+        terms,
+        pooling=settings.pooling,
+        max_length=settings.max_length,
+    )
+    theirs = {"transformers": transformers_vectors(folder, terms, settings)}
+    if importlib.util.find_spec("sentence_transformers") is not None:
+        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
+    worst = {name: float(np.abs(ours - vectors).max()) for name, vectors in theirs.items()}
+    for name, difference in worst.items():
+        if not difference <= tolerance:  # catches NaN too
+            raise RuntimeError(
+                f"the export opened by {name} gives vectors that differ from the trained encoder's "
+                f"by {difference:.2e}; expected at most {tolerance:.0e}: {folder}"
+            )
+    return worst
+
+
+def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettings) -> np.ndarray:
+    """Unit vectors by transformers.AutoModel in PyTorch on the CPU, in ordinary padded batches."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    # The length comes from the exported tokenizer, as it does for users.
+    batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        output = model(**batch)
+    if settings.pooling == "pooler":
+        vectors = output.pooler_output
+    elif settings.pooling == "cls":
+        vectors = output.last_hidden_state[:, 0]
+    else:
+        mask = batch["attention_mask"][:, :, None]
+        vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.normalize(vectors, dim=-1).numpy()
+
+
+def sentence_transformers_vectors(folder: Path, terms: list[str]) -> np.ndarray:
+    """Vectors by SentenceTransformer.encode, whose own modules pool and normalize."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    return model.encode(terms, convert_to_numpy=True, show_progress_bar=False)

@@ -1,0 +1,1 @@
+"""Networks on packed rows, and the files and weights of Hugging Face."""

@@ -1,0 +1,134 @@
+"""BertConfig: the sizes of a BERT, read from and written to Hugging Face's config.json.
+
+RoBERTa and its kin (XLM-R, CamemBERT) are BERTs whose weights have the same names. What differs is
+in the numbers: the first row of the position table that a term uses, the padding token, and a
+single token type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from data_pipeline.process.errors import BadInput
+
+POOLINGS = ("cls", "mean", "pooler")
+# model_type in config.json -> the class of transformers that opens the same weights.
+ARCHITECTURES = {
+    "bert": "BertModel",
+    "roberta": "RobertaModel",
+    "xlm-roberta": "XLMRobertaModel",
+    "camembert": "CamembertModel",
+}
+REQUIRED = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+# Config files leave out what equals BERT's original values, which are the defaults below.
+OPTIONAL = {
+    "type_vocab_size": "type_vocab_size",
+    "activation": "hidden_act",
+    "layer_norm_eps": "layer_norm_eps",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "initializer_range": "initializer_range",
+    "pad_token_id": "pad_token_id",
+}
+ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """Sizes and constants of a BERT; the names in config.json are in REQUIRED and OPTIONAL.
+
+    Attributes:
+      model_type: a key of ARCHITECTURES.
+      max_positions: rows of the position table, of which RoBERTa leaves the first ones unused.
+    """
+
+    model_type: str = "bert"
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    intermediate_size: int
+    max_positions: int
+    type_vocab_size: int = 2
+    activation: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+
+    def __post_init__(self):
+        if self.hidden_size % self.num_heads:
+            raise BadInput(
+                f"hidden_size {self.hidden_size} is not a multiple of {self.num_heads} heads; "
+                "check config.json"
+            )
+        if self.activation not in ACTIVATION_NAMES:
+            raise BadInput(
+                f"activation {self.activation!r} is not known; expected one of "
+                f"{', '.join(ACTIVATION_NAMES)} (hidden_act in config.json)"
+            )
+        for name in ("hidden_dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise BadInput(f"{name} is {getattr(self, name)}; expected a rate in [0, 1)")
+
+    @classmethod
+    def from_hf(cls, config: Mapping[str, Any], source: str = "config.json") -> BertConfig:
+        """The config of a Hugging Face BERT; `source` is named in errors.
+
+        Raises:
+          BadInput: another architecture than BERT, a missing size, or a variant of BERT that this
+            encoder does not compute (relative positions, decoders, unknown activations).
+        """
+        model_type = config.get("model_type", "bert")
+        if model_type not in ARCHITECTURES:
+            raise BadInput(
+                f"{source}: model_type is {model_type!r}; expected one of "
+                f"{', '.join(ARCHITECTURES)}. Give a checkpoint of BERT (BioBERT, PubMedBERT, "
+                "mBERT, MiniLM, SapBERT, CODER) or of RoBERTa (XLM-R)"
+            )
+        missing = [name for name in REQUIRED.values() if name not in config]
+        if missing:
+            raise BadInput(
+                f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
+                f"{', '.join(REQUIRED.values())}"
+            )
+        positions = config.get("position_embedding_type") or "absolute"
+        if positions != "absolute" or config.get("is_decoder"):
+            raise BadInput(
+                f"{source}: position_embedding_type={positions!r}, is_decoder="
+                f"{bool(config.get('is_decoder'))}; expected an encoder with absolute positions"
+            )
+        values = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
+        values |= {o: config[t] for o, t in OPTIONAL.items() if config.get(t) is not None}
+        # The one value that equals RoBERTa's original where a file leaves it out, and not BERT's.
+        values.setdefault("pad_token_id", 0 if model_type == "bert" else 1)
+        return cls(model_type=model_type, **values)
+
+    @property
+    def first_position(self) -> int:
+        """The row of the position table for the first token of a term.
+
+        RoBERTa numbers tokens from the padding token's number + 1, as fairseq did.
+        """
+        return 0 if self.model_type == "bert" else self.pad_token_id + 1
+
+    @property
+    def longest_term(self) -> int:
+        """Tokens for which there are positions."""
+        return self.max_positions - self.first_position
+
+    def to_hf(self) -> dict[str, Any]:
+        """The same as a config.json dict that transformers opens as the same model."""
+        sizes = {theirs: getattr(self, ours) for ours, theirs in (REQUIRED | OPTIONAL).items()}
+        architecture = ARCHITECTURES[self.model_type]
+        return {"architectures": [architecture], "model_type": self.model_type} | sizes

@@ -1,0 +1,117 @@
+"""How a model folder's vectors are made: pooling, cleaning, length; read from and written to it.
+
+Our exports say it in coder_jax.json; sentence-transformers folders in modules.json and
+1_Pooling/config.json; a plain BERT says nothing, and gets the paper's [CLS] and length 32.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coder_jax.models.bert_config import POOLINGS
+from coder_jax.models.hf_files import read_json
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.clean import CLEANING
+
+SETTINGS_FILE = "coder_jax.json"
+# Both generations of 1_Pooling/config.json; other modes have no counterpart here.
+OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """What turns hidden states into the vectors that a model was trained for.
+
+    Attributes:
+      pooling: 'cls', 'mean' or 'pooler'.
+      cleaning: name of the rule set of `terminology.clean` that terms go through first.
+      max_length: longest term in tokens, [CLS] and [SEP] included.
+      attend_padding: pad to `max_length` and attend to the padding (published CODER only).
+    """
+
+    pooling: str = "cls"
+    cleaning: str = "none"
+    max_length: int = 32
+    attend_padding: bool = False
+
+    def __post_init__(self):
+        for name, known in (("pooling", POOLINGS), ("cleaning", tuple(CLEANING))):
+            if getattr(self, name) not in known:
+                raise BadInput(
+                    f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
+                )
+        if not isinstance(self.max_length, int) or self.max_length < 3:
+            raise BadInput(
+                f"max_length is {self.max_length!r}; expected a whole number of at least 3"
+            )
+
+    def changed(self, **overrides: Any) -> EncoderSettings:
+        """These settings with what is not None in `overrides`."""
+        return replace(self, **{k: v for k, v in overrides.items() if v is not None})
+
+
+def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSettings:
+    """The settings that a model folder asks for, with `pooling` in their place where given.
+
+    Raises:
+      BadInput: a file is broken, or the folder pools in a way that only `pooling` can settle.
+    """
+    if (folder / SETTINGS_FILE).is_file():
+        saved = read_json(folder / SETTINGS_FILE)
+        names = asdict(EncoderSettings())
+        return EncoderSettings(**{n: saved[n] for n in names if n in saved}).changed(
+            pooling=pooling
+        )
+    if (folder / "modules.json").is_file():
+        return EncoderSettings(
+            pooling=pooling or sentence_transformers_pooling(folder),
+            max_length=sentence_transformers_length(folder),
+        )
+    return EncoderSettings().changed(pooling=pooling)
+
+
+def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any]) -> None:
+    """Writes coder_jax.json: the settings, and `extra` (recipe, dataset hash, versions, ...)."""
+    content = json.dumps(asdict(settings) | extra, indent=2, ensure_ascii=False)
+    (folder / SETTINGS_FILE).write_text(content + "\n", encoding="utf-8")
+
+
+def sentence_transformers_pooling(folder: Path) -> str:
+    """'cls' or 'mean' from a sentence-transformers folder."""
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    if types[:2] != ["Transformer", "Pooling"] or types[2:] not in ([], ["Normalize"]):
+        raise BadInput(
+            f"{folder / 'modules.json'}: found the modules {', '.join(types)}; expected "
+            f"Transformer, Pooling and perhaps Normalize; choose a pooling ({', '.join(POOLINGS)}) "
+            "to use the encoder without them"
+        )
+    path = folder / modules[1]["path"] / "config.json"
+    config = read_json(path)
+    mode = config.get("pooling_mode")
+    if mode is None:  # the older generation: one key per mode, and several may be true
+        chosen = [k for k, v in config.items() if k.startswith("pooling_mode_") and v is True]
+        mode = OLD_POOLING_KEYS.get(chosen[0], chosen[0]) if len(chosen) == 1 else str(chosen)
+    if mode not in OLD_POOLING_KEYS.values():
+        raise BadInput(
+            f"{path}: pooling is {mode!r}; expected cls or mean; choose a pooling "
+            f"({', '.join(POOLINGS)}) to use the encoder in another way"
+        )
+    return mode
+
+
+def sentence_transformers_length(folder: Path) -> int:
+    """max_seq_length of a sentence-transformers folder, 32 where it names none."""
+    for name, key in (
+        ("sentence_bert_config.json", "max_seq_length"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        if (folder / name).is_file():
+            length = read_json(folder / name).get(key)
+            # Tokenizers without a limit carry a number of 30 digits.
+            if isinstance(length, int) and length < 10**6:
+                return length
+    return EncoderSettings().max_length

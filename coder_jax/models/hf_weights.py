@@ -1,0 +1,238 @@
+"""Hugging Face weights to our Bert and back, through one name table.
+
+In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
+sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
+other way, a dict of arrays under Hugging Face's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from coder_jax.models.bert import Bert, abstract_bert
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.hf_files import find_folder, read_json, read_tensors
+from data_pipeline.process.errors import BadInput
+
+ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
+HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.")
+BUFFERS = ("position_ids", "token_type_ids")
+QKV = ("query", "key", "value")
+
+
+class Weight(NamedTuple):
+    """One row of the name table."""
+
+    hf_name: str
+    path: tuple[str | int, ...]  # in the parameter tree
+    transposed: bool = False  # torch keeps dense kernels as [out, in]
+    part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What happened to the names of a weight file; `print(report)` tells it in lines."""
+
+    source: str
+    loaded: int
+    heads_ignored: tuple[str, ...]
+    only_in_file: tuple[str, ...]
+    only_in_model: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}: {self.loaded} weights loaded"]
+        for label, names in (
+            ("ignored (training heads, buffers)", self.heads_ignored),
+            ("only in the file", self.only_in_file),
+            ("only in the model", self.only_in_model),
+        ):
+            if names:
+                lines.append(f"  {label}: {', '.join(names)}")
+        return "\n".join(lines)
+
+
+def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
+    """All weights of a BERT: Hugging Face's name and our path, in the order of the network."""
+
+    def norm(hf: str, *path: str | int) -> list[Weight]:
+        return [Weight(f"{hf}.weight", (*path, "scale")), Weight(f"{hf}.bias", (*path, "bias"))]
+
+    def dense(hf: str, *path: str | int, part: int | None = None) -> list[Weight]:
+        return [
+            Weight(f"{hf}.weight", (*path, "kernel"), transposed=True, part=part),
+            Weight(f"{hf}.bias", (*path, "bias"), part=part),
+        ]
+
+    table = [
+        Weight(f"embeddings.{name}_embeddings.weight", ("embeddings", name, "embedding"))
+        for name in ("word", "position", "token_type")
+    ]
+    table += norm("embeddings.LayerNorm", "embeddings", "norm")
+    for i in range(config.num_layers):
+        hf, ours = f"encoder.layer.{i}", ("layers", i)
+        for part, name in enumerate(QKV):
+            table += dense(f"{hf}.attention.self.{name}", *ours, "qkv", part=part)
+        table += dense(f"{hf}.attention.output.dense", *ours, "attention_output")
+        table += norm(f"{hf}.attention.output.LayerNorm", *ours, "attention_norm")
+        table += dense(f"{hf}.intermediate.dense", *ours, "intermediate")
+        table += dense(f"{hf}.output.dense", *ours, "output")
+        table += norm(f"{hf}.output.LayerNorm", *ours, "output_norm")
+    return table + (dense("pooler.dense", "pooler") if pooler else [])
+
+
+def load_bert(
+    path_or_hub_id: str | Path, *, dtype: Any = jnp.float32, pooling: str = "cls"
+) -> tuple[Bert, dict[str, Any], LoadReport]:
+    """Loads a BERT; the pooler is kept where the file has one.
+
+    Args:
+      path_or_hub_id: local folder, or 'organisation/name' on the Hugging Face Hub.
+      dtype: compute dtype, float32 or bfloat16; the parameters are float32 either way.
+      pooling: with 'pooler' a file without a pooler is an error.
+
+    Returns:
+      (bert, the config.json as a dict, the report).
+
+    Raises:
+      BadInput: nothing found, not a BERT, weights missing or of another shape than config.json
+        says, or a file that cannot be read safely.
+    """
+    folder = find_folder(path_or_hub_id)
+    hf_config = read_json(folder / "config.json")
+    config = BertConfig.from_hf(hf_config, str(folder / "config.json"))
+    tensors, others = strip_names(read_tensors(folder), str(folder))
+    has_pooler = "pooler.dense.weight" in tensors
+    if pooling == "pooler" and not has_pooler:
+        raise BadInput(
+            f"{folder}: pooling 'pooler' needs the weights pooler.dense.*, which the file lacks; "
+            "take pooling 'cls' or 'mean'"
+        )
+    table = name_table(config, pooler=has_pooler)
+    bert = from_hf(tensors, table, abstract_bert(config, dtype, pooler=has_pooler), str(folder))
+    known = {weight.hf_name for weight in table}
+    pooler_names = {weight.hf_name for weight in name_table(config, pooler=True)} - known
+    ignored = {n for n in others if n.startswith(HEADS)} | {n for n in tensors if is_buffer(n)}
+    report = LoadReport(
+        source=str(path_or_hub_id),
+        loaded=len(table),
+        heads_ignored=tuple(sorted(ignored)),
+        only_in_file=tuple(sorted(({*tensors} | {*others}) - known - ignored)),
+        only_in_model=tuple(sorted(pooler_names)),
+    )
+    return bert, hf_config, report
+
+
+def random_bert(config: BertConfig, seed: int, *, dtype: Any = jnp.float32) -> Bert:
+    """A BERT with BERT's initial values (normal, `initializer_range`), pooler included."""
+    graph, _ = nnx.split(abstract_bert(config, dtype))
+    # Compiled as one program: a compilation for each shape of weight takes far longer.
+    init = jax.jit(lambda: nnx.state(Bert(config, dtype=dtype, rngs=nnx.Rngs(seed)), nnx.Param))
+    return nnx.merge(graph, init())
+
+
+def is_buffer(name: str) -> bool:
+    return name.rsplit(".", 1)[-1] in BUFFERS
+
+
+def strip_names(
+    tensors: Mapping[str, np.ndarray], source: str
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """(the encoder's tensors under plain BERT names, the names that are not the encoder's).
+
+    Files carry prefixes such as 'bert.', and the first checkpoints named the scale and bias of
+    a layer norm gamma and beta.
+    """
+    prefixes = [name.removesuffix(ANCHOR) for name in tensors if name.endswith(ANCHOR)]
+    if len(prefixes) != 1:
+        found = ", ".join(sorted(tensors)[:5]) if not prefixes else ", ".join(prefixes)
+        raise BadInput(
+            f"{source}: {len(prefixes)} word tables ('*{ANCHOR}') among {len(tensors)} weights "
+            f"({found}{', ...' if not prefixes else ''}); expected one BERT encoder"
+        )
+    inside, others = {}, []
+    for name, value in tensors.items():
+        if not name.startswith(prefixes[0]) or name.startswith(HEADS):
+            others.append(name)
+            continue
+        name = name.removeprefix(prefixes[0])
+        for old, new in (
+            ("LayerNorm.gamma", "LayerNorm.weight"),
+            ("LayerNorm.beta", "LayerNorm.bias"),
+        ):
+            name = name.replace(old, new)
+        inside[name] = value
+    return inside, others
+
+
+def from_hf(
+    tensors: Mapping[str, np.ndarray], table: list[Weight], abstract: Bert, source: str
+) -> Bert:
+    """Fills the shapes of `abstract` with the tensors that `table` names."""
+    missing = [weight.hf_name for weight in table if weight.hf_name not in tensors]
+    if missing:
+        raise BadInput(
+            f"{source}: {len(missing)} of {len(table)} weights are missing "
+            f"({', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}); expected every "
+            "weight of the BERT that "
+            "config.json describes; is the file truncated, or the number of layers wrong?"
+        )
+    graph, params = nnx.split(abstract, nnx.Param)
+    flat = dict(nnx.to_flat_state(params))
+    filled = {path: np.empty(variable.shape, np.float32) for path, variable in flat.items()}
+    for weight in table:
+        target = part_of(filled[weight.path], weight)
+        value = tensors[weight.hf_name]
+        value = value.T if weight.transposed else value
+        if value.shape != target.shape:
+            order = -1 if weight.transposed else 1
+            raise BadInput(
+                f"{source}: {weight.hf_name} has shape {list(value.shape[::order])}; expected "
+                f"{list(target.shape[::order])} by config.json; weights and config do not belong "
+                "together"
+            )
+        target[...] = value
+    # In the host's memory: where they go is decided by who uses them.
+    leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
+    return nnx.merge(graph, nnx.from_flat_state(leaves))
+
+
+def part_of(array: Any, weight: Weight) -> Any:
+    """The view of our array that one Hugging Face weight fills."""
+    if weight.part is None:
+        return array
+    width = array.shape[-1] // len(QKV)
+    return array[..., weight.part * width : (weight.part + 1) * width]
+
+
+def to_hf(bert: Bert) -> dict[str, np.ndarray]:
+    """All weights as float32 arrays under the names of Hugging Face's BertModel."""
+    flat = dict(nnx.to_flat_state(nnx.state(bert, nnx.Param)))
+    flat = {path: np.asarray(jax.device_get(leaf[...])) for path, leaf in flat.items()}
+    table = name_table(bert.config, pooler=bert.pooler is not None)
+    tensors = {}
+    for weight in table:
+        value = part_of(flat[weight.path], weight)
+        # A copy of its own: device memory is read-only, and thirds of qkv are not contiguous.
+        tensors[weight.hf_name] = np.array(value.T if weight.transposed else value, order="C")
+    return tensors
+
+
+def check_vocabulary(tokenizer_size: int, config: BertConfig, source: str) -> None:
+    """Refuses a tokenizer with more entries than the word table has rows.
+
+    Fewer are fine: word tables are often padded.
+    """
+    if tokenizer_size > config.vocab_size:
+        raise BadInput(
+            f"{source}: the tokenizer has {tokenizer_size} entries, the word table "
+            f"[{config.vocab_size}, {config.hidden_size}]; expected at most as many entries as "
+            "rows; give the tokenizer that the weights were trained with"
+        )

@@ -1,0 +1,109 @@
+"""Reading checkpoints on one host: for an export beside a run, and to see which are whole."""
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from coder_jax.devices.hosts import host_count
+from coder_jax.devices.watch import lost_host
+from coder_jax.runs.checksums import Damaged, check_sums, checksums
+from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder
+from data_pipeline.process.errors import BadInput
+
+Read = TypeVar("Read")
+
+
+def saved_steps(out: Path) -> list[int]:
+    """The steps with a checkpoint, oldest first, for readers beside a run that goes on."""
+    folder = checkpoint_folder(out)
+    names = ocp.path.step.standard_name_format(atomicity_options=atomicity(folder))
+    return sorted(found.step for found in names.find_all(folder))
+
+
+def read_params(out: Path, step: int) -> dict[str, Any]:
+    """The parameters of a run after `step` steps, as NumPy arrays, whatever devices they had.
+
+    Raises:
+        BadInput: if they cannot be read, or are not what was saved.
+    """
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return read_item(folder, "params")
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
+def examine(folder: Path) -> str | None:
+    """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
+    try:
+        for item in ("params", "opt_state"):
+            read_item(folder, item)
+    except Damaged as damage:
+        return str(damage)
+    return None
+
+
+def read_item(folder: Path, item: str) -> Any:
+    """One item of a checkpoint as NumPy arrays, without waiting for other hosts.
+
+    Raises:
+        Damaged: if it cannot be read, or is not what was saved.
+    """
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=jax.process_index(), active_processes={jax.process_index()}
+    )
+
+    def read() -> tuple[Any, dict[str, int]]:
+        notes = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
+        with ocp.Checkpointer(notes, multiprocessing_options=alone) as reader:
+            saved = reader.restore(folder / "checksums")
+        arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
+        with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
+            shapes = reader.metadata(folder / item).item_metadata.tree
+            like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+            restored = reader.restore(folder / item, args=ocp.args.StandardRestore(like))
+        return restored, saved
+
+    restored, saved = or_damaged(read)
+    saved = {name: value for name, value in saved.items() if name.startswith(f"{item}/")}
+    check_sums(checksums({item: restored}), saved)
+    return restored
+
+
+def or_damaged(read: Callable[[], Read]) -> Read:
+    """What `read` gives; Damaged, in a line, where Orbax or tensorstore raise whatever they raise.
+
+    After the first failed read Orbax drops the others, each of which then prints a traceback of its
+    own; these are kept off the terminal, so that the message can be found.
+    """
+    hooks = sys.unraisablehook, sys.excepthook
+    sys.unraisablehook, sys.excepthook = lambda _: None, lambda *_: None
+    try:
+        try:
+            return read()
+        except Exception as error:
+            if host_count() > 1 and lost_host(error):
+                raise  # that host's end, not the checkpoint's
+            problem = in_a_line(error)
+        gc.collect()  # the dropped reads
+        time.sleep(0.2)  # those still under way in tensorstore's threads
+    finally:
+        sys.unraisablehook, sys.excepthook = hooks
+    raise Damaged(problem)
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an error of Orbax or tensorstore says, without the pages of settings behind it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split("[tensorstore_spec=")[0].split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:200]} ... {text[-200:]}"

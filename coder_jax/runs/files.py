@@ -1,0 +1,136 @@
+"""The small files of a run: where OUT is in a bucket, a copy on this machine that is published.
+
+run.json, tokenizer/, metrics.jsonl and tensorboard/ are written here, by the first host, and copied
+to OUT at each checkpoint and at the end. Checkpoints are written to OUT itself, by all hosts.
+"""
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from coder_jax.devices.hosts import is_first
+from data_pipeline.files.buckets import address, explained, in_bucket, open_bucket
+from data_pipeline.process.errors import BadInput
+
+WHOLE = "run.json"  # with it a folder is a run's
+FETCHED = (WHOLE, "metrics.jsonl")
+PUBLISHED = (*FETCHED, "tokenizer/*", "tensorboard/*")
+
+
+class RunFiles:
+    """The small files of the run that this process trains; a context, at whose end all is there.
+
+    Args:
+        out: the run folder, here or in a bucket.
+
+    Attributes:
+        name: OUT, for messages.
+        here: the folder to read and write them in: OUT itself if it is on this machine.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or holds something else.
+    """
+
+    def __init__(self, out: str | Path):
+        self.url = address(out) if in_bucket(out) else None
+        self.name = self.url or str(out)
+        self.published: dict[str, tuple[int, int]] = {}
+        self.here = Path(out) if self.url is None else fetch_small_files(self.url)
+
+    def fetch(self) -> None:
+        """See what the first host has published."""
+        if self.url and not is_first():
+            fetch_into(self.here, self.url)
+
+    def publish(self) -> None:
+        """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
+
+        Raises:
+            BadInput: if the bucket cannot be written to.
+        """
+        if self.url is None or not is_first():
+            return
+        found = sorted(file for names in PUBLISHED for file in self.here.glob(names))
+        with explained(self.url, "write"):
+            files, root = open_bucket(self.url)
+            for file in sorted(found, key=lambda file: file.name == WHOLE):
+                name, stat = str(file.relative_to(self.here)), file.stat()
+                state = stat.st_size, stat.st_mtime_ns
+                if self.published.get(name) != state:
+                    files.put_file(str(file), f"{root}/{name}")
+                    self.published[name] = state
+
+    def __enter__(self) -> "RunFiles":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        try:
+            self.publish()
+        except BadInput as problem:
+            if error is None:
+                raise
+            print(problem)  # the other error is the cause
+
+
+def small_files(out: str | Path) -> Path:
+    """The folder of the small files of a run that is there, to read them.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or there is no run.
+    """
+    files = RunFiles(out)
+    if files.url and not (files.here / WHOLE).exists():
+        raise BadInput(
+            f"{files.url} is not the folder of a training run: it has no {WHOLE}; check it"
+        )
+    return files.here
+
+
+def fetch_small_files(url: str) -> Path:
+    """A new folder with a run's small files, or empty if there is none; gone when Python ends.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or there is something else at the address.
+    """
+    here = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
+    atexit.register(shutil.rmtree, here, ignore_errors=True)
+    fetch_into(here, url)
+    return here
+
+
+def fetch_into(here: Path, url: str) -> None:
+    """Copy the small files of the run at `url`, if there is one."""
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = names_in(files, root)
+        if WHOLE not in there:
+            if there - {"tokenizer"}:  # that is of a start that was cut off
+                raise BadInput(
+                    f"{url} is not empty (it has {min(there)}) and is not the folder of a run (it "
+                    f"has no {WHOLE}); choose another --out, or empty it"
+                )
+            return
+        names = [name for name in FETCHED if name in there]
+        names += [f"tokenizer/{name}" for name in names_in(files, f"{root}/tokenizer")]
+        for name in names:
+            (here / name).parent.mkdir(exist_ok=True)
+            files.get_file(f"{root}/{name}", str(here / name))
+
+
+def names_in(files: Any, root: str) -> set[str]:
+    """The names of files and folders in a folder of a bucket; none if there is no such folder.
+
+    Raises:
+        FileNotFoundError: if there is no such bucket.
+    """
+    try:
+        found = files.ls(root, detail=False)
+    except FileNotFoundError:
+        files.ls(root.split("/")[0], detail=False)
+        return set()
+    return {name.rstrip("/").rsplit("/", 1)[1] for name in found if name.rstrip("/") != root}

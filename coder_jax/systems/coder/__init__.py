@@ -1,0 +1,1 @@
+"""CODER (Yuan et al. 2022)."""

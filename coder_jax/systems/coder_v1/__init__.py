@@ -1,0 +1,1 @@
+"""CODER v1 (Yuan et al. 2020)."""

@@ -1,0 +1,99 @@
+"""CODER v1: MS-loss, TransE with corrupted tails, semantic types (Yuan et al. 2020, section 3).
+
+The first paper of the name. It encodes three terms for each pair: head, tail, and a term of a
+concept that took the tail's place.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from coder_jax.systems.groups.group import Group, MultiSimilarity, norm, term_loss
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.process.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CoderV1Loss:
+    """The total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
+
+    score: ClassVar[str] = "translation"
+
+    mu: float = 1.0
+    """Weight of TransE; 0 does without relations (MS, MS+STY in the paper's table 6)."""
+    transe_margin: float = 1.0
+    """By how much a corrupted tail must be farther away than the tail."""
+    type_weight: float = 0.0
+    """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
+    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+
+    def validate(self, batch: BatchSpec) -> None:
+        """Raise BadInput where the batches lack what this loss needs."""
+        if self.mu and not batch.corrupted_tails:
+            raise BadInput(
+                f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "use --corrupted-tails or --mu 0"
+            )
+        if self.type_weight and not batch.semantic_types:
+            raise BadInput(
+                f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
+                "--semantic-types or --type-weight 0"
+            )
+
+
+def group_loss(group: Group, loss: CoderV1Loss) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The loss of one group of k pairs; with relations N = 3k.
+
+    Returns:
+        (total, metrics): `loss_term` and the mined pairs per anchor; with relations `loss_relation`
+        and `corrupted_farther`, the share of pairs whose corrupted tail is farther from the query
+        than the tail; with types `loss_type` and `type_accuracy`.
+    """
+    total, metrics = term_loss(group, loss.term)
+    if loss.mu and group.queries is not None:
+        relation_loss, farther = transe_loss(group, loss.transe_margin)
+        total = total + loss.mu * relation_loss
+        metrics |= {"loss_relation": relation_loss, "corrupted_farther": farther}
+    if loss.type_weight and group.type_logits is not None:
+        type_loss, accuracy = semantic_type_loss(group)
+        total = total + loss.type_weight * type_loss
+        metrics |= {"loss_type": type_loss, "type_accuracy": accuracy}
+    return total, metrics
+
+
+def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
+    r"""The mean over pairs of :math:`\max(0, m + |h + r - t| - |h + r - t'|)`.
+
+    Pairs without a relation do not count.
+
+    Returns:
+        (loss, share of the pairs for which t' is farther away than t).
+    """
+    assert group.queries is not None
+    pairs = group.queries.shape[0]
+    tails_kD, corrupted_kD = group.vectors[pairs : 2 * pairs], group.vectors[2 * pairs :]
+    true_k = norm(group.queries - tails_kD)
+    false_k = norm(group.queries - corrupted_kD)
+    violation_k = jnp.maximum(0.0, margin + true_k - false_k)
+    return _mean(violation_k, group.related), _mean(true_k < false_k, group.related)
+
+
+def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
+    """The mean cross-entropy of the semantic types of terms, and the share that is right.
+
+    Terms whose concept has no type do not count.
+    """
+    assert group.types is not None and group.type_logits is not None
+    typed_N = group.types >= 0
+    right_N1 = jnp.maximum(group.types, 0)[:, None]
+    log_p_NS = jax.nn.log_softmax(group.type_logits)
+    surprise_N = -jnp.take_along_axis(log_p_NS, right_N1, axis=1)[:, 0]
+    guess_N = group.type_logits.argmax(axis=1)
+    return _mean(surprise_N, typed_N), _mean(guess_N == group.types, typed_N)
+
+
+def _mean(values: jax.Array, counts: jax.Array) -> jax.Array:
+    """The mean of the values that count; 0 if none does."""
+    return jnp.where(counts, values, 0.0).sum() / jnp.maximum(counts.sum(), 1)

@@ -1,0 +1,1 @@
+"""The training run: it knows no paper."""

@@ -1,0 +1,1 @@
+"""The batch of a step: a pure function of dataset, seed and step."""

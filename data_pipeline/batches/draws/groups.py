@@ -1,0 +1,205 @@
+"""The draw: which triplets and which of their terms make up a step.
+
+A dataset and a BatchSpec in, the term ids, concept labels and relation ids of any step out. No
+state: triplets come from a stateless permutation, terms from stateless random numbers.
+"""
+
+import numpy as np
+
+from data_pipeline.batches.draws.likeness import has_unlike_name, least_alike, word_piece_sets
+from data_pipeline.batches.order import below, distinct_draws, key, permute
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.dataset.quiet_tensorflow import tf
+from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.process.errors import BadInput
+
+CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
+
+
+class Draw:
+    """The groups of any step, all of them or those of one host.
+
+    Args:
+        dataset: the opened dataset.
+        spec: what a batch is made of; `spec.draw` is explained in BatchSpec.
+
+    Raises:
+        BadInput: if the dataset has too few items for the distinct triplets of a group.
+    """
+
+    def __init__(self, dataset: TripletDataset, spec: BatchSpec):
+        spec.validate()
+        self.spec = spec
+        # Eager tensors that a tf.data function captures are passed by reference, not copied into
+        # its graph.
+        self.heads, self.relations, self.tails = map(
+            as_tensor, (dataset.heads, dataset.relations, dataset.tails)
+        )
+        self.term_start = as_tensor(dataset.term_start)
+        self.related_start = self.related = None
+        has_synonym = np.diff(dataset.term_start) >= 2
+        if spec.names == "unlike":
+            pieces = word_piece_sets(dataset)
+            has_synonym = has_unlike_name(pieces, dataset.term_start)
+            self.pieces = tf.constant(pieces)
+        if spec.draw == "relations":
+            self.size = int(dataset.heads.size)  # the items to permute: triplets
+            if spec.corrupted_tails:
+                self.items = tf.range(dataset.term_start.size - 1, dtype=tf.int64)
+        else:
+            items = np.flatnonzero(has_synonym)
+            self.size, self.items = int(items.size), tf.constant(items)  # or concepts
+            if spec.draw == "concepts":
+                self._index_relations(dataset, items, has_synonym)
+        if self.size < spec.triplets:
+            unlike = " unlike their first name" if spec.names == "unlike" else ""
+            concepts = f"concepts that have a synonym{unlike}"
+            what = "triplets" if spec.draw == "relations" else concepts
+            raise BadInput(
+                f"the dataset has {self.size} {what}, but a group takes {spec.triplets} "
+                f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
+                "or build with fewer filters"
+            )
+        if spec.semantic_types:
+            self.types = tf.constant(first_types(dataset))
+
+    def _index_relations(
+        self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
+    ) -> None:
+        """For each concept to draw, the triplets that it heads and whose tail has a synonym too.
+
+        A tail with one name would only fill the batch with copies of one string.
+        """
+        useful = np.flatnonzero(has_synonym[dataset.heads] & has_synonym[dataset.tails])
+        if useful.size == 0:
+            return  # nothing but synonyms can be drawn
+        useful = useful.astype(np.int32 if dataset.heads.size < 2**31 else np.int64)
+        heads = dataset.heads[useful]
+        # They are sorted by head, as the triplets of a dataset are.
+        first, last = (np.searchsorted(heads, items, side=side) for side in ("left", "right"))
+        self.related = tf.constant(useful)
+        self.related_start = tf.constant(first.astype(np.int64))
+        self.related_count = tf.constant((last - first).astype(np.int64))
+
+    def triplets(self, step: tf.Tensor, groups: np.ndarray) -> tuple[tf.Tensor, ...]:
+        """int64 [G * U] each: slot, head, relation, tail of the triplets of some of the groups.
+
+        A slot numbers a triplet's place in the whole run. Where a concept is drawn that heads no
+        triplet, the relation is -1 and the tail is the head itself: two synonyms.
+        """
+        spec = self.spec
+        group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
+        # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
+        # triplet twice.
+        groups_per_epoch = self.size // spec.triplets
+        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
+        within = tf.range(spec.triplets, dtype=tf.int64)[None, :]
+        slot = tf.reshape(group[:, None] * spec.triplets + within, [-1])
+        index = tf.reshape(group_in_epoch[:, None] * spec.triplets + within, [-1])
+        keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.triplets)
+        place = tf.cast(permute(index, self.size, keys), tf.int64)
+        if spec.draw == "relations":
+            return slot, *self._triplet(place)
+        item = tf.gather(self.items, place)
+        if self.related is None:
+            return slot, item, tf.fill(tf.shape(item), np.int64(-1)), item
+        count = tf.gather(self.related_count, place)
+        nth = tf.cast(below(key(spec.seed, "relation", slot), tf.maximum(count, 1)), tf.int64)
+        # Where a concept heads no triplet any other is read, and nothing of it is kept.
+        nearest = tf.minimum(
+            tf.gather(self.related_start, place) + nth, tf.size(self.related, tf.int64) - 1
+        )
+        _, relation, tail = self._triplet(tf.gather(self.related, nearest))
+        return slot, item, tf.where(count > 0, relation, -1), tf.where(count > 0, tail, item)
+
+    def _triplet(self, row: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(
+            tf.cast(tf.gather(column, row), tf.int64)
+            for column in (self.heads, self.relations, self.tails)
+        )
+
+    def corrupted(self, slot: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """int64 [T]: for each triplet a concept that is not its tail, all others equally often.
+
+        From all concepts with the draw `relations`, else from those that are drawn. That it is no
+        true tail of the relation is not looked up: among many concepts it hardly ever is one.
+        """
+        random = key(self.spec.seed, "corrupted tail", slot)
+        place = tf.cast(below(random, self.items.shape[0] - 1), tf.int64)
+        # The concepts rise: to step over the tail makes the others equally likely.
+        return tf.gather(
+            self.items, place + tf.cast(tf.gather(self.items, place) >= tail, tf.int64)
+        )
+
+    def _terms(self, stream: str, slot: tf.Tensor, concept: tf.Tensor, number: int) -> tf.Tensor:
+        """int64 [T, number]: the term that each occurrence of a triplet's concept shows."""
+        start = tf.gather(self.term_start, concept)
+        count = tf.gather(self.term_start, concept + 1) - start
+        unlike = self.spec.names == "unlike"
+        drawn = tf.range(max(number, CANDIDATES) if unlike else number, dtype=tf.int64)
+        random = key(self.spec.seed, stream, slot[:, None], drawn[None, :])
+        if self.spec.names == "any":
+            nth = below(random, count[:, None])
+        else:
+            nth = distinct_draws(random, count)
+        terms = start[:, None] + tf.cast(nth, tf.int64)
+        if unlike:
+            places = least_alike(tf.gather(self.pieces, terms), number)
+            terms = tf.gather(terms, places, axis=1, batch_dims=1)
+        return terms
+
+    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+        """The draw of G groups of a step, each of U triplets, k = U * m pairs.
+
+        Args:
+            step: int64 scalar.
+            groups: int [G], the numbers of the groups within the step.
+
+        Returns:
+            `concepts` int32 and `terms` int64 [G, N], N = 2k: pair u * m + j is the j-th occurrence
+            of triplet u; the k heads come first, then the k tails, then (N = 3k) the k corrupted
+            tails if the spec asks for them. `relations` int32 [G, U], -1 where a synonym stands for
+            the tail. With `spec.semantic_types` also `types` int32 [G, N], of each term's concept,
+            -1 where it has none.
+        """
+        repeats, spec = self.spec.repeats, self.spec
+        slot, head, relation, tail = self.triplets(step, groups)
+        # A head that is its own tail goes on with its own draws, so that the pair shows two
+        # different terms.
+        both = repeats if spec.draw == "relations" else 2 * repeats
+        head_terms = self._terms("head term", slot, head, both)
+        tail_terms = self._terms("tail term", slot, tail, repeats)
+        if spec.draw != "relations":
+            tail_terms = tf.where((relation < 0)[:, None], head_terms[:, repeats:], tail_terms)
+        concepts, terms = [head, tail], [head_terms[:, :repeats], tail_terms]
+        if spec.corrupted_tails:
+            concepts.append(self.corrupted(slot, tail))
+            terms.append(self._terms("corrupted tail term", slot, concepts[-1], repeats))
+
+        def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
+            return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
+
+        def repeated(parts: list[tf.Tensor]) -> tf.Tensor:
+            return by_group(
+                [tf.repeat(tf.cast(x, tf.int32)[:, None], repeats, axis=1) for x in parts]
+            )
+
+        drawn = {
+            "concepts": repeated(concepts),
+            "terms": by_group(terms),
+            "relations": tf.reshape(tf.cast(relation, tf.int32), [len(groups), spec.triplets]),
+        }
+        if spec.semantic_types:
+            drawn["types"] = repeated([tf.gather(self.types, concept) for concept in concepts])
+        return drawn
+
+
+def first_types(dataset: TripletDataset) -> np.ndarray:
+    """int32 [C]: the first semantic type of each concept, -1 where it has none.
+
+    CODER v1 takes each concept to have one; some have more.
+    """
+    has_one = np.diff(dataset.type_start) > 0
+    types = np.full(has_one.size, -1, np.int32)
+    types[has_one] = dataset.types[dataset.type_start[:-1][has_one]]
+    return types

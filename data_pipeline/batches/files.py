@@ -1,0 +1,166 @@
+"""Batches as .npz files: written once where TensorFlow is, read where it is not.
+
+One file per step, with the dataset's manifest, tokenizer and held-out terms beside them. The files
+hold the terms of a step unpacked: passes, hosts and devices are the business of the run that reads
+them.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from data_pipeline.batches.packing import LONG_RUN, pack_rows, plan_rows
+from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import poll
+
+if TYPE_CHECKING:
+    from data_pipeline.batches.stream import BatchMaker
+
+INDEX = "batches.json"
+SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
+PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
+READ_AHEAD = 4  # steps
+
+
+def batch_path(folder: Path, step: int) -> Path:
+    """The file of a step's batch."""
+    return folder / f"batch-{step:08d}.npz"
+
+
+def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step: int) -> None:
+    """Write the batches of steps first_step to last_step - 1 into a new folder.
+
+    Raises:
+        BadInput: if the folder is there and not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise BadInput(f"{folder} is not empty; choose another folder for the batches")
+    temporary = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    steps = range(first_step, last_step)
+    batches = maker.unpacked_batches(first_step, last_step)
+    for step, batch in tqdm(zip(steps, batches, strict=True), total=len(steps), unit="step"):
+        poll()
+        np.savez_compressed(batch_path(temporary, step), **batch)  # type: ignore[arg-type]
+    np.save(temporary / SAMPLE, maker.sample_lengths())
+    shutil.copytree(maker.folder / "tokenizer", temporary / "tokenizer")
+    if (maker.folder / "heldout").exists():
+        shutil.copytree(maker.folder / "heldout", temporary / "heldout")
+    index = {
+        "spec": dataclasses.asdict(maker.spec),
+        "first_step": first_step,
+        "last_step": last_step,
+        "manifest": maker.manifest,
+    }
+    (temporary / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
+    if folder.exists():
+        folder.rmdir()
+    os.replace(temporary, folder)
+
+
+class BatchFiles:
+    """The batches of a folder that `write_batches` made; needs no TensorFlow.
+
+    Args:
+        folder: the folder.
+        spec: what the run expects its batches to be made of.
+        cut, rows, run_steps: as for `BatchMaker`.
+
+    Raises:
+        BadInput: if the batches were made otherwise, or the numbers do not fit each other.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: BatchSpec,
+        cut: StepCut | None = None,
+        *,
+        rows: int = 0,
+        run_steps: int = LONG_RUN,
+    ):
+        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
+        self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        self.manifest: dict[str, Any] = self.index["manifest"]
+        self.last_step: int = self.index["last_step"]
+        expected, found = dataclasses.asdict(spec), self.index["spec"]
+        differing = [
+            f"{name} is {found.get(name)!r}, the run wants {expected[name]!r}"
+            for name in expected
+            if found.get(name) != expected[name]
+        ]
+        if differing:
+            raise BadInput(
+                f"the batches in {folder} were made with other settings: {'; '.join(differing)}. "
+                "Write them again, or give the run the settings that they were made with"
+            )
+        self.groups = self.cut.groups(spec)
+        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows, run_steps)
+
+    def batch(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step, as `BatchMaker.batch` says.
+
+        Raises:
+            BadInput: if its file cannot be read, or a block needs more rows than were planned.
+        """
+        path = batch_path(self.folder, step)
+        try:
+            with path.open("rb") as file, np.load(file) as arrays:
+                stored = dict(arrays)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise BadInput(
+                f"{path} cannot be read: {error}. See that the disk is well, or write the batches "
+                "again; a run then goes on from its last checkpoint with the same command"
+            ) from error
+        start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
+        terms = stored["concepts"].shape[1]
+        shape = self.groups.shape
+        packed = []
+        for groups in self.groups.reshape(-1, shape[-1]):  # the groups of a block are neighbours
+            bounds = start[groups[0] * terms : (groups[-1] + 1) * terms + 1]
+            tokens = stored["tokens"][bounds[0] : bounds[-1]]
+            packed.append(
+                pack_rows(tokens, bounds - bounds[0], self.spec.row_length, self.plan.ample)
+            )
+        return {
+            **{
+                name: np.stack([block[name] for block in packed]).reshape(
+                    *shape[:2], self.plan.ample, self.spec.row_length
+                )
+                for name in packed[0]
+            },
+            **{name: values[self.groups] for name, values in stored.items() if name not in PACKED},
+        }
+
+    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The batches of steps first_step to last_step - 1, read and packed ahead.
+
+        Raises:
+            BadInput: if some of them were not written.
+        """
+        if first_step < self.index["first_step"] or last_step > self.last_step:
+            raise BadInput(
+                f"{self.folder} has the batches of steps {self.index['first_step']} to "
+                f"{self.last_step}, but the run needs {first_step} to {last_step}; "
+                "write more of them"
+            )
+        ahead: collections.deque[Future] = collections.deque()
+        with ThreadPoolExecutor(1) as reader:
+            for step in range(first_step, last_step):
+                ahead.append(reader.submit(self.batch, step))
+                if len(ahead) > READ_AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()

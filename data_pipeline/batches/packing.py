@@ -1,0 +1,181 @@
+"""Packing: many short terms in, few full rows of a fixed length out.
+
+A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly padding.
+Here several terms share a row. `first_fit_decreasing` decides where each goes, `pack_rows` writes
+the three arrays that the encoder reads. This is the NumPy side, used to encode terms; `batches.py`
+does the same inside tf.data, and a test holds the two together.
+"""
+
+import numpy as np
+
+from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.process.errors import BadInput
+
+MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation
+LEAST_SAVED = 0.005  # the part of all rows that one more shape must save in any run
+COMPILATION = 16  # steps that take as long as a compilation, with a MiniLM on two cores
+LONG_RUN = 100_000  # steps
+
+
+def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Place sequences into rows: longest first, each into the first row with room for it.
+
+    The rows are filled one length at a time: all sequences of one length are placed at once,
+    because first fit fills the rows in their order. The result is the textbook algorithm's, without
+    a Python step per sequence.
+
+    Args:
+        lengths: int [N], the number of tokens of each sequence, each from 1 to `row_length`.
+        row_length: the number of tokens in a row.
+
+    Returns:
+        (row, offset): int64 [N] each, the row of a sequence and the place of its first token in
+        that row.
+
+    Raises:
+        BadInput: if a sequence is empty or longer than a row.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    if lengths.size == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if lengths.min() < 1 or lengths.max() > row_length:
+        found = lengths.min() if lengths.min() < 1 else lengths.max()
+        raise BadInput(
+            f"cannot pack a sequence of {found} tokens into rows of {row_length}: every sequence "
+            f"must have 1 to {row_length} tokens; use longer rows or a smaller max_length"
+        )
+    by_length = np.argsort(-lengths, kind="stable")
+    counts = np.bincount(lengths, minlength=row_length + 1)
+    # Next fit never leaves two neighbours that would fit in one row, so twice the ideal number of
+    # rows is enough.
+    free = np.full(2 * -(-int(lengths.sum()) // row_length) + 1, row_length, np.int64)
+    row = np.empty(lengths.size, np.int64)
+    offset = np.empty(lengths.size, np.int64)
+    done = 0
+    for length in np.flatnonzero(counts)[::-1]:
+        room = free // length
+        before = np.cumsum(room) - room
+        placed = np.clip(counts[length] - before, 0, room)
+        index = by_length[done : done + counts[length]]
+        rows = np.repeat(np.arange(free.size), placed)
+        nth_in_row = np.arange(counts[length]) - before[rows]
+        row[index] = rows
+        offset[index] = row_length - free[rows] + nth_in_row * length
+        free -= placed * length
+        done += counts[length]
+    return row, offset
+
+
+def pack_rows(
+    tokens: np.ndarray, start: np.ndarray, row_length: int, rows: int | None = None
+) -> dict[str, np.ndarray]:
+    """Write sequences into rows.
+
+    Args:
+        tokens: int32 [sum of lengths], the tokens of all sequences, one after the other.
+        start: int64 [N + 1], sequence i is `tokens[start[i]:start[i + 1]]`.
+        row_length: L, the number of tokens in a row.
+        rows: R, the number of rows to return; the rows that the sequences need if None.
+
+    Returns:
+        int32 [R, L] each: `tokens`; `positions`, which restart at 0 in each sequence; `segments`, 1
+        + the index of the sequence. Padding is 0 in all three.
+
+    Raises:
+        BadInput: if the sequences need more than `rows` rows.
+    """
+    start = np.asarray(start, np.int64)
+    lengths = np.diff(start)
+    row, offset = first_fit_decreasing(lengths, row_length)
+    needed = int(row.max()) + 1 if row.size else 0
+    if rows is None:
+        rows = needed
+    if needed > rows:
+        raise BadInput(
+            f"{lengths.size} sequences need {needed} rows of {row_length} tokens, but only {rows} "
+            "are there; provide more rows (--rows; they change no result)"
+        )
+    sequence = np.repeat(np.arange(lengths.size), lengths)
+    position = np.arange(sequence.size) - (start - start[0])[sequence]
+    place = (row * row_length + offset)[sequence] + position
+    packed = {
+        name: np.zeros(rows * row_length, np.int32) for name in ("tokens", "positions", "segments")
+    }
+    packed["tokens"][place] = tokens[start[0] : start[-1]]
+    packed["positions"][place] = position
+    packed["segments"][place] = sequence + 1
+    return {name: array.reshape(rows, row_length) for name, array in packed.items()}
+
+
+def plan_rows(
+    lengths_SGN: np.ndarray,
+    spec: BatchSpec,
+    cut: StepCut,
+    rows: int = 0,
+    run_steps: int = LONG_RUN,
+) -> RowPlan:
+    """Choose the numbers of rows from a sample of steps (`choose_sizes`).
+
+    `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
+    not reach.
+
+    Args:
+        lengths_SGN: int [S, G, N], the lengths of all terms of S steps, in tokens.
+        spec, cut: what a batch is made of and how it is cut.
+        rows: `ample`, if not 0.
+        run_steps: of the run; a short one does not save the time that a shape's compilation takes.
+    """
+    steps = len(lengths_SGN)
+    blocks = lengths_SGN.reshape(steps * cut.passes * cut.blocks, -1)
+    needed = np.array(
+        [first_fit_decreasing(block, spec.row_length)[0].max() + 1 for block in blocks]
+    )
+    fullest = needed.reshape(steps, -1).max(axis=1)
+
+    def round_up(rows: float) -> int:
+        return -(-int(np.ceil(rows)) // cut.row_multiple) * cut.row_multiple
+
+    ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
+    needed = np.array([min(round_up(rows), ample) for rows in fullest])
+    return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps)))
+
+
+def choose_sizes(needed_S: np.ndarray, ample: int, worth: float) -> tuple[int, ...]:
+    """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
+
+    Args:
+        needed_S: rows that the steps of a sample need.
+        ample: rows that are enough for any step.
+        worth: the part of all rows that one more size must save.
+    """
+    values, counts = np.unique(needed_S, return_counts=True)
+    steps = np.concatenate([[0], np.cumsum(counts)])
+    # Dynamic programming. best[i]: the rows computed in all steps that need at most values[i - 1],
+    # and the sizes that do it, of which values[i - 1] is the last; with one size more each time.
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(np.inf, ())] * len(values)]
+    chosen: tuple[int, ...] = (ample,)
+    cost = float(len(needed_S) * ample)
+    for _ in range(MOST_SHAPES - 1):
+        best = [(np.inf, ())] + [
+            min(
+                (
+                    best[j][0] + (steps[i] - steps[j]) * values[i - 1],
+                    (*best[j][1], int(values[i - 1])),
+                )
+                for j in range(i)
+            )
+            for i in range(1, len(values) + 1)
+        ]
+        found = min(
+            (part + (steps[-1] - steps[i]) * ample, sizes) for i, (part, sizes) in enumerate(best)
+        )
+        if found[0] > (1 - worth) * cost:
+            break
+        cost, chosen = found[0], (*found[1], ample)
+    return tuple(dict.fromkeys(chosen))
+
+
+def rows_in_use(segments: np.ndarray) -> int:
+    """The number of rows [..., R, L] up to the last one that holds a term in any block."""
+    used = np.flatnonzero((segments[..., 0] > 0).any(axis=tuple(range(segments.ndim - 2))))
+    return int(used[-1]) + 1 if used.size else 0

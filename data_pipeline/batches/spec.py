@@ -1,0 +1,128 @@
+"""What a batch is made of: the numbers that decide the batch of every step."""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+
+from data_pipeline.process.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpec:
+    """The batch of a step is a function of the dataset, this, and the step's number.
+
+    The draw decides what fills a group. `relations`: uniform over relation rows, as in the paper.
+    `concepts`: uniform over the concepts that have a synonym, each with one of the triplets that it
+    heads and whose tail has a synonym too; where there is none, a synonym of the head stands for
+    the tail. `synonyms`: the same concepts, without relations.
+
+    A group is the paper's mini-batch: `triplets` distinct triplets, each `repeats` times with terms
+    sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails. A step
+    has `groups` groups.
+    """
+
+    draw: Literal["relations", "concepts", "synonyms"] = "relations"
+    """What fills a group: relation rows (the paper), concepts that have a synonym with one of
+    their relations, or such concepts alone."""
+    names: Literal["any", "distinct", "unlike"] = "any"
+    """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
+    are left; or such as share few word pieces. Then a name that shares over 60 % of its pieces
+    with its concept's first is no synonym to the draws that take concepts that have one."""
+    groups: int = 8
+    """G, groups per step; the paper's gradient accumulation."""
+    triplets: int = 16
+    """U, distinct triplets in a group."""
+    repeats: int = 8
+    """m, times that each triplet occurs in its group."""
+    corrupted_tails: bool = False
+    """Add to each triplet a random other concept in the place of its tail (CODER v1)."""
+    semantic_types: bool = False
+    """Tell the semantic type of each term's concept (CODER v1's type loss)."""
+    row_length: int = 128
+    """Tokens in a packed row."""
+    seed: int = 0
+    """Of the order of the triplets, the choice of terms and the dropout."""
+
+    @property
+    def pairs(self) -> int:
+        """k, the (head, tail) pairs of a group."""
+        return self.triplets * self.repeats
+
+    @property
+    def terms(self) -> int:
+        """The terms of a step."""
+        return self.groups * (3 if self.corrupted_tails else 2) * self.pairs
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        for name in ("groups", "triplets", "repeats"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.draw == "relations" and self.repeats < 2:
+            raise BadInput(
+                f"repeats is {self.repeats}: with the draw 'relations' each triplet must occur at "
+                "least twice in its group, or terms have no positives (CODER, section 3.3); use "
+                "repeats of 2 or more"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StepCut:
+    """How the groups of a step are cut for the machines; changes no result.
+
+    The step's `passes` parts follow one another on the devices. Each part is cut into `blocks`,
+    which are packed apart and lie on different devices, so that a term is encoded where its group's
+    loss is computed. A host makes the blocks from `first` to `last` - 1 of each pass.
+    """
+
+    passes: int = 1
+    """P, parts of a step that follow one another."""
+    blocks: int = 1
+    """B, parts of a pass that lie side by side on the devices of all hosts."""
+    row_multiple: int = 1
+    """The rows of a block are a multiple of this: the devices that share a block."""
+    first: int = 0
+    """This host's first block."""
+    last: int | None = None
+    """One after this host's last block; all of them if None."""
+
+    def groups_per_block(self, spec: BatchSpec) -> int:
+        """Groups in one block.
+
+        Raises:
+            BadInput: if the groups of a step do not divide evenly.
+        """
+        if spec.groups % (self.passes * self.blocks):
+            over = f" and {self.blocks} blocks" if self.blocks > 1 else ""
+            raise BadInput(
+                f"{spec.groups} groups do not divide evenly into {self.passes} passes{over}; use a "
+                f"number of passes that divides {spec.groups // self.blocks or spec.groups}"
+            )
+        return spec.groups // (self.passes * self.blocks)
+
+    def groups(self, spec: BatchSpec) -> np.ndarray:
+        """int64 [P, blocks of this host, groups of a block]: their numbers within the step."""
+        shape = (self.passes, self.blocks, self.groups_per_block(spec))
+        return np.arange(spec.groups).reshape(shape)[:, self.first : self.last]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowPlan:
+    """The numbers of rows that a block can have; each is a shape to compile.
+
+    The same on all hosts, as it follows from the dataset, the BatchSpec, the StepCut and the length
+    of the run alone.
+    """
+
+    sizes: tuple[int, ...]
+    """Rising; the last is enough for any block."""
+
+    @property
+    def ample(self) -> int:
+        """Rows that are enough for any block."""
+        return self.sizes[-1]
+
+    def rows(self, needed: int) -> int:
+        """The smallest number of rows that is enough; `ample` if none is."""
+        return next((rows for rows in self.sizes if needed <= rows), self.ample)

@@ -1,0 +1,280 @@
+"""`BuildOptions` in, a finished dataset folder out: read, hold out, tokenize, write, rename.
+
+All work happens in a hidden folder beside --out whose name carries the build's fingerprint. The
+same build finds its finished shards there; another build of the same --out starts over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import shutil
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import tokenizers
+from tokenizers import Tokenizer
+
+from data_pipeline.process import stopping
+from data_pipeline.files.buckets import (
+    address,
+    cache_folder,
+    explained,
+    open_bucket,
+    publish_folder,
+    short_hash,
+)
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.process.errors import BadInput
+from data_pipeline.files.file_lock import locked
+from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
+from data_pipeline.sources.obo import read_obo
+from data_pipeline.dataset.quiet_tensorflow import tf, tfds
+from data_pipeline.sources.release_files import reading, remove_scratch
+from data_pipeline.sources.rrf import read_rrf
+from data_pipeline.sources.source import Source
+from data_pipeline.dataset.store import FORMAT, MANIFEST, WORK_MARK, is_dataset, read_manifest
+from data_pipeline.terminology.terminology import Terminology, read_terminology
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer, tokenizer_hash
+from data_pipeline.dataset.write_dataset import (
+    BlockWriter,
+    content_hash,
+    default_shards,
+    explain_full_disk,
+    finish,
+    has_finished_shards,
+    left_by_finish,
+    tidy,
+    write_shards,
+)
+
+LOCK = "lock"
+
+
+def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
+    """Builds the dataset that `options` describe and returns its folder, `options.out`.
+
+    With `reuse`, a complete dataset at `options.out` that was built from the same inputs with the
+    same options is returned as it is; without `overwrite` always.
+    Raises BadInput for anything wrong with the input or the disk, and for a folder in the way.
+    """
+    options.validate()
+    tokenizer = load_tokenizer(options.tokenizer)
+    fingerprint = options.fingerprint(tokenizer_hash(tokenizer), FORMAT)
+    if _is_in_the_way(options, fingerprint, reuse):
+        return options.out
+    out = options.out.absolute()
+    work = out.with_name(f".{out.name}{WORK_MARK}{fingerprint[:12]}")
+    started = time.monotonic()
+    with explain_full_disk(work):
+        _remove_other_builds(out, work)
+        work.mkdir(parents=True, exist_ok=True)
+        with _locked(work):
+            try:
+                _build_in(work, out, options, tokenizer, fingerprint)
+            except Exception:
+                if not has_finished_shards(work):  # nothing that a second run could use
+                    shutil.rmtree(work)
+                raise
+    _say(f"built {options.out} in {time.monotonic() - started:.1f} s")
+    return options.out
+
+
+def build_in_bucket(options: BuildOptions) -> dict:
+    """Builds as `build_dataset` on this machine, publishes the dataset, and returns its manifest.
+
+    If the publishing fails, the same command does only that again.
+    """
+    url = address(options.out)
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = files.exists(f"{root}/{MANIFEST}")
+    if there and not options.overwrite:
+        raise BadInput(
+            f"--out {url} already holds a dataset; add --overwrite to replace it, or give another"
+        )
+    out = cache_folder() / "builds" / f"{options.out.name}-{short_hash(url.encode())}"
+    build_dataset(dataclasses.replace(options, out=out, overwrite=True), reuse=True)
+    manifest = read_manifest(out)
+    publish_folder(out, url, MANIFEST, overwrite=options.overwrite)
+    shutil.rmtree(out)
+    return manifest
+
+
+def _build_in(
+    work: Path, out: Path, options: BuildOptions, tokenizer: Tokenizer, fingerprint: str
+) -> None:
+    scratch = work / "unpacked"
+    try:
+        with reading(options.source):
+            terminology, mentions, excluded = _read(options, scratch)
+    finally:
+        remove_scratch(scratch)
+    stopping.poll()
+    held_out = None
+    if mentions is not None:
+        held_out = write_heldout(
+            work / "heldout",
+            terminology,
+            mentions,
+            options.heldout_dictionary,
+            options.seed,
+            excluded,
+        )
+    _write_small_tables(terminology.source, work)
+    save_tokenizer(options.tokenizer, work / "tokenizer")
+    writer = BlockWriter(terminology, tokenizer, options.max_length)
+    shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
+    manifest = _manifest(options, fingerprint, terminology, tokenizer, shards, held_out)
+    (work / LOCK).unlink()
+    finish(work, out, manifest)
+
+
+def _read(
+    options: BuildOptions, scratch: Path
+) -> tuple[Terminology, pl.DataFrame | None, pl.DataFrame | None]:
+    """The terminology, the mentions that are held out of it, and those of --exclude-terms."""
+    started = time.monotonic()
+    _say(f"reading {options.source}")
+    source = (
+        read_obo(options.source, options.synonym_scopes, options.release)
+        if options.is_obo
+        else read_rrf(options.source, scratch, options.release)
+    )
+    _say(f"filtering and cleaning the terms of {source.name} {source.release}")
+    excluded = read_mentions(options.exclude_terms) if options.exclude_terms else None
+    terminology = read_terminology(source, options.filters, options.cleaning, excluded)
+    if not len(terminology.heads):
+        _say("warning: no relation is left; the encoder can train on synonyms alone")
+    _say(
+        f"{len(terminology.cuis):,} concepts, {terminology.terms.height:,} terms, "
+        f"{len(terminology.heads):,} triplets in {time.monotonic() - started:.1f} s"
+    )
+    if options.hold_out is None:
+        return terminology, None, excluded
+    return *hold_out(terminology, options.hold_out, options.seed), excluded
+
+
+def _write_small_tables(source: Source, work: Path) -> None:
+    for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
+        if table.height:
+            table.write_csv(work / f"{name}.tsv", separator="\t", quote_style="never")
+
+
+def _manifest(
+    options: BuildOptions,
+    fingerprint: str,
+    terminology: Terminology,
+    tokenizer: Tokenizer,
+    shards: list[dict],
+    held_out: dict[str, int] | None,
+) -> dict:
+    source = terminology.source
+    warnings = list(source.warnings)
+    if not len(terminology.heads):
+        warnings.append("no relation is left: the dataset has synonyms only")
+    return {
+        "format": FORMAT,
+        "name": source.name,
+        "release": source.release,
+        "sources": source.files,
+        "filters": dataclasses.asdict(options.filters),
+        "cleaning": options.cleaning,
+        "languages": terminology.languages,
+        "vocabularies": terminology.vocabularies,
+        "relations": terminology.relation_labels,
+        "semantic_types": terminology.semantic_types,
+        "counts": _counts(terminology, shards),
+        "report": terminology.report,
+        "warnings": warnings,
+        "held_out": held_out,
+        "tokenizer": {
+            "name": str(options.tokenizer),
+            "hash": tokenizer_hash(tokenizer),
+            "vocab_size": tokenizer.get_vocab_size(),
+            "max_length": options.max_length,
+        },
+        "content_hash": content_hash(terminology, shards),
+        "fingerprint": fingerprint,
+        "options": options.as_json(),
+        "versions": {
+            "python": platform.python_version(),
+            "polars": pl.__version__,
+            "tokenizers": tokenizers.__version__,
+            "tensorflow": tf.__version__,
+            "tensorflow_datasets": tfds.__version__,
+        },
+        "shards": [{k: v for k, v in shard.items() if k != "digests"} for shard in shards],
+    }
+
+
+def _counts(terminology: Terminology, shards: list[dict]) -> dict:
+    def total(name: str) -> int:
+        return sum(shard[name] for shard in shards)
+
+    has_synonyms = np.diff(terminology.term_start()) > 1
+    both = has_synonyms[terminology.heads] & has_synonyms[terminology.tails]
+    by_language = np.bincount(
+        terminology.terms["language"].to_numpy(), minlength=len(terminology.languages)
+    )
+    names = ("concepts", "terms", "tokens", "triplets", "concept_types", "term_vocabularies")
+    return {name: total(name) for name in (*names, "cut_terms", "unknown_terms")} | {
+        "longest_term_tokens": max(shard["longest_term_tokens"] for shard in shards),
+        "concepts_with_synonyms": int(has_synonyms.sum()),
+        "triplets_with_synonyms": int(both.sum()),
+        "terms_by_language": dict(zip(terminology.languages, by_language.tolist(), strict=True)),
+    }
+
+
+def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
+    """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
+    out = options.out
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not (out / MANIFEST).is_file():
+        raise BadInput(
+            f"--out {out} exists and is not a dataset; expected a new folder, an empty one, or a "
+            "dataset to replace with --overwrite. Give another --out, or move it away."
+        )
+    try:
+        manifest = read_manifest(out)
+    except BadInput:
+        if options.overwrite and is_dataset(out):
+            return False
+        raise
+    left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
+    if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
+        tidy(out.absolute())
+        _say(f"{out} already is the dataset of this command")
+        return True
+    if not options.overwrite:
+        counts = manifest["counts"]
+        raise BadInput(
+            f"--out {out} already holds a dataset: {manifest['name']} {manifest['release']}, "
+            f"{counts['concepts']:,} concepts, {counts['terms']:,} terms, "
+            f"{counts['triplets']:,} triplets. Add --overwrite to replace it, or give another "
+            "--out."
+        )
+    return False
+
+
+def _remove_other_builds(out: Path, work: Path) -> None:
+    """Removes what builds of the same --out with other arguments left behind."""
+    for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
+        if other != work and other.is_dir():
+            with _locked(other):
+                _say(f"removing {other}, an unfinished build with other arguments or inputs")
+                shutil.rmtree(other)
+
+
+def _locked(work: Path) -> AbstractContextManager[None]:
+    held = f"another process is building in {work}; wait for it, or stop it"
+    return locked(work / LOCK, held)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

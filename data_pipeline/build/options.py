@@ -1,0 +1,101 @@
+"""Everything that decides what a dataset holds, checked before any file is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import tokenizers
+
+from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.filters import Filters
+from data_pipeline.sources.release_files import release_paths
+
+CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of a build; `python -m data_pipeline.build --help` explains each.
+
+    Attributes:
+      source: UMLS release or OBO ontology.
+      out: dataset folder to make.
+      tokenizer: folder or hub id of the encoder.
+      filters: which rows to keep.
+      synonym_scopes: OBO synonyms to read.
+      cleaning: name of a rule set of `clean.CLEANING`.
+      max_length: longest term in tokens, special tokens included.
+      hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
+      heldout_dictionary: most terms in heldout/dictionary.tsv.
+      exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
+        the other terms of these concepts.
+      seed: of the held-out choice.
+      shards: number of shard files; None: chosen by size. Does not change the content.
+      overwrite: replace a dataset that is already at `out`.
+      release: name of the release; None: from the files.
+    """
+
+    source: Path
+    out: Path
+    tokenizer: str | Path
+    filters: Filters = Filters()
+    synonym_scopes: tuple[str, ...] = ("EXACT",)
+    cleaning: str = "paper"
+    max_length: int = 32
+    hold_out: float | None = None
+    heldout_dictionary: int = 50_000
+    exclude_terms: Path | None = None
+    seed: int = 0
+    shards: int | None = None
+    overwrite: bool = False
+    release: str | None = None
+
+    @property
+    def is_obo(self) -> bool:
+        return self.source.name.lower().endswith((".obo", ".obo.gz"))
+
+    def validate(self) -> None:
+        """Raises BadInput for values that no build can use."""
+        if self.cleaning not in CLEANING:
+            raise BadInput(f"--cleaning {self.cleaning}: expected one of {', '.join(CLEANING)}")
+        if self.max_length < 3:
+            raise BadInput(
+                f"--max-length {self.max_length}: expected 3 or more ([CLS], a piece, [SEP])"
+            )
+        if self.shards is not None and self.shards < 1:
+            raise BadInput(f"--shards {self.shards}: expected 1 or more")
+        if not self.source.exists():
+            raise BadInput(
+                f"--source {self.source} does not exist; expected a UMLS release (folder, .zip, "
+                ".nlm or MRCONSO.RRF) or an OBO ontology (.obo, .obo.gz)"
+            )
+        if self.exclude_terms is not None and not self.exclude_terms.is_file():
+            raise BadInput(
+                f"--exclude-terms {self.exclude_terms} does not exist; expected a .tsv file with "
+                "the header mention, CUI"
+            )
+
+    def as_json(self) -> dict:
+        """The options as JSON values, for the manifest."""
+        values = dataclasses.asdict(self)
+        return json.loads(json.dumps(values, default=str))
+
+    def fingerprint(self, tokenizer_hash: str, data_format: str) -> str:
+        """Names a build: equal for equal input files, options, tokenizer, code and libraries.
+
+        Files count by name, size and time of change, so that large ones need not be read.
+        """
+        options = self.as_json()
+        for name in ("out", "overwrite", "tokenizer"):
+            del options[name]
+        inputs = release_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
+        stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]
+        versions = [CONTENT, data_format, pl.__version__, tokenizers.__version__]
+        content = json.dumps([options, stats, tokenizer_hash, versions], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""The dataset on disk: written, read, and as a dictionary of terms."""

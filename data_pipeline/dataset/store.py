@@ -1,0 +1,293 @@
+"""A dataset folder in, its arrays out (`open_dataset`); and what one record of it holds.
+
+A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
+sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
+record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
+these, semantic types, and the triplets whose head is among them. `write_dataset.py` writes such
+folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data_pipeline.dataset.aligned import aligned, is_aligned
+from data_pipeline.dataset.quiet_tensorflow import tf, tfds
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.process.errors import BadInput
+
+FORMAT = "coder_jax triplets 2"
+DATASET_NAME, SPLIT = "triplets", "train"
+BLOCK = 1024  # concepts per record; the content hash depends on it
+MANIFEST = "manifest.json"
+WORK_MARK = ".building-"  # in the name of a folder that is being built
+
+# Per record; n_ is a count per concept or term, from which readers make CSR offsets.
+ARRAYS = {
+    "n_terms": np.int32,  # per concept
+    "n_tokens": np.int32,  # per term
+    "tokens": np.int32,
+    "term_languages": np.uint8,  # per term, index into manifest["languages"]
+    "n_vocabularies": np.uint16,  # per term
+    "term_vocabularies": np.uint16,  # index into manifest["vocabularies"]
+    "n_types": np.int32,  # per concept
+    "types": np.int32,  # index into manifest["semantic_types"]
+    "n_triplets": np.int32,  # per concept, as head
+    "relations": np.int32,  # index into manifest["relations"]
+    "tails": np.int32,  # concept
+}
+FIRST_CONCEPT = (
+    "first_concept"  # number of the block's first concept; makes a record whole by itself
+)
+STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
+FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
+
+
+def features() -> tfds.features.FeaturesDict:
+    """The TFDS description of a record; arrays are stored as raw bytes, which reads quickest."""
+    arrays = {
+        name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
+        for name, dtype in ARRAYS.items()
+    }
+    texts = {name: tfds.features.Text() for name in STRINGS}
+    first = {FIRST_CONCEPT: tfds.features.Scalar(dtype=np.int32)}
+    return tfds.features.FeaturesDict(first | arrays | texts)
+
+
+def shard_name(index: int, count: int) -> str:
+    """File name of a shard, as TFDS expects it."""
+    return f"{DATASET_NAME}-{SPLIT}.tfrecord-{index:05d}-of-{count:05d}"
+
+
+@dataclass(frozen=True)
+class TripletDataset:
+    """A dataset in memory. Concepts, terms and triplets are numbered from 0, in stored order.
+
+    `as_tensor` makes tensors of its arrays that share their memory.
+
+    Attributes:
+      folder: where it was read from.
+      manifest: what manifest.json says.
+      term_start: int64 [C + 1]; the terms of concept c are term_start[c] .. term_start[c + 1] - 1,
+        the preferred term first.
+      token_start: int64 [N + 1]; tokens of term n, [CLS] and [SEP] included.
+      tokens: int32, or uint16 where that holds the tokenizer's vocabulary, [sum of term lengths].
+      heads, relations, tails: int32 [T]; sorted by head, relation, tail. heads and tails are
+        concepts, relations index manifest["relations"].
+      term_language: uint8 [N], index into manifest["languages"].
+      type_start, types: int64 [C + 1] and int32; the semantic types of concept c are
+        types[type_start[c] : type_start[c + 1]], which index manifest["semantic_types"].
+      cuis, terms: lists of str, [C] and [N], or None without `strings=True`.
+      vocabulary_start, term_vocabularies: int64 [N + 1] and uint16, or None without `strings=True`;
+        the vocabularies that have term n for its concept are
+        term_vocabularies[vocabulary_start[n] : vocabulary_start[n + 1]], which index
+        manifest["vocabularies"].
+    """
+
+    folder: Path
+    manifest: dict
+    term_start: np.ndarray
+    token_start: np.ndarray
+    tokens: np.ndarray
+    heads: np.ndarray
+    relations: np.ndarray
+    tails: np.ndarray
+    term_language: np.ndarray
+    type_start: np.ndarray
+    types: np.ndarray
+    cuis: list[str] | None = None
+    terms: list[str] | None = None
+    vocabulary_start: np.ndarray | None = None
+    term_vocabularies: np.ndarray | None = None
+
+
+def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
+    """Reads a whole dataset into memory, shards in parallel, always in the same order.
+
+    Args:
+      path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
+      strings: also the identifiers and the terms as strings, and the vocabularies of each term
+        (a UMLS needs two gigabytes more).
+    Raises BadInput if the folder is missing, half-built, not a dataset, or damaged.
+    """
+    folder = local_folder(path, MANIFEST)
+    manifest = read_manifest(folder)
+    shards = manifest["shards"]
+    ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in _SIZES.items()}
+    for name, size in _SIZES.items():
+        if manifest["counts"][size] != ends[name][-1]:
+            raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
+    dtypes = ARRAYS | {"heads": np.int32}
+    if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
+        dtypes["tokens"] = np.uint16  # half the memory of the largest array
+    wanted = [name for name in _SIZES if strings or name not in FOR_READERS]
+    arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
+
+    def read(index: int) -> dict[str, list[str]]:
+        bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
+        return _read_shard(folder / shards[index]["file"], arrays, bounds, strings)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        texts = list(pool.map(read, range(len(shards))))
+    joined = {name: [line for text in texts for line in text[name]] for name in STRINGS}
+    return TripletDataset(
+        folder=folder,
+        manifest=manifest,
+        term_start=_starts(arrays["n_terms"]),
+        token_start=_starts(arrays["n_tokens"]),
+        tokens=arrays["tokens"],
+        heads=arrays["heads"],
+        relations=arrays["relations"],
+        tails=arrays["tails"],
+        term_language=arrays["term_languages"],
+        type_start=_starts(arrays["n_types"]),
+        types=arrays["types"],
+        cuis=joined["cuis"] if strings else None,
+        terms=joined["terms"] if strings else None,
+        vocabulary_start=_starts(arrays["n_vocabularies"]) if strings else None,
+        term_vocabularies=arrays.get("term_vocabularies"),
+    )
+
+
+def _read_shard(
+    file: Path,
+    arrays: dict[str, np.ndarray],
+    bounds: dict[str, tuple[int, int]],
+    strings: bool,
+) -> dict[str, list[str]]:
+    """Fills the shard's part, `bounds`, of each array; returns its identifiers and terms."""
+    at = {name: bounds[name][0] for name in arrays}
+    texts: dict[str, list[str]] = {name: [] for name in STRINGS}
+    for record in _records(file):
+        first, count = at["n_terms"], len(record["n_triplets"])
+        if record[FIRST_CONCEPT] != first:
+            raise _damaged(file, "its blocks are out of order")
+        concepts = np.arange(first, first + count, dtype=np.int32)
+        record["heads"] = np.repeat(concepts, record["n_triplets"])
+        for name, array in arrays.items():
+            stop = at[name] + len(record[name])
+            if stop > bounds[name][1]:
+                raise _damaged(file, "it holds more than the manifest says")
+            if record[name].max(initial=0) > np.iinfo(array.dtype).max:
+                raise _damaged(file, f"its {name} are not in the tokenizer's vocabulary")
+            array[at[name] : stop] = record[name]
+            at[name] = stop
+        if strings:
+            for name in STRINGS:
+                texts[name] += record[name].decode().split("\n")
+    if any(stop != bounds[name][1] for name, stop in at.items()):
+        raise _damaged(file, "it holds less than the manifest says")
+    return texts
+
+
+def read_manifest(folder: Path) -> dict:
+    """The manifest of a complete dataset folder; raises BadInput for any other folder."""
+    build = "build one with python -m data_pipeline.build"
+    if WORK_MARK in folder.name:
+        raise BadInput(
+            f"{folder} is a build that did not finish; run the same build command again, which "
+            "goes on where it stopped, and open the folder named by its --out"
+        )
+    if not folder.is_dir():
+        unfinished = sorted(folder.parent.glob(f".{folder.name}{WORK_MARK}*"))
+        hint = (
+            f"a build of it did not finish ({unfinished[0]}): run the same build command again"
+            if unfinished
+            else build
+        )
+        raise BadInput(f"{folder} does not exist; expected a dataset folder: {hint}")
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(
+            f"{folder} is no finished dataset: it has no {MANIFEST}. Expected a folder that "
+            f"python -m data_pipeline.build made; {build} in another folder"
+        )
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(folder / MANIFEST, f"not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else None
+        raise BadInput(
+            f"{folder / MANIFEST} has the format {found!r}, expected {FORMAT!r}: the folder "
+            f"is not a dataset of this version; {build}"
+        )
+    for shard in manifest["shards"]:
+        file = folder / shard["file"]
+        if not file.is_file():
+            raise _damaged(file, "the file is missing")
+        if file.stat().st_size != shard["bytes"]:
+            raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard['bytes']:,}")
+    return manifest
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder is a dataset of any version, be it damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    return str(found).rpartition(" ")[0] == FORMAT.rpartition(" ")[0]
+
+
+# The key of manifest["shards"][i] and of manifest["counts"] that gives each array's length.
+_SIZES = {
+    "n_terms": "concepts",
+    "n_tokens": "terms",
+    "tokens": "tokens",
+    "term_languages": "terms",
+    "n_vocabularies": "terms",
+    "term_vocabularies": "term_vocabularies",
+    "n_types": "concepts",
+    "types": "concept_types",
+    "n_triplets": "concepts",
+    "relations": "triplets",
+    "tails": "triplets",
+    "heads": "triplets",
+}
+
+
+def as_tensor(array: np.ndarray) -> tf.Tensor:
+    """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
+
+    An array of `open_dataset` can; from now on it must not be written to.
+    """
+    if not (array.size and is_aligned(array)):
+        return tf.constant(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    start = aligned(len(lengths) + 1, np.int64)
+    start[0] = 0
+    np.cumsum(lengths, out=start[1:])
+    return start
+
+
+def _records(file: Path) -> Iterator[dict]:
+    """Decoded records of one shard: arrays as NumPy views, texts as bytes."""
+    description = features()
+    try:
+        for serialized in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            yield description.deserialize_example_np(serialized)
+    except tf.errors.DataLossError as error:
+        raise _damaged(file, "a record's checksum is wrong") from error
+    except tf.errors.OpError as error:
+        raise BadInput(
+            f"{file} cannot be read: {error.message}. See whether the disk is well and give the "
+            "same command again; if it fails again, copy the dataset anew."
+        ) from error
+
+
+def _damaged(file: Path, what: str) -> BadInput:
+    return BadInput(
+        f"{file} is damaged ({what}); copy the dataset again, or rebuild it with the options in "
+        f"its {MANIFEST} and --overwrite"
+    )

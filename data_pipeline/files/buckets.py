@@ -1,0 +1,254 @@
+"""Folders in buckets, at gs:// and s3:// addresses: fetched to this machine, or published from it.
+
+A bucket has no renames, but a file in it is there whole or not at all. So a folder is published
+with its mark last, the one file without which nobody takes it for whole (a dataset's manifest.json,
+a model's config.json). Credentials and end points come from the environment, as the AWS and Google
+tools read them.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from data_pipeline.files.file_lock import lock_file
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import poll
+
+ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
+PACKAGES = {"gs": "gcsfs", "s3": "s3fs"}
+TRANSFERS = 8  # files at the same time
+
+
+def in_bucket(path: str | Path) -> bool:
+    """Whether a path is the address of something in a bucket."""
+    return ADDRESS.fullmatch(str(path)) is not None
+
+
+def address(path: str | Path) -> str:
+    """The address in its full form, without a slash at its end."""
+    found = ADDRESS.fullmatch(str(path))
+    assert found, f"{path} is not in a bucket"
+    return f"{found[1]}://{found[2].rstrip('/')}"
+
+
+def local_folder(path: str | Path, *marks: str) -> Path:
+    """The folder itself if it is on this machine, else a local copy of it (`fetch_folder`)."""
+    return fetch_folder(path, *marks) if in_bucket(path) else Path(path)
+
+
+def fetch_folder(path: str | Path, *marks: str) -> Path:
+    """A copy of a folder in a bucket on this machine, fetched once as long as its files stay.
+
+    Of several processes of a host one fetches and the others wait. A fetch that was killed goes on
+    with the files that it has.
+
+    Args:
+        path: address of the folder.
+        marks: the file that was written last, without which nobody takes the folder for whole;
+            several if the folder may be of several kinds.
+
+    Raises:
+        BadInput: if there is no such folder, or it cannot be read.
+    """
+    url = address(path)
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = file_tags(files, root)
+    if not there.keys() & set(marks):
+        raise BadInput(
+            f"{url} has no {' and no '.join(marks)}; expected a folder that was published whole. "
+            "Check the address, or publish it again"
+        )
+    name = (
+        f"{url.rsplit('/', 1)[1]}-{short_hash(url.encode(), repr(sorted(there.items())).encode())}"
+    )
+    folder = cache_folder() / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(folder.with_name(f".{name}.lock")):
+        if not folder.is_dir():
+            partial = folder.with_name(f".{name}.partial")
+            with explained(url, "read"):
+                download(files, root, partial)
+            os.replace(partial, folder)
+    return folder
+
+
+def download(files: Any, root: str, folder: Path) -> None:
+    """Fetch all files under `root`; those that are there with their size are not fetched again."""
+    sizes = file_sizes(files, root)
+    missing = [
+        name
+        for name, size in sizes.items()
+        if not (folder / name).is_file() or (folder / name).stat().st_size != size
+    ]
+    total = sum(sizes[name] for name in missing)
+    print(f"fetching {len(missing)} files, {total / 1e6:,.1f} MB, to {folder.parent}", flush=True)
+    free = shutil.disk_usage(folder.parent).free
+    if total > free:
+        raise BadInput(
+            f"{folder.parent} has {free / 1e9:.1f} GB left, but {total / 1e9:.1f} GB are to be "
+            "fetched; make room, or set CODER_JAX_CACHE to a folder on a larger disk"
+        )
+
+    def fetch(name: str) -> None:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        arriving = file.with_name(f".{file.name}.arriving")
+        files.get_file(f"{root}/{name}", str(arriving))
+        if arriving.stat().st_size != sizes[name]:
+            raise OSError(f"{name} came with {arriving.stat().st_size:,} of {sizes[name]:,} bytes")
+        os.replace(arriving, file)
+
+    transfer(fetch, missing)
+
+
+def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool = False) -> None:
+    """Copy a folder into a bucket, its mark last. A publishing that was killed can be repeated.
+
+    Args:
+        folder: the whole folder on this machine.
+        path: address that it gets.
+        mark: the file in it without which nobody takes it for whole.
+        overwrite: replace what is there.
+
+    Raises:
+        BadInput: if something else is there already, or the bucket cannot be written.
+    """
+    url = address(path)
+    names = [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()]
+    assert mark in names, f"{folder} has no {mark}"
+    with explained(url, "write"):
+        files, root = open_bucket(url)
+        there = set(file_sizes(files, root))
+        if not overwrite and (mark in there or there - set(names)):
+            raise BadInput(
+                f"{url} is not empty (it has {sorted(there)[0]}); choose another address, or "
+                "give --overwrite where the command has it"
+            )
+        for name in sorted(there, key=lambda name: name != mark):  # first of all, it is not whole
+            if name == mark or name not in names:
+                files.rm_file(f"{root}/{name}")
+        names.remove(mark)
+        transfer(lambda name: files.put_file(str(folder / name), f"{root}/{name}"), names)
+        files.put_file(str(folder / mark), f"{root}/{mark}")
+
+
+def move_folder(path: str | Path, to: str | Path) -> None:
+    """Rename a folder of a bucket: all files are copied, within the bucket, then those here go.
+
+    Raises:
+        BadInput: if the bucket refuses.
+    """
+    with explained(address(path), "write"):
+        files, root = open_bucket(address(path))
+        _, target = open_bucket(address(to))
+        names = list(file_sizes(files, root))
+        transfer(lambda name: files.cp_file(f"{root}/{name}", f"{target}/{name}"), names)
+        transfer(lambda name: files.rm_file(f"{root}/{name}"), names)
+
+
+def file_sizes(files: Any, root: str) -> dict[str, int]:
+    """Name below `root` -> bytes, of all files there."""
+    return {name: size for name, (size, _) in file_tags(files, root).items()}
+
+
+def file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
+    """Name below `root` -> bytes and the tag that the bucket gave to these contents."""
+    found = files.find(root, detail=True)
+    return {
+        name.removeprefix(f"{root}/"): (info["size"], info.get("ETag") or info.get("etag", ""))
+        for name, info in found.items()
+        if not name.endswith("/")  # what some tools leave to stand for a folder
+    }
+
+
+def transfer(one: Callable[[str], None], names: Iterable[str]) -> None:
+    """`one` of each name, several at the same time; the first error ends it."""
+    pool = ThreadPoolExecutor(max_workers=TRANSFERS)
+    try:
+        for done in as_completed([pool.submit(one, name) for name in names]):
+            done.result()
+            poll()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def open_bucket(url: str) -> tuple[Any, str]:
+    """The file system of an address, and the address as that file system writes it.
+
+    Raises:
+        BadInput: if the package for such addresses is not installed.
+    """
+    import fsspec
+
+    # It writes each error with its traceback, and raises it as well.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+    try:
+        # Listings are never kept: other processes and libraries write into the same bucket.
+        return fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        package = PACKAGES[url[:2]]
+        raise BadInput(
+            f"{url} needs the package {package}, which cannot be imported ({error}); install "
+            "it with: pip install -r requirements-cloud.txt -c constraints.txt"
+        ) from error
+
+
+@contextlib.contextmanager
+def explained(url: str, verb: str) -> Iterator[None]:
+    """Turn what the libraries raise for an unreachable or forbidden bucket into BadInput."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:
+        if not isinstance(error, (OSError, *client_errors())):
+            raise
+        raise BadInput(
+            f"{url} cannot be {'read' if verb == 'read' else 'written'} "
+            f"({type(error).__name__}: {error}); check the address, that the bucket is there, the "
+            "credentials and the region in the environment, and the network"
+        ) from error
+
+
+def client_errors() -> tuple[type[Exception], ...]:
+    """What the libraries for buckets raise beside OSError; only those that are loaded can."""
+    names = (
+        ("botocore.exceptions", "BotoCoreError"),
+        ("aiohttp", "ClientError"),
+        ("google.auth.exceptions", "GoogleAuthError"),
+        ("gcsfs.retry", "HttpError"),
+    )
+    return tuple(
+        getattr(sys.modules[module], name) for module, name in names if module in sys.modules
+    )
+
+
+@contextlib.contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock, then hold it."""
+    while (file := lock_file(path)) is None:
+        poll()
+        time.sleep(0.2)
+    with file:
+        yield
+
+
+def cache_folder() -> Path:
+    """Where copies from buckets are kept; nothing here is ever deleted by itself."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "coder_jax"
+    return Path(os.environ.get("CODER_JAX_CACHE") or default).expanduser()
+
+
+def short_hash(*parts: bytes) -> str:
+    """16 hexadecimal digits of the SHA-256 of the parts."""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]

@@ -1,0 +1,37 @@
+"""Locks on files, which end with the process that holds them, however it ends."""
+
+import errno
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from data_pipeline.process.errors import BadInput
+
+
+def lock_file(path: Path) -> IO[str] | None:
+    """The file, locked until it is closed; None if another process holds it.
+
+    Raises:
+        OSError: the file cannot be opened, or its file system has no locks.
+    """
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return None
+        raise
+    return file
+
+
+@contextmanager
+def locked(path: Path, held: str) -> Iterator[None]:
+    """Hold the lock within; BadInput that says `held` if another process has it."""
+    file = lock_file(path)
+    if file is None:
+        raise BadInput(held)
+    with file:
+        yield

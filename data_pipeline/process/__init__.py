@@ -1,0 +1,1 @@
+"""Processes: exit status, signals, bad input."""

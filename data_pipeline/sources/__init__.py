@@ -1,0 +1,1 @@
+"""Readers of terminologies: UMLS files, OBO ontologies, archives."""

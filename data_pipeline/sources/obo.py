@@ -1,0 +1,208 @@
+"""An OBO ontology (.obo or .obo.gz) in, a `Source` of lazy string columns out.
+
+fastobo parses the file (OBO format 1.4, strict). Concept identifiers are the ontology's own
+("HP:0000005"); cross-references to other vocabularies are kept beside them. The language is ENG.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import fastobo
+import polars as pl
+
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED, Source
+
+SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+_LANGUAGE = "ENG"
+
+
+def read_obo(
+    path: Path, synonym_scopes: Iterable[str] = ("EXACT",), release: str | None = None
+) -> Source:
+    """The ontology at `path` as a `Source`; obsolete classes are left out.
+
+    Term types are "name" and the synonym's scope; synonyms whose scope is not in `synonym_scopes`
+    are left out. The source vocabulary is the prefix of the identifier ("HP"). The semantic type is
+    the class's namespace, or the file's default namespace.
+
+    Relations have the direction of MRREL, in both directions each: "child is_a parent" gives
+    (parent, CHD|isa, child) and (child, PAR|inverse_isa, parent); "s part_of o" gives
+    (o, RO|part_of, s) and (s, RO|<inverse>, o), where the inverse is the Typedef's inverse_of, or
+    "inverse_part_of" if none is declared.
+
+    Raises BadInput for a missing file, bad syntax (with line), or a file without classes.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path} does not exist; expected an OBO file (.obo or .obo.gz)")
+    scopes = tuple(scope.upper() for scope in synonym_scopes)
+    if unknown := sorted(set(scopes) - set(SYNONYM_SCOPES)):
+        raise BadInput(
+            f"synonym scope {unknown[0]!r}; expected some of {', '.join(SYNONYM_SCOPES)}"
+        )
+    header, frames = _parse(path)
+    tables = _Tables(header, scopes)
+    for frame in frames:
+        tables.add(frame)
+    if not tables.atoms:
+        raise BadInput(f"{path} holds no [Term] with a name; expected an OBO ontology")
+    return tables.source(path, release)
+
+
+def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
+    """Header and all frames; fastobo's errors as BadInput with file and line."""
+    data = _read_utf8(path)
+    try:
+        reader = fastobo.iter(io.BytesIO(data))
+        return reader.header(), list(reader)
+    except SyntaxError as error:
+        raise BadInput(
+            f"{path}, line {error.lineno}: not valid OBO: {error.msg}; the line reads "
+            f"{(error.text or '').strip()[:80]!r}. Mend the line, or fetch the file again."
+        ) from error
+
+
+def _read_utf8(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise BadInput(
+                f"{path} is damaged or cut off ({error}); fetch the file again"
+            ) from error
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(
+            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 "
+            "throughout. Convert or fetch the file again."
+        ) from error
+    return data
+
+
+class _Tables:
+    """Rows collected from the frames of one ontology (thousands of classes, not millions)."""
+
+    def __init__(self, header: fastobo.header.HeaderFrame, scopes: tuple[str, ...]):
+        self.scopes = scopes
+        self.header = {clause.raw_tag(): clause.raw_value() for clause in header}
+        self.atoms: list[tuple] = []
+        self.is_a: list[tuple[str, str]] = []
+        self.relationships: list[tuple[str, str, str]] = []
+        self.types: list[tuple[str, str]] = []
+        self.retired: list[tuple[str, str, str, bool]] = []
+        self.xrefs: list[tuple[str, str]] = []
+        self.typedef_names: dict[str, str] = {}
+        self.inverses: dict[str, str] = {}
+        self.skipped_scopes: dict[str, int] = {}
+
+    def add(self, frame) -> None:
+        if isinstance(frame, fastobo.typedef.TypedefFrame):
+            self._add_typedef(frame)
+        elif isinstance(frame, fastobo.term.TermFrame):
+            values: dict[str, list] = {}
+            for clause in frame:
+                values.setdefault(clause.raw_tag(), []).append(clause)
+            if any(clause.obsolete for clause in values.get("is_obsolete", [])):
+                self._add_obsolete(str(frame.id), values)
+            else:
+                self._add_term(str(frame.id), values)
+
+    def _add_typedef(self, frame) -> None:
+        identifier = str(frame.id)
+        for clause in frame:
+            if clause.raw_tag() == "name":
+                self.typedef_names[identifier] = clause.name
+            elif clause.raw_tag() == "inverse_of":
+                self.inverses[identifier] = str(clause.typedef)
+                self.inverses.setdefault(str(clause.typedef), identifier)
+
+    def _add_obsolete(self, identifier: str, values: dict[str, list]) -> None:
+        successors = [str(clause.term) for clause in values.get("replaced_by", [])]
+        for successor in successors or [""]:
+            relation = "replaced_by" if successor else "obsolete"
+            self.retired.append((identifier, relation, successor, len(successors) == 1))
+
+    def _add_term(self, identifier: str, values: dict[str, list]) -> None:
+        vocabulary = identifier.split(":")[0]
+        for clause in values.get("name", []):
+            self.atoms.append((identifier, _LANGUAGE, vocabulary, "name", "N", 0, clause.name))
+        for clause in values.get("synonym", []):
+            scope = clause.synonym.scope
+            if scope in self.scopes:
+                rank = 1 + SYNONYM_SCOPES.index(scope)
+                text = clause.synonym.desc
+                self.atoms.append((identifier, _LANGUAGE, vocabulary, scope, "N", rank, text))
+            else:
+                self.skipped_scopes[scope] = self.skipped_scopes.get(scope, 0) + 1
+        for clause in values.get("is_a", []):
+            self.is_a.append((identifier, str(clause.term)))
+        for clause in values.get("relationship", []):
+            self.relationships.append((identifier, str(clause.typedef), str(clause.term)))
+        for clause in values.get("alt_id", []):
+            self.retired.append((str(clause.alt_id), "alt_id", identifier, True))
+        for clause in values.get("xref", []):
+            self.xrefs.append((identifier, str(clause.xref.id)))
+        namespaces = [str(clause.namespace) for clause in values.get("namespace", [])]
+        for namespace in namespaces or [self.header.get("default-namespace", "")]:
+            if namespace:
+                self.types.append((identifier, namespace))
+
+    def _relation_rows(self) -> Iterator[tuple[str, str, str, str, str, str]]:
+        for child, parent in self.is_a:
+            vocabulary = child.split(":")[0]
+            yield parent, "CHD", "isa", child, vocabulary, "N"
+            yield child, "PAR", "inverse_isa", parent, vocabulary, "N"
+        for subject, typedef, target in self.relationships:
+            vocabulary = subject.split(":")[0]
+            label = self._label(typedef)
+            inverse = self.inverses.get(typedef)
+            inverse_label = self._label(inverse) if inverse else f"inverse_{label}"
+            yield target, "RO", label, subject, vocabulary, "N"
+            yield subject, "RO", inverse_label, target, vocabulary, "N"
+
+    def _label(self, typedef: str) -> str:
+        """The identifier if it is a word ("part_of"), else its name ("RO:0002202" -> ...)."""
+        if ":" in typedef and typedef in self.typedef_names:
+            return self.typedef_names[typedef].replace(" ", "_")
+        return typedef
+
+    def source(self, path: Path, release: str | None) -> Source:
+        atoms = pl.DataFrame(
+            self.atoms,
+            schema={name: pl.UInt8 if name == "rank" else pl.String for name in ATOMS},
+            orient="row",
+        )
+        relations = pl.DataFrame(
+            list(self._relation_rows()), schema={n: pl.String for n in RELATIONS}, orient="row"
+        )
+        retired = pl.DataFrame(
+            self.retired,
+            schema={n: pl.Boolean if n == "merged" else pl.String for n in RETIRED},
+            orient="row",
+        )
+        two = pl.String
+        types = pl.DataFrame(self.types, schema={"cui": two, "type": two}, orient="row")
+        xrefs = pl.DataFrame(self.xrefs, schema={"cui": two, "xref": two}, orient="row")
+        notes = tuple(
+            f"{count:,} {scope} synonyms left out (add them with --synonym-scopes)"
+            for scope, count in sorted(self.skipped_scopes.items())
+        )
+        return Source(
+            name=self.header.get("ontology", path.name).removesuffix(".obo"),
+            release=release or self.header.get("data-version", "unknown"),
+            files=[{"file": path.name, "bytes": path.stat().st_size}],
+            atoms=atoms.lazy(),
+            relations=relations.lazy() if relations.height else None,
+            types=types.lazy() if types.height else None,
+            retired=retired.unique().sort(RETIRED),
+            xrefs=xrefs.unique().sort("cui", "xref"),
+            warnings=notes,
+        )

@@ -1,0 +1,219 @@
+"""A terminology release as it was downloaded in, its plain .RRF files out.
+
+A release is a folder (META/, its parent, or the files themselves), a .zip, a folder or .zip of .nlm
+files (zip archives by another name), with each file plain, as .gz, or as split parts
+(`MRREL.RRF.aa.gz`, `MRREL.RRF.ab.gz`, ...). Plain files are used where they lie; everything else is
+unpacked into a scratch folder that the caller removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import re
+import shutil
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from tqdm import tqdm
+
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
+
+WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
+_FILE_NAME = re.compile(
+    rf"({'|'.join(WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
+)
+_COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stored piece of a release file: in a folder, or a member of a zip archive."""
+
+    folder: str  # where it lies, for messages and for telling two releases apart
+    name: str
+    size: int
+    path: Path | None = None
+    archive: zipfile.ZipFile | None = None
+    member: str = ""
+
+    def open(self) -> IO[bytes]:
+        return self.archive.open(self.member) if self.archive else open(str(self.path), "rb")
+
+
+@dataclass(frozen=True)
+class Release:
+    """Plain files of a release by their short name ("MRCONSO"), and what they came from."""
+
+    root: Path
+    files: dict[str, Path]
+    sources: list[dict]  # {"file": name, "bytes": stored size}
+    name: str
+
+
+def unpack_release(root: Path, scratch: Path) -> Release:
+    """Finds the RRF files of the release at `root`, unpacking what is packed into `scratch`.
+
+    Raises BadInput for a missing or ambiguous release, missing parts, or damaged archives.
+    """
+    with ExitStack() as open_archives:
+        parts = _choose(root, list(_find_parts(root, scratch, open_archives)))
+        files = {name: _plain_file(name, pieces, scratch) for name, pieces in parts.items()}
+    sources = [
+        {"file": piece.name, "bytes": piece.size} for pieces in parts.values() for piece in pieces
+    ]
+    places = [str(root)] + [piece.folder for pieces in parts.values() for piece in pieces]
+    return Release(root, files, sources, _release_name(root, places))
+
+
+def release_paths(root: Path) -> list[Path]:
+    """The files that a release at `root` is read from: RRF files, or else archives; sorted."""
+    if not root.exists():
+        raise BadInput(
+            f"{root} does not exist; expected a UMLS release (folder, .zip, .nlm or MRCONSO.RRF) "
+            "or an .obo file"
+        )
+    if root.is_file():
+        return [root]
+    found = sorted(path for path in root.rglob("*") if path.is_file())
+    plain = [path for path in found if _FILE_NAME.fullmatch(path.name)]
+    return plain or [path for path in found if path.suffix.lower() in (".nlm", ".zip")]
+
+
+def _find_parts(root: Path, scratch: Path, archives: ExitStack) -> Iterator[Part]:
+    for path in release_paths(root):
+        if not (match := _FILE_NAME.fullmatch(path.name)):
+            yield from _parts_in_archive(path, path.name, scratch, archives)
+        elif path == root and match[2]:
+            raise BadInput(f"{root} is one part of several; give the folder that holds all parts")
+        else:
+            yield Part(str(path.parent), path.name, path.stat().st_size, path)
+
+
+def _parts_in_archive(
+    file: Path | IO[bytes], label: str, scratch: Path, archives: ExitStack
+) -> Iterator[Part]:
+    try:
+        archive = archives.enter_context(zipfile.ZipFile(file))
+    except zipfile.BadZipFile as error:
+        raise BadInput(
+            f"{label} cannot be read as a zip archive ({error}); it may be cut off: compare its "
+            "size with the download page and fetch it again"
+        ) from error
+    for info in archive.infolist():
+        path = PurePosixPath(info.filename)
+        if _FILE_NAME.fullmatch(path.name):
+            folder = str(path.parent)
+            yield Part(folder, path.name, info.file_size, archive=archive, member=info.filename)
+        elif path.suffix.lower() == ".nlm":
+            if info.compress_type == zipfile.ZIP_STORED:
+                inner: Path | IO[bytes] = archives.enter_context(archive.open(info))
+            else:  # reading a zip needs seeks, which are slow inside a compressed member
+                scratch.mkdir(parents=True, exist_ok=True)
+                inner = Path(archive.extract(info, scratch))
+            yield from _parts_in_archive(inner, path.name, scratch, archives)
+
+
+def _choose(root: Path, parts: list[Part]) -> dict[str, list[Part]]:
+    """Parts of each wanted file in order; one release only, plain files before packed ones."""
+    releases = sorted({p.folder for p in parts if p.name.upper().startswith("MRCONSO")})
+    if not releases:
+        raise BadInput(
+            f"no MRCONSO.RRF at {root}; expected a UMLS META folder or its parent, a release .zip, "
+            ".nlm files, or MRCONSO.RRF itself (plain, .gz, or parts .aa.gz, .ab.gz); for an OBO "
+            "ontology give its .obo file"
+        )
+    if len(releases) > 1:
+        raise BadInput(f"{root} holds {len(releases)} releases: {', '.join(releases)}; give one")
+    by_file: dict[str, dict[str, Part]] = defaultdict(dict)
+    for part in parts:
+        match = _FILE_NAME.fullmatch(part.name)
+        assert match is not None
+        suffix, packed = (match[2] or "").lower(), match[3]
+        if not packed or suffix not in by_file[match[1].upper()]:
+            by_file[match[1].upper()][suffix] = part
+    return {name: _ordered(name, found) for name, found in sorted(by_file.items())}
+
+
+def _ordered(name: str, found: dict[str, Part]) -> list[Part]:
+    if "" in found:
+        return [found[""]]
+    suffixes = sorted(found)
+    expected = [chr(97 + i // 26) + chr(97 + i % 26) for i in range(len(suffixes))]
+    if suffixes != expected:
+        missing = sorted(set(expected) - set(suffixes))[0]
+        raise BadInput(
+            f"{name}.RRF comes in parts {', '.join(suffixes)}, but part {missing} is missing; "
+            "fetch the missing part (or the .nlm file that holds it)"
+        )
+    return [found[suffix] for suffix in suffixes]
+
+
+def _plain_file(name: str, parts: list[Part], scratch: Path) -> Path:
+    if len(parts) == 1 and parts[0].path and not parts[0].name.lower().endswith(".gz"):
+        return parts[0].path
+    scratch.mkdir(parents=True, exist_ok=True)
+    target = scratch / f"{name}.RRF"
+    with open(target, "wb") as plain:
+        for part in parts:
+            _unpack_part(part, plain)
+    return target
+
+
+def _unpack_part(part: Part, plain: IO[bytes]) -> None:
+    bar = tqdm(total=part.size, desc=f"unpack {part.name}", unit="B", unit_scale=True, leave=False)
+    try:
+        with bar, part.open() as stored:
+            packed = part.name.lower().endswith(".gz")
+            stream = gzip.GzipFile(fileobj=stored) if packed else stored
+            while chunk := _read(stream, f"{part.folder}/{part.name}"):
+                plain.write(chunk)
+                bar.update(stored.tell() - bar.n)
+                stopping.poll()
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise BadInput(
+            f"{part.folder}/{part.name} is damaged or cut off ({error}); compare its size with the "
+            "download page and fetch it again"
+        ) from error
+
+
+def _read(stream: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
+    with reading(name):
+        return stream.read(_COPY_BYTES)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turns the errors of a failing disk or network folder, while `path` is read, into BadInput."""
+    try:
+        yield
+    except OSError as error:
+        is_written = error.errno in (errno.ENOSPC, errno.EDQUOT)  # not what is read: a full disk
+        if is_written or isinstance(error, gzip.BadGzipFile):
+            raise
+        raise BadInput(
+            f"{path} cannot be read: {error}. Look whether the disk is well, and give the same "
+            "command again; if it fails again, fetch the file anew or copy it to another disk."
+        ) from error
+
+
+def _release_name(root: Path, places: list[str]) -> str:
+    """'2020AA' where a path of the release says so, else the name of its folder or file."""
+    for place in places:
+        if match := re.search(r"(?<!\d)(20\d\d-?A[ABC])(?![A-Za-z])", place, re.IGNORECASE):
+            return match[1].replace("-", "").upper()
+    name = root.resolve().parent.name if root.name.upper() == "META" else root.resolve().name
+    return name.split(".")[0]
+
+
+def remove_scratch(scratch: Path) -> None:
+    """Removes unpacked files; a scratch folder that was never needed does not exist."""
+    if scratch.exists():
+        shutil.rmtree(scratch)

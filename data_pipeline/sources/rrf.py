@@ -1,0 +1,220 @@
+"""UMLS Rich Release Format in, a `Source` of lazy string columns out.
+
+RRF is pipe-separated with a trailing pipe, UTF-8, without quoting or escapes. Every line is checked
+once (column count, UTF-8, row count against MRFILES) before polars scans the file, since a CSV
+reader fills short lines with blanks without a word.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from tqdm import tqdm
+
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.release_files import Release, reading, unpack_release
+from data_pipeline.sources.source import Source, no_retired
+
+COLUMNS = {
+    "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF",
+    "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
+    "MRSTY": "CUI TUI STN STY ATUI CVF",
+    "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
+    "MRFILES": "FIL DES FMT CLS RWS BTS",
+}
+_CHUNK_BYTES = 16 << 20
+_NEWLINE, _PIPE = ord("\n"), ord("|")
+
+
+def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
+    """The release at `root` as a `Source`; packed files are unpacked into `scratch` first.
+
+    `root` may be a folder, a .zip, an .nlm file or one MRCONSO.RRF; the last gives terms only.
+    Raises BadInput for missing, cut off or malformed files, naming file and line.
+    """
+    found = unpack_release(root, scratch)
+    if not root.is_file() or len(found.files) > 1:
+        _require(found, ("MRREL", "MRSTY"))
+    rows = {name: check_lines(path, name) for name, path in found.files.items()}
+    _check_row_counts(found, rows)
+    tables = {name: scan(path, name) for name, path in found.files.items()}
+    only_terms = "MRREL" not in tables
+    return Source(
+        name="umls",
+        release=release or found.name,
+        files=found.sources,
+        atoms=_atoms(tables["MRCONSO"]),
+        relations=None if only_terms else _relations(tables["MRREL"]),
+        types=None if only_terms else _types(tables["MRSTY"]),
+        retired=_retired(tables["MRCUI"]) if "MRCUI" in tables else no_retired(),
+        warnings=("MRCONSO.RRF was given alone: no relations, no semantic types",) * only_terms,
+    )
+
+
+def scan(path: Path, name: str) -> pl.LazyFrame:
+    """Lazy table of an RRF file whose lines have been checked: every column a string, "" if empty.
+
+    The part behind the trailing pipe is read as one more column and dropped.
+    """
+    names = COLUMNS[name].split()
+    table = pl.scan_csv(
+        path,
+        has_header=False,
+        separator="|",
+        quote_char=None,
+        schema={column: pl.String for column in [*names, "END"]},
+        truncate_ragged_lines=False,
+        glob=False,
+    )
+    return table.select(pl.col(names).fill_null(""))
+
+
+def check_lines(path: Path, name: str) -> int:
+    """Reads an RRF file through once and returns its number of rows.
+
+    Raises BadInput, with file and line, for a line that has not exactly one pipe per column, that
+    does not end in a pipe, or that holds bytes that are not UTF-8; and if the file cannot be read
+    to its end.
+    """
+    columns = len(COLUMNS[name].split())
+    rows, rest = 0, b""
+    for chunk in _chunks(path):
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            rows += _check_chunk(rest + chunk[:end], path, rows, columns)
+            rest = chunk[end:]
+        else:
+            rest += chunk
+    if rest:  # no line break at the end of the file: whole, or cut off?
+        rows += _check_chunk(rest + b"\n", path, rows, columns, cut_off=True)
+    if not rows:
+        raise BadInput(f"{path} is empty; expected rows of {columns} columns")
+    return rows
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, piece by piece, behind a progress bar."""
+    size = os.path.getsize(path)
+    with (
+        reading(path),
+        open(path, "rb") as file,
+        tqdm(total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False) as bar,
+    ):
+        while chunk := file.read(_CHUNK_BYTES):
+            stopping.poll()
+            bar.update(len(chunk))
+            yield chunk
+        if file.tell() != size:
+            raise BadInput(
+                f"{path}: {file.tell():,} bytes could be read, expected {size:,}: the file changed "
+                "or was cut off meanwhile. Give the same command again when it is whole."
+            )
+
+
+def _check_chunk(
+    chunk: bytes, path: Path, rows_before: int, columns: int, cut_off: bool = False
+) -> int:
+    """Number of lines in `chunk`, which ends with a line break; raises BadInput as check_lines."""
+    data = np.frombuffer(chunk, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    pipes = np.add.reduceat((data == _PIPE).view(np.uint8), starts, dtype=np.int64)
+    last = np.maximum(ends - 1, starts)
+    last = np.where((data[last] == ord("\r")) & (last > starts), last - 1, last)
+    wrong = np.flatnonzero((pipes != columns) | (data[last] != _PIPE))
+    if len(wrong):
+        row = wrong[0]
+        line = chunk[starts[row] : ends[row]]
+        found = int(pipes[row]) + (not line.rstrip(b"\r").endswith(b"|"))
+        text = line[:80].decode(errors="replace")
+        why = " at its end: the file is cut off" if cut_off else ""
+        raise BadInput(
+            f"{path}, line {rows_before + row + 1:,}{why}: found {found} columns, expected "
+            f"{columns}, each closed by '|': {text!r}. Fetch or unpack the file again."
+        )
+    if not chunk.isascii():
+        try:
+            chunk.decode("utf-8")
+        except UnicodeDecodeError as error:
+            row = int(np.searchsorted(ends, error.start))
+            raise BadInput(
+                f"{path}, line {rows_before + row + 1:,}: byte 0x{chunk[error.start]:02x} is not "
+                "UTF-8; expected UTF-8 throughout. Was the file converted to another encoding? "
+                "Fetch or unpack it again."
+            ) from error
+    return len(ends)
+
+
+def _require(found: Release, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in found.files:
+            there = ", ".join(f"{n}.RRF" for n in found.files)
+            raise BadInput(
+                f"{found.root} has {there}, but no {name}.RRF. Add it, or, to build on synonyms "
+                "alone, give the MRCONSO.RRF file itself as the source."
+            )
+
+
+def _check_row_counts(found: Release, rows: dict[str, int]) -> None:
+    if "MRFILES" not in found.files:
+        return
+    table = scan(found.files["MRFILES"], "MRFILES").select("FIL", "RWS").collect()
+    listed = {Path(file).name.removesuffix(".RRF"): count for file, count in table.iter_rows()}
+    for name, count in rows.items():
+        if name == "MRFILES" or name not in listed:
+            continue
+        if not listed[name].isdecimal():
+            raise BadInput(
+                f"{found.files['MRFILES']} lists {listed[name]!r} rows for {name}.RRF; expected a "
+                "number. Fetch or unpack it again, or remove it: row counts are then not checked."
+            )
+        if int(listed[name]) != count:
+            raise BadInput(
+                f"{found.files[name]} has {count:,} rows, but MRFILES.RRF lists "
+                f"{int(listed[name]):,}: the file is cut off, or comes from another release. Fetch "
+                "or unpack it again; where the files were cut down on purpose, remove MRFILES.RRF."
+            )
+
+
+def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
+    # 0 for the preferred name of the concept: preferred LUI, preferred form of it, preferred atom.
+    rank = (
+        4 * (pl.col("TS") != "P").cast(pl.UInt8)
+        + 2 * (pl.col("STT") != "PF").cast(pl.UInt8)
+        + (pl.col("ISPREF") != "Y").cast(pl.UInt8)
+    )
+    return table.select(
+        cui="CUI",
+        language="LAT",
+        source="SAB",
+        term_type="TTY",
+        suppress="SUPPRESS",
+        rank=rank,
+        term="STR",
+    )
+
+
+def _relations(table: pl.LazyFrame) -> pl.LazyFrame:
+    return table.select(
+        head="CUI1", rel="REL", rela="RELA", tail="CUI2", source="SAB", suppress="SUPPRESS"
+    )
+
+
+def _types(table: pl.LazyFrame) -> pl.LazyFrame:
+    return table.select(cui="CUI", type=pl.col("TUI") + " " + pl.col("STY"))
+
+
+def _retired(table: pl.LazyFrame) -> pl.DataFrame:
+    """MRCUI: REL is DEL (no successor), SY (merged into CUI2), or broader/narrower/other."""
+    merged = (pl.col("REL") == "SY") & (pl.col("CUI2") != "")
+    return (
+        table.select(retired="CUI1", relation="REL", cui="CUI2", merged=merged)
+        .unique()
+        .sort("retired", "relation", "cui")
+        .collect()
+    )

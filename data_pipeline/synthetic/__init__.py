@@ -1,0 +1,1 @@
+"""An invented UMLS release of any size."""

@@ -1,0 +1,1 @@
+"""Concepts, terms and relations: what is kept, cleaned, held out."""

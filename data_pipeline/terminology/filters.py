@@ -1,0 +1,132 @@
+"""Which rows of a `Source` a dataset keeps, and the reason for which every other row is dropped.
+
+Filters are applied to the distinct combinations of the filtered columns (a few thousand rows at
+most), so that counting the drops costs one grouped scan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import polars as pl
+
+from data_pipeline.process.errors import BadInput
+
+SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by source and type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What to keep; an empty tuple keeps all.
+
+    Attributes:
+      languages: as in LAT (ENG, FRE), the most wanted first: a string that a concept has in several
+        of them keeps the first.
+      sources: vocabularies as in SAB; for terms and relations.
+      without_sources: vocabularies to leave out.
+      term_types: as in TTY (PT, SY, MH).
+      relations: labels "REL|RELA" with wild cards: "CHD|isa", "RO|*".
+      keep_suppressed: keep rows whose SUPPRESS is O, E or Y, as CODER's released code does.
+    """
+
+    languages: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
+    term_types: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+    keep_suppressed: bool = False
+
+
+def term_drop_reason(filters: Filters) -> pl.Expr:
+    """Why a row of `Source.atoms` is dropped (string), or null where it is kept."""
+    return pl.coalesce(
+        *_shared_reasons(filters),
+        _reason_unless(_allowed("language", filters.languages), "language not asked for"),
+        _reason_unless(_allowed("term_type", filters.term_types), "term type not asked for"),
+    )
+
+
+def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
+    """Why a row of `Source.relations` is dropped (string), or null where it is kept.
+
+    `labels` are the labels that `chosen_labels` keeps. Which concepts are unknown, and which the
+    same, is known only when retired identifiers have been replaced.
+    """
+    label = relation_label()
+    return pl.coalesce(
+        *_shared_reasons(filters),
+        _reason_unless(label != "|", "empty REL and RELA"),
+        _reason_unless(label.is_in(list(labels)), "relation not asked for"),
+    )
+
+
+def count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
+    """Adds to the report, by reason, the rows that are dropped: sums of the column len."""
+    dropped = counts.filter(pl.col("reason").is_not_null())
+    for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
+        report[f"{what} dropped: {reason}"] += rows
+
+
+def relation_label() -> pl.Expr:
+    """REL and RELA joined by a pipe; either may be empty ("RO|", "|isa")."""
+    return pl.col("rel") + "|" + pl.col("rela")
+
+
+def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
+    """The labels, sorted, that the filter's patterns match (all where it has none)."""
+    known = sorted(set(labels) - {"|"})
+    for pattern in filters.relations:
+        if not any(fnmatchcase(label, pattern) for label in known):
+            raise BadInput(
+                f"no relation label matches {pattern!r}; expected a pattern for REL|RELA, such as "
+                f"'CHD|isa' or 'RO|*'. The source has {some(known)}."
+            )
+    patterns = filters.relations or ("*",)
+    return [label for label in known if any(fnmatchcase(label, p) for p in patterns)]
+
+
+def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
+    """Raises BadInput if a filter asks for a language, vocabulary or term type that is not there.
+
+    `values` has the distinct combinations of the columns language, source and term_type.
+    """
+    for option, column, asked in (
+        ("languages", "language", filters.languages),
+        ("sources", "source", filters.sources),
+        ("without-sources", "source", filters.without_sources),
+        ("term-types", "term_type", filters.term_types),
+    ):
+        there = sorted(values[column].unique().to_list())
+        if missing := [value for value in asked if value not in there]:
+            raise BadInput(
+                f"--{option} {missing[0]}: no term of the source has it. It has {some(there)}."
+            )
+
+
+def _shared_reasons(filters: Filters) -> list[pl.Expr]:
+    reasons = [
+        _reason_unless(_allowed("source", filters.sources), "source not asked for"),
+        _reason_unless(~pl.col("source").is_in(filters.without_sources), "source not asked for"),
+    ]
+    if not filters.keep_suppressed:
+        suppressed = pl.col("suppress").is_in(SUPPRESSED)
+        text = pl.lit("suppressed, SUPPRESS=") + pl.col("suppress")
+        reasons.insert(0, pl.when(suppressed).then(text))
+    return reasons
+
+
+def _allowed(column: str, values: tuple[str, ...]) -> pl.Expr:
+    return pl.col(column).is_in(values) if values else pl.lit(True)
+
+
+def _reason_unless(condition: pl.Expr, reason: str) -> pl.Expr:
+    return pl.when(~condition).then(pl.lit(reason))
+
+
+def some(values: Sequence[str], most: int = 40) -> str:
+    """The values for a message, the first `most` of them."""
+    more = f" and {len(values) - most:,} more" if len(values) > most else ""
+    return ", ".join(values[:most]) + more

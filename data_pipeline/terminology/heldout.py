@@ -1,0 +1,177 @@
+"""Synonyms taken out of a terminology before training, to measure what the encoder learned.
+
+One term of each chosen concept becomes a mention whose concept is to be found among the terms that
+stay. The choice is a stateless hash of the concept's identifier and a seed: it does not depend on
+the order of the rows, and other filters change it only where they change a concept's terms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.terminology import Terminology
+
+MENTIONS, DICTIONARY = "mentions.tsv", "dictionary.tsv"
+
+
+def hold_out(
+    terminology: Terminology, amount: float, seed: int
+) -> tuple[Terminology, pl.DataFrame]:
+    """Takes one term out of each of some concepts.
+
+    A term can be held out if it is not the first (preferred) one of its concept, is in the first
+    language of `terminology.languages`, and its string, case aside, occurs nowhere else in the
+    terminology: so the mention has one right answer, and comparing strings does not find it.
+
+    Args:
+      terminology: with all its terms.
+      amount: a fraction (0 < amount < 1) of the concepts that have such a term, or a count of them.
+      seed: another seed chooses other concepts and terms.
+    Returns:
+      the terminology without the held-out terms (each concept keeps one or more), and the table of
+      mentions: mention and CUI (strings), concept (int32), in the order of the concepts.
+    Raises BadInput if fewer concepts than `amount` have such a term.
+    """
+    eligible = _eligible_terms(terminology)
+    concepts = eligible["concept"].unique(maintain_order=True)
+    count = _count(amount, len(concepts))
+    cuis = terminology.cuis.gather(concepts)
+    hashes = np.array([_hash(cui, seed) for cui in cuis], np.uint64)
+    chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
+    chosen = chosen.sort("hash", "CUI").head(count)
+    # The same hash picks the term: bits that the order above does not depend on.
+    mentions = (
+        eligible.join(chosen, on="concept")
+        .sort("concept", "term")
+        .with_columns(
+            place=pl.int_range(pl.len()).over("concept"), several=pl.len().over("concept")
+        )
+        .filter(pl.col("place") == (pl.col("hash") & 0xFFFFFFFF) % pl.col("several"))
+    )
+    kept = terminology.terms.join(
+        mentions.select("concept", "term"),
+        on=["concept", "term"],
+        how="anti",
+        maintain_order="left",
+    )
+    report = terminology.report | {
+        "terms held out": mentions.height,
+        "terms kept": kept.height,
+    }
+    without = dataclasses.replace(terminology, terms=kept, report=report)
+    return without, mentions.select("CUI", "concept", mention="term")
+
+
+def write_heldout(
+    folder: Path,
+    terminology: Terminology,
+    mentions: pl.DataFrame,
+    dictionary_terms: int,
+    seed: int,
+    tested: pl.DataFrame | None = None,
+) -> dict[str, int]:
+    """Writes mentions.tsv (mention, CUI) and dictionary.tsv (term, CUI), both with a header.
+
+    The dictionary holds all remaining terms of the held-out concepts and of those of `tested`,
+    other mentions (`read_mentions`) that are to be looked up in it; then whole other concepts, in
+    the order of their hash, up to `dictionary_terms` rows. `terminology` is the one that `hold_out`
+    returned. Returns the row counts of the two files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    per_concept = np.diff(terminology.term_start())
+    is_asked = np.zeros(len(per_concept), bool)
+    is_asked[mentions["concept"].to_numpy()] = True
+    held_out = int(per_concept[is_asked].sum())
+    if tested is not None:
+        is_asked[terminology.concepts_of(tested["CUI"])] = True
+    needed = int(per_concept[is_asked].sum())
+    room = dictionary_terms - needed
+    if room < 0:
+        raise BadInput(
+            f"--heldout-dictionary {dictionary_terms:,}: the concepts of held-out terms have "
+            f"{held_out:,} terms, those of --exclude-terms {needed - held_out:,} more. Give "
+            f"{needed:,} or more, or hold out less."
+        )
+    others = np.flatnonzero(~is_asked)
+    if per_concept[others].sum() > room:
+        hashes = np.array([_hash(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64)
+        others = others[np.argsort(hashes, kind="stable")]
+        others = others[np.cumsum(per_concept[others]) <= room]
+    is_listed = is_asked
+    is_listed[others] = True
+    in_dictionary = pl.Series(is_listed[terminology.terms["concept"].to_numpy()])
+    dictionary = terminology.terms.filter(in_dictionary).select(
+        "term", CUI=terminology.cuis.gather(terminology.terms["concept"].filter(in_dictionary))
+    )
+    _write_tsv(mentions.select("mention", "CUI"), folder / MENTIONS)
+    _write_tsv(dictionary, folder / DICTIONARY)
+    return {"mentions": mentions.height, "dictionary": dictionary.height}
+
+
+def read_mentions(path: Path) -> pl.DataFrame:
+    """A file of mention and CUI, tab-separated, with that header, as a table of strings.
+
+    Several CUIs of a mention, joined with "|", give a row each.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path} does not exist; expected a .tsv file with the header mention, CUI")
+    try:
+        table = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        first_line = str(error).splitlines()[0]
+        raise BadInput(
+            f"{path} cannot be read as tab-separated UTF-8 ({first_line}); expected two columns, "
+            "mention and CUI, with a header"
+        ) from error
+    if not {"mention", "CUI"} <= set(table.columns):
+        raise BadInput(
+            f"{path} has the columns {', '.join(table.columns)}; expected mention and CUI in its "
+            "first line, tab-separated"
+        )
+    table = table.select("mention", "CUI").drop_nulls()
+    table = table.with_columns(pl.col("CUI").str.split("|")).explode("CUI")
+    return table.with_columns(pl.col("CUI").str.strip_chars()).filter(pl.col("CUI") != "")
+
+
+def _eligible_terms(terminology: Terminology) -> pl.DataFrame:
+    terms = terminology.terms
+    concept = terms["concept"].to_numpy()
+    is_preferred = np.concatenate([[True], concept[1:] != concept[:-1]])
+    return (
+        terms.with_columns(
+            is_preferred=pl.Series(is_preferred),
+            is_unique=pl.col("term").str.to_lowercase().is_unique(),
+        )
+        .filter(~pl.col("is_preferred") & pl.col("is_unique") & (pl.col("language") == 0))
+        .select("concept", "term")
+    )
+
+
+def _count(amount: float, eligible: int) -> int:
+    if amount <= 0 or (amount > 1 and amount != int(amount)):
+        raise BadInput(
+            f"--hold-out {amount}: expected a fraction between 0 and 1, or a whole number"
+        )
+    count = int(amount) if amount >= 1 else round(amount * eligible)
+    if not 1 <= count <= eligible:
+        raise BadInput(
+            f"--hold-out {amount:g} asks for {count:,} concepts; {eligible:,} have a term that can "
+            "be held out (not the preferred one, in the first language, in one concept only)"
+        )
+    return count
+
+
+def _hash(cui: str, seed: int) -> int:
+    digest = hashlib.blake2b(f"{seed}:{cui}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _write_tsv(table: pl.DataFrame, path: Path) -> None:
+    # Cleaned terms hold neither tabs nor line breaks, so nothing needs quoting.
+    table.write_csv(path, separator="\t", quote_style="never")

@@ -1,0 +1,240 @@
+"""A `Source` in; numbered concepts, cleaned distinct terms and integer triplets out.
+
+Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5 M
+terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.source import Source
+from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.filters import (
+    Filters,
+    check_filter_values,
+    count_reasons,
+    term_drop_reason,
+)
+from data_pipeline.terminology.triplets import read_triplets
+
+
+@dataclass(frozen=True)
+class Terminology:
+    """Concepts numbered 0..C-1 in the order of their identifiers.
+
+    Attributes:
+      cuis: string [C].
+      terms: concept (int32), language (uint8, an index into `languages`), term (string),
+        vocabularies (list of uint16, indices into `vocabularies`, sorted: those that have the
+        string for the concept); sorted by concept, then the most wanted language, then the
+        preferred term first. Strings are distinct within a concept; every concept has one or more.
+      heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
+        `relation_labels`.
+      type_start: int64 [C + 1] and types int32: concept c has types[type_start[c]:type_start[c+1]],
+        which index `semantic_types`.
+      report: counts of what was read, kept and dropped, by reason.
+    """
+
+    source: Source
+    cuis: pl.Series
+    terms: pl.DataFrame
+    languages: list[str]
+    vocabularies: list[str]
+    heads: np.ndarray
+    relations: np.ndarray
+    tails: np.ndarray
+    relation_labels: list[str]
+    type_start: np.ndarray
+    types: np.ndarray
+    semantic_types: list[str]
+    report: dict[str, int]
+
+    def term_start(self) -> np.ndarray:
+        """int64 [C + 1]: rows of `terms` that belong to each concept."""
+        return offsets(self.terms["concept"].to_numpy(), len(self.cuis))
+
+    def concepts_of(self, cuis: pl.Series) -> np.ndarray:
+        """int32: the distinct concepts that have these identifiers, now or before a merger."""
+        wanted = pl.LazyFrame({"cui": cuis.unique()})
+        found = wanted.join(_lookup(self.cuis, self.source.retired), on="cui").collect()
+        return found["concept"].unique().to_numpy()
+
+
+def offsets(sorted_ids: np.ndarray, count: int) -> np.ndarray:
+    """CSR offsets int64 [count + 1] of ids that are sorted and lie in 0..count-1."""
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(sorted_ids, minlength=count), out=start[1:])
+    return start
+
+
+def read_terminology(
+    source: Source, filters: Filters, cleaning: str, excluded: pl.DataFrame | None = None
+) -> Terminology:
+    """Filters, cleans and numbers a source.
+
+    Args:
+      source: from `read_rrf` or `read_obo`.
+      filters: what to keep.
+      cleaning: name of a rule set of `clean.CLEANING`.
+      excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and
+        retired CUIs replaced by their successors.
+    Raises BadInput if no concept is left.
+    """
+    report: Counter[str] = Counter()
+    languages, vocabularies, reason = _count_terms(source, filters, report)
+    stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
+    frame = _clean_terms(source, reason, languages, vocabularies, cleaning, report)
+    if excluded is not None:
+        frame = _leave_out(frame, excluded, source.retired, cleaning, report)
+    if not frame.height:
+        raise BadInput(
+            "no concept is left: the filters and the cleaning dropped every term "
+            f"({_listing(report)}). Loosen them."
+        )
+    cuis = frame["cui"].unique().sort()
+    report["concepts dropped: no term left"] = report["concepts read"] - len(cuis)
+    lookup = _lookup(cuis, source.retired)
+    terms = _distinct_terms(frame, lookup, report)
+    del frame
+    stopping.poll()
+    triplets = read_triplets(source, filters, lookup, len(cuis), report)
+    stopping.poll()
+    types = _read_types(source, lookup, len(cuis))
+    return Terminology(
+        source, cuis, terms, languages, vocabularies, *triplets, *types, dict(report)
+    )
+
+
+def _count_terms(
+    source: Source, filters: Filters, report: Counter[str]
+) -> tuple[list[str], list[str], pl.Expr]:
+    """Counts rows by drop reason; languages, the most wanted first; vocabularies; the reason."""
+    counts, concepts = pl.collect_all(
+        [
+            source.atoms.group_by("language", "source", "term_type", "suppress").len(),
+            source.atoms.select(pl.col("cui").n_unique()),
+        ],
+        engine="streaming",
+    )
+    check_filter_values(counts, filters)
+    reason = term_drop_reason(filters)
+    counts = counts.with_columns(reason=reason)
+    report["concepts read"] = concepts.item()
+    report["terms read"] = int(counts["len"].sum())
+    count_reasons(counts, "terms", report)
+    counts = counts.filter(pl.col("reason").is_null())
+    kept = counts["language"].unique().to_list()
+    # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
+    wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))
+    languages = [language for language in wanted if language in kept]
+    return languages, counts["source"].unique().sort().to_list(), reason
+
+
+def _clean_terms(
+    source: Source,
+    reason: pl.Expr,
+    languages: list[str],
+    vocabularies: list[str],
+    cleaning: str,
+    report: Counter[str],
+) -> pl.DataFrame:
+    if not languages:
+        return pl.DataFrame(schema={"cui": pl.String, "term": pl.String})
+    frame = (
+        source.atoms.filter(reason.is_null())
+        .select(
+            "cui",
+            "rank",
+            _number("language", languages, pl.UInt8),
+            _number("source", vocabularies, pl.UInt16),
+            term=clean(pl.col("term"), cleaning),
+        )
+        .collect(engine="streaming")
+    )
+    kept = frame.filter(pl.col("term") != "")
+    report["terms dropped: empty after cleaning"] = frame.height - kept.height
+    return kept
+
+
+def _number(column: str, values: list[str], dtype: type[pl.DataType]) -> pl.Expr:
+    """The column's strings as their places in `values`."""
+    places = dict(zip(values, range(len(values)), strict=True))
+    return pl.col(column).replace_strict(places, return_dtype=dtype)
+
+
+def _leave_out(
+    frame: pl.DataFrame,
+    excluded: pl.DataFrame,
+    retired: pl.DataFrame,
+    cleaning: str,
+    report: Counter[str],
+) -> pl.DataFrame:
+    successors = retired.filter("merged").unique("retired", keep="none")
+    successors = successors.select(CUI="retired", now="cui")
+    out = excluded.join(successors, on="CUI", how="left").select(
+        cui=pl.coalesce("now", "CUI"), term=clean(pl.col("mention"), cleaning)
+    )
+    kept = frame.join(out.unique(), on=["cui", "term"], how="anti", maintain_order="left")
+    report["terms dropped: excluded by file"] = frame.height - kept.height
+    return kept
+
+
+def _lookup(cuis: pl.Series, retired: pl.DataFrame) -> pl.LazyFrame:
+    """cui -> concept (int32); retired identifiers that were merged lead to their successor."""
+    numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").cast({"concept": pl.Int32})
+    merged = (
+        retired.filter("merged")
+        .join(numbers, on="cui")
+        .select("concept", cui="retired")
+        .join(numbers, on="cui", how="anti")
+        .unique("cui", keep="none")  # two successors: not the same concept under a new name
+    )
+    return pl.concat([numbers, merged.select("concept", "cui")]).lazy()
+
+
+def _distinct_terms(
+    frame: pl.DataFrame, lookup: pl.LazyFrame, report: Counter[str]
+) -> pl.DataFrame:
+    terms = (
+        frame.lazy()
+        .join(lookup, on="cui", how="left", maintain_order="left")
+        .select("concept", "language", "rank", "term", "source")
+        .collect()
+        .sort("concept", "language", "rank", maintain_order=True)
+        .group_by("concept", "term", maintain_order=True)
+        .agg(pl.first("language"), vocabularies=pl.col("source").unique().sort())
+        .select("concept", "language", "term", "vocabularies")
+    )
+    report["terms dropped: same string in the concept"] = frame.height - terms.height
+    report["terms kept"] = terms.height
+    return terms
+
+
+def _read_types(
+    source: Source, lookup: pl.LazyFrame, concepts: int
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    if source.types is None:
+        return np.zeros(concepts + 1, np.int64), np.zeros(0, np.int32), []
+    table = (
+        source.types.join(lookup, on="cui")
+        .select("concept", "type")
+        .unique()
+        .sort("concept", "type")
+        .collect(engine="streaming")
+    )
+    names = table["type"].unique().sort()
+    numbers = pl.DataFrame({"type": names}).with_row_index("number")
+    table = table.join(numbers, on="type", maintain_order="left")
+    start = offsets(table["concept"].to_numpy(), concepts)
+    return start, table["number"].to_numpy().astype(np.int32), names.to_list()
+
+
+def _listing(report: Counter[str]) -> str:
+    return "; ".join(f"{what}: {count:,}" for what, count in report.items() if count)

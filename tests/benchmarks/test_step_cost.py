@@ -1,0 +1,212 @@
+"""The benchmark of a step's cost: a small step compiled here, and what its devices exchange."""
+
+import argparse
+import dataclasses
+import json
+
+import jax
+import pytest
+from tiny_bert import write_tokenizer
+from tiny_dataset import tiny_dataset
+from tiny_rrf import write_release
+
+from benchmarks import step_cost
+from benchmarks.compiled_step import batch_shapes, figures, find_devices, measure, usual_rows
+from benchmarks.program_cost import Collective, StepCost
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.systems.coder.objective import CoderLoss
+from coder_jax.training.config import Config, RunConfig
+from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.store import read_manifest
+from data_pipeline.process.errors import BadInput
+
+# Wide enough that a matrix is much larger than the vectors that meet it.
+WIDE = BertConfig(
+    vocab_size=60,
+    hidden_size=256,
+    num_layers=1,
+    num_heads=2,
+    intermediate_size=64,
+    max_positions=32,
+)
+SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
+V1 = dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True)
+
+
+def cost(spec=SPEC, mu=1.0, **run):
+    config = Config(batch=spec, loss=CoderLoss(mu=mu), run=RunConfig(**run))
+    return measure(config, WIDE, jax.devices()[:8], dtype="float32", relations=16, rows=4)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return cost(mu=0.0)
+
+
+@pytest.fixture(scope="module")
+def with_relations():
+    return cost()
+
+
+def check_that_matrices_stay(found, spec):
+    """Nothing moves that is larger than all heads of the step; sums are of the encoder's."""
+    heads = spec.groups * spec.pairs * WIDE.hidden_size * 4
+    matrices = spec.groups * spec.triplets * WIDE.hidden_size**2 * 4 // 8  # on each device
+    assert matrices > 10 * heads
+    moved = [one for one in found["largest_exchanges"] if one["kind"] != "all-reduce"]
+    assert moved and max(one["size"] for one in moved) <= heads
+    return matrices
+
+
+def test_relation_matrices_do_not_travel(alone, with_relations):
+    matrices = check_that_matrices_stay(with_relations, SPEC)
+    assert 0 < with_relations["sent"] - alone["sent"] < matrices // 4
+
+
+def test_relation_matrices_do_not_travel_where_devices_share_a_block():
+    spec = dataclasses.replace(SPEC, groups=2, triplets=16)
+    found = cost(spec)
+    assert found["mesh"] == {"groups": 2, "within": 4}
+    check_that_matrices_stay(found, spec)
+
+
+@pytest.mark.parametrize("spec", [SPEC, V1], ids=["coder", "v1"])
+def test_batches_have_the_shapes_of_the_pipelines(spec):
+    dataset = tiny_dataset(concepts=60, triplets=150)
+    maker = BatchMaker(dataset, spec)
+    shapes = batch_shapes(spec, StepCut(), spec.groups, maker.plan.ample)
+    assert {name: array.shape for name, array in next(maker.batches(0, 1)).items()} == shapes
+
+
+def test_what_a_step_costs(alone, with_relations):
+    assert with_relations["mesh"] == {"groups": 8, "within": 1}
+    assert with_relations["flops"] > alone["flops"] > 0
+    assert with_relations["peak"] >= with_relations["arguments"] + with_relations["temporaries"]
+    table_and_moments = 3 * 16 * WIDE.hidden_size**2 * 4 // 8
+    grown = with_relations["arguments"] - alone["arguments"]
+    assert grown == pytest.approx(table_and_moments, rel=0.01)
+    assert with_relations["sent"] == sum(with_relations["sent_by_kind"].values())
+    largest = [one["sent"] for one in with_relations["largest_exchanges"]]
+    assert largest == sorted(largest, reverse=True)
+    assert 0.5 < with_relations["planned"] / with_relations["peak"] < 2
+
+
+def test_a_loop_over_passes_hides_work_so_none_is_given():
+    one = StepCost(8, 2.0, 3.0, 4, 5, 9, (Collective("all-reduce", 80, 8, 1, "sum"),))
+    assert figures(one, passes=1)["flops"] == 2.0
+    found = figures(one, passes=2)
+    assert found["flops"] is None and found["bytes_accessed"] is None
+    assert found["peak"] == 9 and found["sent_by_kind"] == {"all-reduce": 140}
+
+
+def test_a_program_that_does_not_fit_is_a_row_of_its_own(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 18.55G exceeds 15.75G")
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", refuse)
+    found = cost()
+    assert "18.55G" in found["refused"] and found["planned"] > 0
+    text = step_cost.table([found | {"chip": "v5e", "ms_at_peak": {}, "bound": None}])
+    assert "| v5e x8 | 8 | 4 | - | - | - | - | too much |" in text
+
+
+ROW = {
+    "chip": "v5e",
+    "recipe": "coder_eng",
+    "encoder": {},
+    "devices": 8,
+    "groups": 8,
+    "passes": 1,
+    "shard_encoder": False,
+    "rows": 27,
+    "flops": 1.97e12,
+    "bytes_accessed": 8.19e9,
+    "arguments": 2.0e9,
+    "temporaries": 1.5e9,
+    "peak": 3.5e9,
+    "planned": 4.0e9,
+    "sent": 5.0e8,
+    "sent_by_kind": {"all-reduce": 4.9e8, "all-to-all": 1.0e7},
+}
+
+
+def test_times_are_counts_over_peak_rates():
+    found = step_cost.times(ROW)
+    assert found == pytest.approx({"compute": 10, "memory": 10, "links": 5})
+    assert step_cost.times(ROW | {"flops": None}) == {}
+    assert step_cost.times(ROW | {"chip": "cpu"}) == {}
+
+
+def test_the_table():
+    row = ROW | {"ms_at_peak": step_cost.times(ROW), "bound": "memory"}
+    line = "| v5e x8 | 8 | 27 | 1970 | 8.2 | 2.00 | 1.50 | 3.50 | 4.00 | 500 | 10.0 | 10.0 | 5.0 "
+    assert line + "| memory |" in step_cost.table([row])
+    assert "| v5e x8 | 8 | all-reduce 490.0, all-to-all 10.0 |" in step_cost.kinds([row])
+    two = row | {"passes": 2, "shard_encoder": True, "flops": None, "ms_at_peak": {}, "bound": None}
+    assert "| v5e x8, 2 passes, encoder sharded | 8 | 27 | - |" in step_cost.table([two])
+
+
+def test_rows_that_were_measured_are_rounded_to_the_devices_of_a_block():
+    cut = StepCut(blocks=8, row_multiple=8)
+    assert usual_rows(Config(), cut, None, 0) == 32
+    assert usual_rows(Config(), StepCut(), None, 0) == 187
+    other = Config(batch=BatchSpec(triplets=32))
+    with pytest.raises(BadInput, match="1 blocks of 8 groups.*--data DIR"):
+        usual_rows(other, StepCut(), None, 0)
+
+
+def test_shapes_of_a_batch():
+    shapes = batch_shapes(SPEC, StepCut(passes=2, blocks=4), 1, 5)
+    assert shapes["tokens"] == (2, 4, 5, 32)
+    assert shapes["concepts"] == (2, 4, 1, 16) and shapes["relations"] == (2, 4, 1, 4)
+
+
+def test_devices_that_are_not_to_be_had():
+    with pytest.raises(BadInput, match="9 devices asked for, 8 fake ones"):
+        find_devices("cpu", 9)
+    with pytest.raises(BadInput, match="v5e comes in slices of 1, 4, 8"):
+        find_devices("v5e", 12)
+
+
+def test_a_missing_compiler_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    arguments = ["--chip", "v6e", "--libtpu", str(tmp_path)]
+    assert step_cost.main(arguments) == 2
+    assert f"no {tmp_path}/libtpu/libtpu.so" in capsys.readouterr().err
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "8")
+    (tmp_path / "config.json").write_text(json.dumps(WIDE.to_hf()))
+    report = tmp_path / "cost.json"
+    arguments = ["--chip", "cpu", "--recipe", "small", "--groups", "per-device", "--rows", "4"]
+    arguments += ["--encoder", str(tmp_path), "--json", str(report), "--programs", str(tmp_path)]
+    assert step_cost.main([*arguments, "--devices", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "| cpu x2 | 2 | 4 |" in out and "all-reduce" in out
+    (row,) = json.loads(report.read_text())["rows"]
+    assert row["machine"]["versions"]["jax"] == jax.__version__
+    assert row["sent"] > 0 and row["bound"] is None
+    assert "num_partitions=2" in (tmp_path / "cpu-2-2-1.txt").read_text().splitlines()[0]
+
+
+def test_relations_are_those_of_the_dataset(tmp_path):
+    write_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(WIDE.to_hf()))
+    source, out = write_release(tmp_path / "META"), tmp_path / "umls"
+    build_dataset(BuildOptions(source=source, out=out, tokenizer=tmp_path))
+    arguments = ["--chip", "cpu", "--encoder", str(tmp_path), "--data", str(out), "--rows", "4"]
+    row = step_cost.measure(step_cost.parse([*arguments, "--recipe", "small"]), 1, 1)
+    manifest = read_manifest(out)
+    sizes = {"relations": len(manifest["relations"]), "types": len(manifest["semantic_types"])}
+    assert row["data"] == "umls" and {name: row[name] for name in sizes} == sizes
+
+
+def test_flags():
+    args = step_cost.parse(["--chip", "v5e", "--devices", "8", "64"])
+    assert isinstance(args, argparse.Namespace) and args.devices == [8, 64]
+    assert (args.recipe, args.groups, args.passes) == ("coder_eng", "8", 1)

@@ -1,0 +1,137 @@
+"""The road as a user walks it, by command line: build, train, export, evaluate, normalize."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tiny_bert import write_model
+from tiny_ontology import write_ontology
+
+from coder_jax.__main__ import VERBS, main
+from data_pipeline import batch_files
+from data_pipeline.build import __main__ as build
+
+SMALL = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a tiny BERT and a dataset of an ontology, tokenized with its tokenizer."""
+    folder = tmp_path_factory.mktemp("road")
+    write_model(folder / "bert")
+    ontology = write_ontology(folder / "tiny.obo", classes=300)
+    command = ["--source", ontology, "--tokenizer", folder / "bert", "--hold-out", "5"]
+    assert build.main([*map(str, command), "--out", str(folder / "data")]) == 0
+    return folder
+
+
+def train_command(folder, data):
+    command = ["train", "--recipe", "small", "--data", folder / data, "--out", folder / "run"]
+    run = ["--steps", "3", "--warmup-steps", "1", "--eval-steps", "3", "--init", folder / "bert"]
+    return [str(word) for word in [*command, *run, *SMALL]]
+
+
+def test_the_whole_road(folder, capsys):
+    def run(*words):
+        assert main([str(word) for word in words]) == 0
+        return capsys.readouterr().out
+
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(train_command(folder, "data")) == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    run("export", "--checkpoint", folder / "run", "--out", folder / "export", "--license", "mit")
+    card = (folder / "export" / "README.md").read_text()
+    assert "license: mit" in card and "held-out terms, step 3" in card
+
+    heldout = folder / "data" / "heldout"
+    table = run(
+        *("evaluate", "--model", folder / "export", "--benchmark", f"heldout={heldout}"),
+        *("--json", folder / "scores.json"),
+    )
+    assert "heldout" in table
+    records = json.loads((folder / "scores.json").read_text())
+    assert "acc@1" in json.dumps(records) and "content_hash" in json.dumps(records)
+
+    printed = run(
+        *("report", "--model", folder / "run", "--dictionary", folder / "data", "--terms", "60"),
+        *("--compare", f"before={folder / 'bert'}", "--results", folder / "scores.json"),
+    )
+    assert "left out: Map of semantic types" in printed and printed.count("left out") == 1
+    page = (folder / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<b>Loss</b>" in page and 'id="by-concept"' in page and 'id="heat"' in page
+    assert ">3 of 3<" in page and "heldout" in page
+
+    dictionary = (heldout / "dictionary.tsv").read_text().splitlines()[1:]
+    terms, concepts = zip(*(line.split("\t") for line in dictionary), strict=True)
+    (folder / "terms.txt").write_text("\n".join(terms[:7]) + "\n")
+    run("encode", "--model", folder / "export", "--out", folder / "v.npy", folder / "terms.txt")
+    vectors = np.load(folder / "v.npy")
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+    rows = run(
+        *("normalize", "--model", folder / "export", folder / "terms.txt"),
+        *("--dictionary", heldout / "dictionary.tsv"),
+    ).splitlines()
+    assert rows[0].split("\t") == ["mention", "concept", "term", "similarity"]
+    found = [row.split("\t") for row in rows[1:]]
+    assert [row[0] for row in found] == list(terms[:7])
+    assert all(float(row[3]) > 0.9999 for row in found)
+    owners = {
+        term: {c for t, c in zip(terms, concepts, strict=True) if t == term} for term in terms
+    }
+    assert all(row[1] in owners[row[2]] for row in found)
+
+
+def test_trains_where_tensorflow_is_not_installed(folder):
+    """Batches from files need none: the import is blocked in a process of its own."""
+    out = folder / "batches"
+    command = ["--data", folder / "data", "--out", out, "--steps", "3", "--draw", "concepts"]
+    flags = ["--names", "unlike", *SMALL]
+    assert batch_files.main([*map(str, command), *flags]) == 0
+    words = train_command(folder, "batches")
+    words[words.index(str(folder / "run"))] = str(folder / "run_without_tensorflow")
+    code = (
+        "import sys; sys.modules['tensorflow'] = sys.modules['tensorflow_datasets'] = None\n"
+        f"from coder_jax.__main__ import main; sys.exit(main({words!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 steps" in done.stdout
+    longer = [word if word != "3" else "4" for word in words]
+    assert main(longer) == 2
+
+
+def test_bad_input_is_a_message_and_no_traceback(folder, capsys):
+    cases = [
+        (
+            ["evaluate", "--model", "absent/model", "--benchmark", "x=y", "--json", "z.json"],
+            "error",
+        ),
+        (["export", "--checkpoint", str(folder), "--out", "x"], "has no run.json"),
+        (["train", "--data", str(folder / "nothing"), "--out", "x"], "build a dataset"),
+        (["dance"], "there is no verb 'dance'"),
+    ]
+    for words, message in cases:
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_usage_names_every_verb(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {verb} " in text for verb in VERBS)
+    assert main([]) == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb_has_an_example(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    assert f"python -m coder_jax {verb} --" in capsys.readouterr().out

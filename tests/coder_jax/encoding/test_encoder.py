@@ -1,0 +1,189 @@
+"""TermEncoder: settings of each kind of folder, encoding, normalization."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from tiny_bert import TERMS, TINY, write_model
+
+from coder_jax import TermEncoder
+from coder_jax.encoding.encoder import EncodedDictionary, Match, nearest_concepts
+from coder_jax.models.encoder_settings import EncoderSettings, read_settings
+from coder_jax.models.hf_weights import random_bert
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.process.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory):
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    write_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_folder):
+    return TermEncoder.from_pretrained(tiny_folder)
+
+
+def test_a_plain_bert_gets_the_settings_of_the_paper(encoder):
+    assert encoder.settings == EncoderSettings(
+        pooling="cls", cleaning="none", max_length=32, attend_padding=False
+    )
+    assert encoder.report.loaded > 30
+
+
+def test_settings_of_our_export_and_what_overrides_them(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    saved = {"pooling": "mean", "cleaning": "paper", "max_length": 20, "attend_padding": True}
+    (folder / "coder_jax.json").write_text(json.dumps(saved | {"recipe": "any"}))
+    assert TermEncoder.from_pretrained(folder).settings == EncoderSettings(**saved)
+    changed = TermEncoder.from_pretrained(
+        folder, "cls", cleaning="none", max_length=24, attend_padding=False
+    )
+    assert changed.settings == EncoderSettings("cls", "none", 24, False)
+
+
+def sentence_transformers_folder(folder, pooling_config, modules=("Transformer", "Pooling")):
+    listed = [
+        {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.{name}"}
+        for i, name in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling_config))
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"embedding_dimension": 32, "pooling_mode": "mean"}, "mean"),
+    ],
+)
+def test_settings_of_sentence_transformers_folders(tmp_path, config, pooling):
+    sentence_transformers_folder(tmp_path, config, ("Transformer", "Pooling", "Normalize"))
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    assert read_settings(tmp_path) == EncoderSettings(pooling=pooling, max_length=48)
+
+
+def test_settings_of_minilm(minilm_path):
+    assert read_settings(minilm_path) == EncoderSettings(pooling="mean", max_length=256)
+
+
+@pytest.mark.parametrize(
+    ("config", "modules", "message"),
+    [
+        ({"pooling_mode": "max"}, ("Transformer", "Pooling"), "pooling is 'max'; expected cls or"),
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
+            ("Transformer", "Pooling"),
+            "pooling is .*pooling_mode_max_tokens.*; expected cls or mean",
+        ),
+        (
+            {"pooling_mode": "cls"},
+            ("Transformer", "Pooling", "Dense"),
+            "found the modules Transformer, Pooling, Dense; expected",
+        ),
+    ],
+)
+def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules, message):
+    sentence_transformers_folder(tmp_path, config, modules)
+    with pytest.raises(BadInput, match=message):
+        read_settings(tmp_path)
+    assert read_settings(tmp_path, pooling="cls").pooling == "cls"
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean, pooler"),
+        ({"cleaning": "soap"}, "cleaning is 'soap'; expected one of paper, none"),
+        ({"max_length": 2}, "max_length is 2; expected a whole number of at least 3"),
+        ({"max_length": "32"}, "max_length is '32'; expected a whole number"),
+    ],
+)
+def test_broken_settings(tmp_path, saved, message):
+    (tmp_path / "coder_jax.json").write_text(json.dumps(saved))
+    with pytest.raises(BadInput, match=message):
+        read_settings(tmp_path)
+
+
+def test_encode_cleans_first(encoder):
+    cleaning = TermEncoder(encoder.bert, encoder.tokenizer, EncoderSettings(cleaning="paper"))
+    dirty, clean = ["Heart-attack NOS (disorder)", "(x)"], ["heart attack", ""]
+    np.testing.assert_array_equal(cleaning.encode(dirty), cleaning.encode(clean))
+    assert np.abs(encoder.encode(dirty) - encoder.encode(clean)).max(axis=1).min() > 0.01
+
+
+def test_encode_wants_a_list_of_strings(encoder):
+    for wrong in ("heart attack", ["pain", None], [1.0]):
+        with pytest.raises(BadInput, match="expected a list of strings"):
+            encoder.encode(wrong)
+
+
+def test_similarity_is_the_cosine(encoder):
+    similarity = encoder.similarity(TERMS[:3], TERMS)
+    assert similarity.shape == (3, len(TERMS))
+    np.testing.assert_allclose(similarity[[0, 1, 2], [0, 1, 2]], 1, atol=1e-6)
+    assert similarity.min() < 0.9
+
+
+def test_a_tokenizer_or_pooling_that_does_not_fit(encoder, minilm_path, tiny_folder, tmp_path):
+    with pytest.raises(BadInput, match="tokenizer has 30522 entries"):
+        TermEncoder(encoder.bert, load_tokenizer(minilm_path))
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "vocab.txt").write_text((folder / "vocab.txt").read_text() + "one\ntwo\n")
+    with pytest.raises(BadInput, match=r"model: the tokenizer has \d+ entries, the word table"):
+        TermEncoder.from_pretrained(folder)
+    bert = random_bert(TINY, 0)
+    bert.pooler = None
+    with pytest.raises(BadInput, match="pooling is 'pooler', but the weights have no pooler"):
+        TermEncoder(bert, encoder.tokenizer, EncoderSettings(pooling="pooler"))
+
+
+def test_normalize_finds_each_term_of_the_dictionary(encoder, tmp_path):
+    terms = list(dict.fromkeys(term.lower().strip() for term in TERMS if term))
+    concepts = [f"C{i}" for i in range(len(terms))]
+    (tmp_path / "dictionary.tsv").write_text(
+        "term\tCUI\n" + "".join(f"{t}\t{c}\n" for t, c in zip(terms, concepts, strict=True))
+    )
+    expected = encoder.normalize(terms, (terms, concepts), 3)
+    assert [ranked[0].concept for ranked in expected] == concepts
+    for term, ranked in zip(terms, expected, strict=True):
+        assert ranked[0].term == term and ranked[0].similarity == pytest.approx(1, abs=1e-6)
+        assert len({match.concept for match in ranked}) == 3
+        similarities = [match.similarity for match in ranked]
+        assert similarities == sorted(similarities, reverse=True)
+    assert encoder.normalize(terms, tmp_path / "dictionary.tsv", 3) == expected
+    encoded = encoder.encode_dictionary(str(tmp_path / "dictionary.tsv"))
+    assert encoder.normalize(terms, encoded, 3) == expected
+    assert encoder.normalize([], encoded) == []
+
+
+def test_concepts_rank_by_their_nearest_term_and_once():
+    # Concept A has 40 terms nearer than any of B, and C shares a string with B.
+    vectors = np.eye(4, dtype=np.float32)[[0] * 40 + [1, 2, 1]]
+    vectors[:40, 3] = np.arange(40) / 100
+    dictionary = EncodedDictionary(
+        [f"a{i}" for i in range(40)] + ["b", "d", "b"], ["A"] * 40 + ["B", "D", "C"], vectors
+    )
+    query = np.array([[0.9, 0.5, 0.1, 0.0], [0.0, 1.0, 0.0, 1.0]], np.float32)
+    first, second = nearest_concepts(query, dictionary, 4)
+    assert [match.concept for match in first] == ["A", "B", "C", "D"]
+    assert first[0] == Match("A", "a0", pytest.approx(0.9))  # of equal ones the first
+    assert [match.term for match in second] == ["b", "b", "a39", "d"]
+    assert [match.concept for match in nearest_concepts(query, dictionary, 1)[1]] == ["B"]
+
+
+def test_dictionaries_that_cannot_be_used(encoder):
+    with pytest.raises(BadInput, match="2 terms and 1 concepts"):
+        encoder.normalize(["pain"], (["pain", "limb"], ["C1"]))
+    with pytest.raises(BadInput, match="0 terms and 0 concepts"):
+        encoder.normalize(["pain"], ([], []))
+    with pytest.raises(BadInput, match="k is 0; expected at least 1"):
+        encoder.normalize(["pain"], (["pain"], ["C1"]), 0)
+    assert len(encoder.normalize(["pain"], (["pain"], ["C1"]), 5)[0]) == 1

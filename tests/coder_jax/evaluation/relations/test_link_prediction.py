@@ -1,0 +1,215 @@
+"""Link prediction: ranks against a loop over all concepts, one score at a time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from evaluating import ENCODER
+from tiny_build import write_tokenizer
+from tiny_rrf import write_release
+
+from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.relations import link_prediction
+from coder_jax.evaluation.relations.link_prediction import link_scores, rank_links, score_links
+from coder_jax.evaluation.relations.links import (
+    Links,
+    known_links,
+    numbered_links,
+    relation_numbers,
+)
+from coder_jax.evaluation.vectors.vectors import EncodedTerms
+from coder_jax.export.relations import ExportedRelations
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.dictionary import read_dictionary
+from data_pipeline.process.errors import BadInput
+
+C, D, R = 12, 6, 3
+RNG = np.random.default_rng(0)
+FEATURES = 3 * RNG.normal(size=(C, D)).astype(np.float32)
+FEATURES[7] = FEATURES[3]  # a tie
+# The first relation leads from 0 to two tails; the encoder does not know the one from 0 to 9.
+LINKS = Links(
+    np.array([0, 0, 1, 4, 5, 0, 8]),
+    np.array([0, 0, 1, 2, 2, -1, 0]),
+    np.array([3, 5, 2, 3, 7, 9, 5]),
+)
+# True as well, outside the file: some in the place of a triplet of the file, one nowhere near.
+KNOWN = Links(np.array([0, 2, 4, 10]), np.array([0, 1, 2, 1]), np.array([8, 2, 11, 1]))
+NONE = Links(*np.zeros((3, 0), int))
+MATRICES = ExportedRelations(RNG.normal(size=(R, D, D)).astype(np.float32), ["a", "b", "c"])
+TRANSLATIONS = ExportedRelations(RNG.normal(size=(R, D)).astype(np.float32), ["a", "b", "c"])
+
+
+def evaluate_links(features, links, relations, known=NONE):
+    ranks = rank_links(features, links, relations, known)
+    return link_scores(ranks, np.ones(len(links.heads), bool))
+
+
+def rows(links):
+    return np.stack([links.heads, links.relations, links.tails], axis=1).tolist()
+
+
+def score(relations, head, relation, tail):
+    e_h, e_t = FEATURES[head].astype(np.float64), FEATURES[tail].astype(np.float64)
+    if relations is not None and relation >= 0:
+        table = relations.table[relation].astype(np.float64)
+        if table.ndim == 1:
+            return -np.linalg.norm(e_h + table - e_t)
+        e_h = table.T @ e_h
+    return e_h @ e_t / np.linalg.norm(e_h) / np.linalg.norm(e_t)
+
+
+def naive_ranks(relations, known):
+    """(concepts ahead, concepts tied) with each tail, then with each head."""
+    triplets = rows(LINKS) + rows(known)
+    found = []
+    for place in (2, 0):
+        for triplet in rows(LINKS):
+            own, others = score(relations, *triplet), []
+            for concept in range(C):
+                other = list(triplet)
+                other[place] = concept
+                if other not in triplets and concept != triplet[2 - place]:
+                    others.append(score(relations, *other))
+            ahead = sum(x > own + 1e-6 for x in others)
+            found.append((ahead, sum(x >= own - 1e-6 for x in others) - ahead))
+    return found
+
+
+def naive_scores(ranks):
+    """Means over all orders of the tied concepts."""
+    places = [range(ahead + 1, ahead + tied + 2) for ahead, tied in ranks]
+    return {
+        "mrr": np.mean([np.mean([1 / place for place in some]) for some in places]),
+        "hits@1": np.mean([np.mean([place <= 1 for place in some]) for some in places]),
+        "hits@10": np.mean([np.mean([place <= 10 for place in some]) for some in places]),
+    }
+
+
+@pytest.mark.parametrize("known", [NONE, KNOWN], ids=["", "known"])
+@pytest.mark.parametrize("block", [2, 1024])
+@pytest.mark.parametrize("relations", [MATRICES, TRANSLATIONS, None], ids=["M", "r", "none"])
+def test_equals_the_loop(relations, block, known, monkeypatch):
+    monkeypatch.setattr(link_prediction, "BLOCK", block)
+    found = evaluate_links(FEATURES, LINKS, relations, known)
+    ranks, cosine = naive_ranks(relations, known), naive_ranks(None, known)
+    assert known is NONE or cosine != naive_ranks(None, NONE), "known ones are in play"
+    assert any(tied for _, tied in ranks), "the tie is in play"
+    half = len(LINKS.heads)
+    parts = {"": ranks, "_tails": ranks[:half], "_heads": ranks[half:], "_cosine": cosine}
+    want = {
+        f"{name}{part}": value
+        for part, some in parts.items()
+        for name, value in naive_scores(some).items()
+    }
+    assert found == pytest.approx(want)
+
+
+def test_the_right_relations_find_all():
+    """Matrices that rotate each head onto its tail."""
+    heads, tails = np.arange(4), np.arange(4, 8)
+    features = np.concatenate([np.eye(4), np.roll(np.eye(4), 1, axis=1)]).astype(np.float32)
+    turn = np.roll(np.eye(4), 1, axis=1).astype(np.float32)[None]
+    found = evaluate_links(
+        features, Links(heads, np.zeros(4, int), tails), ExportedRelations(turn, ["turn"])
+    )
+    assert found["hits@10_cosine"] == 1 and found["mrr_cosine"] < 0.6
+    assert found["mrr_tails"] == pytest.approx(0.75)  # a head of another triplet is the same vector
+
+
+LABELS = ["RO|has_part", "RO|part_of", "PAR|isa", "CHD|isa", "RB|"]
+
+
+def links_of(folder, *rows):
+    file = folder / "links.tsv"
+    file.write_text("\n".join(["head\ttail\tlabel", *rows]) + "\n")
+    return read_benchmark("links", file)
+
+
+def test_labels_are_read_in_their_direction(tmp_path):
+    """Of CUI1=hand, CUI2=finger the dataset's label RO|part_of says: finger part_of hand."""
+    benchmark = links_of(
+        tmp_path,
+        "hand\tfinger\tRO|part_of",  # as in the dataset
+        "finger\thand\tpart_of",  # as a sentence: the same
+        "finger\thand\tknows",
+        "hand\tfinger\tRO|knows",
+    )
+    assert benchmark.concepts() == ["hand", "finger"]
+    links = numbered_links(benchmark, relation_numbers(benchmark, LABELS))
+    assert links.heads.tolist() == [0, 0, 0, 0] and links.tails.tolist() == [1, 1, 1, 1]
+    assert links.relations.tolist() == [1, 1, -3, -4], "unknown ones are kept apart"
+
+
+def test_a_name_that_two_relations_have(tmp_path):
+    benchmark = links_of(tmp_path, "a\tb\tisa")
+    with pytest.raises(BadInput, match="'isa', which may be PAR.isa or CHD.isa; expected one of"):
+        relation_numbers(benchmark, LABELS)
+    assert relation_numbers(benchmark, ()) == {"isa": -1}
+
+
+def test_triplets_of_the_dataset_are_known(tmp_path):
+    """Those between concepts of the file, with its relations; a dictionary alone knows none."""
+    source = write_release(tmp_path / "META")
+    (tmp_path / "tokenizer").mkdir()
+    options = {"tokenizer": write_tokenizer(tmp_path / "tokenizer"), "out": tmp_path / "data"}
+    dictionary = read_dictionary(build_dataset(BuildOptions(source=source, **options)))
+    rows_of_file = (
+        "C0000001\tC0000002\tPAR|inverse_isa",
+        "C0000001\tC0000002\tisa",  # as a sentence: C0000002 is CUI1
+        "C0000001\tC0000002\tRO|seen_in",
+    )
+    links_of(tmp_path, *rows_of_file, "C0000002\tC0000001\tRO|finding_of")
+    benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
+    assert benchmark.concepts() == ["C0000001", "C0000002"]
+    numbers = relation_numbers(benchmark, ["RO|", "PAR|inverse_isa", "CHD|isa"])
+    assert numbers == {"PAR|inverse_isa": 1, "isa": 2, "RO|seen_in": -3, "RO|finding_of": -4}
+    assert rows(known_links(benchmark, numbers)) == [[0, 1, 1], [1, 2, 0]]
+    links_of(tmp_path, *rows_of_file, "C0000003\tC0000001\tRO|finding_of")
+    benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
+    assert benchmark.concepts() == ["C0000001", "C0000003", "C0000002"]
+    # The release says it of C0000009, which is C0000002 today; no relation of the encoder.
+    assert [2, -4, 1] in rows(known_links(benchmark, relation_numbers(benchmark, ())))
+    alone = dataclasses.replace(dictionary, dataset=None)
+    assert rows(known_links(dataclasses.replace(benchmark, dictionary=alone), numbers)) == []
+
+
+class Encoder:
+    """Vectors of the names t0, t1, ..."""
+
+    def encode(self, terms, *, unit):
+        assert not unit
+        return FEATURES[[int(term[1:]) for term in terms]]
+
+
+def test_the_record(tmp_path):
+    """The triplets of LINKS as a file, with names from a dictionary."""
+    names = {0: "RO|a", 1: "RO|b", 2: "RO|c", -1: "RO|other"}
+    links_of(tmp_path, *(f"C{head}\tC{tail}\t{names[r]}" for head, r, tail in rows(LINKS)))
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("".join(f"t{number}\tC{number}\n" for number in range(C)))
+    benchmark = read_benchmark("toy", tmp_path / "links.tsv", dictionary=read_dictionary(terms))
+    relations = ExportedRelations(MATRICES.table, ["RO|a", "RO|b", "RO|c"])
+    vectors = EncodedTerms(Encoder(), [], np.zeros((0, D)), relations)
+    record = score_links(vectors, benchmark, ENCODER)
+    concepts = [int(concept[1:]) for concept in benchmark.concepts()]
+    place = {concept: number for number, concept in enumerate(concepts)}
+    links = Links(
+        np.array([place[c] for c in LINKS.heads]),
+        LINKS.relations,
+        np.array([place[c] for c in LINKS.tails]),
+    )
+    assert record.scores == pytest.approx(evaluate_links(FEATURES[concepts], links, MATRICES))
+    assert len(record.scoring["relations_hash"]) == 64 and record.counts["known"] == 0
+    assert record.counts["triplets"] == 7 and record.counts["without_relation"] == 1
+    assert record.counts["relations"] == 4 and set(record.folds) == set(names.values())
+    of_a = record.folds["RO|a"]
+    assert of_a["scores"] == pytest.approx(
+        link_scores(rank_links(FEATURES[concepts], links, MATRICES, NONE), LINKS.relations == 0)
+    )
+    without = score_links(EncodedTerms(Encoder(), [], np.zeros((0, D))), benchmark, ENCODER)
+    for name, value in without.scores.items():
+        if name.endswith("_cosine"):
+            assert value == record.scores[name] == without.scores[name.removesuffix("_cosine")]
+    assert of_a["counts"]["triplets"] == 3 and of_a["scores"]["mrr"] != record.scores["mrr"]

@@ -1,0 +1,257 @@
+"""Export: the folder opens everywhere with the same vectors, and fails whole or not at all."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tokenizers
+from safetensors.numpy import load_file
+from tiny_bert import TERMS, TINY, write_model, write_tokenizer
+
+from coder_jax import TermEncoder
+from coder_jax.export import folder as export
+from coder_jax.export import verify as verify_export
+from coder_jax.export.folder import export_encoder, push_to_hub
+from coder_jax.export.relations import ExportedRelations
+from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.hf_weights import load_bert, random_bert, to_hf
+from data_pipeline.process.errors import BadInput
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SETTINGS = {"pooling": "cls", "cleaning": "none", "max_length": 24}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A model folder to begin with."""
+    folder = tmp_path_factory.mktemp("source") / "model"
+    write_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(source):
+    return load_bert(source)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Leaves sentence-transformers out of the check, where a test is about something else."""
+    monkeypatch.setattr(
+        verify_export, "sentence_transformers_vectors", verify_export_of_transformers_only
+    )
+
+
+def verify_export_of_transformers_only(folder, terms):
+    from coder_jax.models.encoder_settings import read_settings
+
+    return verify_export.transformers_vectors(folder, terms, read_settings(folder))
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("pooling", ["cls", "mean", "pooler"])
+def test_an_export_opens_everywhere_with_the_same_vectors(pooling, source, loaded, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    bert, hf_config, _ = loaded
+    out = tmp_path / "export"
+    worst = export_encoder(bert, source, hf_config, out, **SETTINGS | {"pooling": pooling})
+    assert worst.keys() == {"transformers", "sentence-transformers"}
+    assert max(worst.values()) < 1e-5
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+    # With our own probes, through the public doors, and cut at the exported length.
+    encoder = TermEncoder.from_pretrained(out)
+    assert encoder.settings == EncoderSettings(pooling, "none", 24, False)
+    ours = TermEncoder(bert, encoder.tokenizer, encoder.settings).encode(TERMS)
+    np.testing.assert_array_equal(encoder.encode(TERMS), ours)
+    peer = SentenceTransformer(str(out), device="cpu")
+    assert peer.max_seq_length == 24
+    np.testing.assert_allclose(peer.encode(TERMS), ours, rtol=0, atol=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    ids = tokenizer(TERMS, truncation=True)["input_ids"]
+    assert max(map(len, ids)) == 24 and ids[-1][-1] == tokenizer.sep_token_id
+
+
+@pytest.mark.parity
+def test_export_of_minilm(minilm_path, tmp_path):
+    bert, hf_config, _ = load_bert(minilm_path)
+    settings = {"pooling": "mean", "cleaning": "paper", "max_length": 32}
+    worst = export_encoder(bert, minilm_path, hf_config, tmp_path / "export", **settings)
+    assert max(worst.values()) < 1e-5
+
+
+def test_what_the_folder_holds(source, loaded, tmp_path, quick):
+    bert, hf_config, _ = loaded
+    matrices = np.random.default_rng(0).normal(size=(3, 32, 32)).astype(np.float32)
+    labels = ["CHD|isa", "RO|", "PAR|"]
+    export_encoder(
+        bert,
+        source,
+        hf_config | {"_name_or_path": "/somewhere", "torch_dtype": "float16"},
+        tmp_path / "export",
+        **SETTINGS,
+        relations=ExportedRelations(matrices, labels),
+        card={"name": "Tiny", "recipe": {"steps": 3}, "dataset_hash": "abc"},
+        pytorch_bin=True,
+    )
+    out = tmp_path / "export"
+    config = json.loads((out / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"] and config["dtype"] == "float32"
+    assert not {"_name_or_path", "torch_dtype"} & config.keys()
+    weights = load_file(out / "model.safetensors")
+    state = torch.load(out / "pytorch_model.bin", weights_only=True)
+    assert weights.keys() == state.keys() == to_hf(bert).keys()
+    assert all(np.array_equal(weights[name], state[name].numpy()) for name in weights)
+    np.testing.assert_array_equal(
+        load_file(out / "relations.safetensors")["relation_matrices"], matrices
+    )
+    relations = json.loads((out / "relations.json").read_text())
+    assert relations["labels"] == labels and "M_r^T e" in relations["how_to_use"]
+    settings = json.loads((out / "coder_jax.json").read_text())
+    assert settings["recipe"] == {"steps": 3} and settings["dataset_hash"] == "abc"
+    assert "# Tiny\n" in (out / "README.md").read_text()
+    assert len({path.stat().st_mode for path in out.iterdir() if path.is_file()}) == 1
+
+
+def test_weights_are_those_of_training_and_not_of_the_start(source, loaded, tmp_path, quick):
+    bert, hf_config, _ = random_bert(TINY, 5), loaded[1], None
+    export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    exported = load_file(tmp_path / "export" / "model.safetensors")
+    assert all(np.array_equal(exported[n], tensor) for n, tensor in to_hf(bert).items())
+
+
+def test_a_difference_fails_the_export_and_leaves_nothing(source, loaded, tmp_path, monkeypatch):
+    bert, hf_config, _ = loaded
+
+    def slightly_wrong(bert):
+        tensors = to_hf(bert)
+        tensors["encoder.layer.1.output.dense.bias"][0] += 0.01
+        return tensors
+
+    monkeypatch.setattr(export, "to_hf", slightly_wrong)
+    with pytest.raises(RuntimeError, match="opened by transformers gives vectors that differ"):
+        export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sentence_transformers_is_checked_too(source, loaded, tmp_path, monkeypatch):
+    bert, hf_config, _ = loaded
+    right = export.write_sentence_transformers_files
+
+    def wrong_pooling(folder, tensors, **settings):
+        right(folder, tensors, **settings | {"pooling": "mean"})
+
+    monkeypatch.setattr(export, "write_sentence_transformers_files", wrong_pooling)
+    with pytest.raises(RuntimeError, match="opened by sentence-transformers gives vectors"):
+        export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(source, loaded, tmp_path, quick):
+    bert, hf_config, _ = loaded
+    out = tmp_path / "export"
+    out.mkdir()
+    export_encoder(bert, source, hf_config, out, **SETTINGS)  # an empty folder is fine
+    (out / "stale").touch()
+    export_encoder(bert, source, hf_config, out, **SETTINGS)
+    assert not (out / "stale").exists() and [p.name for p in tmp_path.iterdir()] == ["export"]
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "chapter").touch()
+    with pytest.raises(BadInput, match="thesis exists and is no earlier export; give a new"):
+        export_encoder(bert, source, hf_config, other, **SETTINGS)
+    assert (other / "chapter").exists()
+
+
+def test_a_failed_export_leaves_the_earlier_one(source, loaded, tmp_path, quick, monkeypatch):
+    bert, hf_config, _ = loaded
+    export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export, "write_tokenizer", full)
+    with pytest.raises(BadInput, match="No space left on device; nothing was left"):
+        export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+    TermEncoder.from_pretrained(tmp_path / "export")
+
+
+def test_parts_that_do_not_fit(source, loaded, tmp_path, minilm_path):
+    bert, hf_config, _ = loaded
+    out = tmp_path / "export"
+    with pytest.raises(BadInput, match="pooling is 'max'; expected one of"):
+        export_encoder(bert, source, hf_config, out, **SETTINGS | {"pooling": "max"})
+    with pytest.raises(BadInput, match="tokenizer has 30522 entries, the word table"):
+        export_encoder(bert, minilm_path, hf_config, out, **SETTINGS)
+    with pytest.raises(ValueError, match="unknown card keys .'licence'."):
+        export_encoder(bert, source, hf_config, out, **SETTINGS, card={"licence": "mit"})
+    no_pooler = random_bert(TINY, 0)
+    no_pooler.pooler = None
+    with pytest.raises(BadInput, match="the encoder has no pooler; export 'cls' or 'mean'"):
+        export_encoder(no_pooler, source, hf_config, out, **SETTINGS | {"pooling": "pooler"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pytorch_nothing_is_exported(source, loaded, tmp_path, monkeypatch):
+    bert, hf_config, _ = loaded
+    find_spec = verify_export.importlib.util.find_spec
+    monkeypatch.setattr(
+        verify_export.importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "torch" else find_spec(name, *rest),
+    )
+    with pytest.raises(BadInput, match="needs PyTorch; install it with 'pip install torch"):
+        export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_padding_and_truncation_of_an_earlier_owner_are_dropped(loaded, source, tmp_path, quick):
+    bert, hf_config, _ = loaded
+    folder = shutil.copytree(source, tmp_path / "model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.enable_truncation(5)
+    tokenizer.backend_tokenizer.enable_padding(length=7)
+    tokenizer.save_pretrained(folder)
+    export_encoder(bert, folder, hf_config, tmp_path / "export", **SETTINGS)
+    exported = tokenizers.Tokenizer.from_file(str(tmp_path / "export" / "tokenizer.json"))
+    assert [len(encoding.ids) for encoding in exported.encode_batch(TERMS[:3])] == [4, 5, 5]
+    assert len(exported.encode(TERMS[-1]).ids) > 24
+
+
+def test_push_to_hub_uploads_the_folder(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    calls = []
+
+    class Api:
+        def create_repo(self, repo, **arguments):
+            calls.append(("create_repo", repo, arguments))
+            return f"https://hub/{repo}"
+
+        def upload_folder(self, **arguments):
+            calls.append(("upload_folder", arguments["repo_id"], arguments["folder_path"]))
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    write_tokenizer(tmp_path)
+    assert push_to_hub(tmp_path, "me/model", private=True) == "https://hub/me/model"
+    assert calls == [
+        ("create_repo", "me/model", {"private": True, "exist_ok": True}),
+        ("upload_folder", "me/model", str(tmp_path)),
+    ]
+
+
+def test_push_to_hub_says_what_to_do_when_it_fails(tmp_path, monkeypatch):
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    def no_connection(*_, **__):
+        raise HfHubHTTPError.__bases__[0]("name or service not known")
+
+    for _ in range(2):  # tests run offline; then as if there were a network that leads nowhere
+        with pytest.raises(BadInput, match="(?s)was not uploaded to me/model .*hf auth login"):
+            push_to_hub(tmp_path, "me/model")
+        monkeypatch.setattr(HfApi, "create_repo", no_connection)

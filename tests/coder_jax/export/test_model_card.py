@@ -1,0 +1,84 @@
+"""Model card: front matter that the hub reads, and nothing that was not given."""
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+
+from coder_jax.export.model_card import model_card
+from coder_jax.export.relations import ExportedRelations
+from coder_jax.models.encoder_settings import EncoderSettings
+
+CARD = {
+    "name": "CODER on HPO",
+    "license": "apache-2.0",
+    "base_model": "sentence-transformers/all-MiniLM-L6-v2",
+    "language": ["en", "fr"],
+    "tags": ["phenotypes"],
+    "data": {"source": "HPO 2025-01-16", "relations": ["CHD|isa", "RO|"]},
+    "recipe": {"steps": 300, "mu": 1.0},
+    "results": [
+        {"benchmark": "heldout", "pooling": "cls", "acc@1": 61.3},
+        {"benchmark": "heldout", "pooling": "mean", "acc@1": 60.0, "acc@5": 80.1},
+    ],
+    "dataset_hash": "0123abc",
+}
+
+RELATIONS = ExportedRelations(np.zeros((2, 4, 4), np.float32), ["CHD|isa", "RO|"])
+TRANSLATIONS = ExportedRelations(np.zeros((2, 4), np.float32), ["CHD|isa", "RO|"])
+
+
+def test_the_front_matter_is_what_the_hub_reads():
+    data = ModelCard(model_card(CARD, EncoderSettings(pooling="mean"))).data
+    assert data.license == "apache-2.0" and data.language == ["en", "fr"]
+    assert data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert data.library_name == "sentence-transformers"
+    assert "umls" in data.tags and "phenotypes" in data.tags
+
+
+def test_the_body_tells_what_is_known():
+    settings = EncoderSettings(pooling="mean", cleaning="paper", max_length=20)
+    text = model_card(CARD, settings, RELATIONS)
+    for part in (
+        "# CODER on HPO",
+        "trained from `sentence-transformers/all-MiniLM-L6-v2`",
+        "cut to 20 tokens",
+        "rule set `paper`",
+        "matrices of 2 relations",
+        "| relations | CHD\\|isa, RO\\| |",
+        "| steps | 300 |",
+        "| dataset hash | `0123abc` |",
+        "| benchmark | pooling | acc@1 | acc@5 |",
+        "| heldout | cls | 61.3 |  |",
+        'batch["attention_mask"]',
+        'load_file(f"{MODEL}/relations.safetensors")',
+    ):
+        assert part in text
+
+
+def test_translations_are_added():
+    text = model_card(CARD, EncoderSettings(), TRANSLATIONS)
+    assert "translations of 2 relations" in text and "query = vector + table[r]" in text
+    assert "query = table[r].T @ vector" in model_card(CARD, EncoderSettings(), RELATIONS)
+
+
+def test_what_is_not_given_is_not_said():
+    text = model_card({}, EncoderSettings())
+    for absent in ("license", "base_model", "language", "trained from", "Measured", "relation"):
+        assert absent not in text
+    assert "## Use" in text and "hidden[:, 0]" in text
+
+
+@pytest.mark.parametrize("name", ["/home/someone/model", "./model", "a/b/c"])
+def test_a_folder_of_the_machine_is_no_link(name):
+    text = model_card({"base_model": name}, EncoderSettings())
+    assert "base_model" not in text and name not in text
+    assert f"trained from `{name.rsplit('/', 1)[-1]}`" in text
+
+
+def test_the_code_of_each_pooling_compiles():
+    for pooling, relations in (("cls", RELATIONS), ("mean", TRANSLATIONS), ("pooler", RELATIONS)):
+        text = model_card(CARD, EncoderSettings(pooling=pooling), relations)
+        blocks = text.split("```python\n")[1:]
+        assert len(blocks) == 4
+        for block in blocks:
+            compile(block.split("```")[0], "card", "exec")

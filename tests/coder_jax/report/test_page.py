@@ -1,0 +1,247 @@
+"""The page of a report: what it holds as text, and how it behaves in a real Chromium."""
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from report_browser import console, find, requests, scroll_to, until
+from toy_report import HOSTILE, TERMS, full_report
+
+from coder_jax.report.left_out import left_out
+from coder_jax.report.page import Report, render, write_page
+from data_pipeline.process.errors import BadInput
+
+
+def data_in(html, name):
+    pattern = rf'<script type="application/json" id="{name}">(.*?)</script>'
+    return json.loads(re.search(pattern, html, re.DOTALL)[1])
+
+
+# As text
+
+
+def test_the_page_needs_nothing_else():
+    html = render(full_report())
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", html)
+    assert "url(" not in html and "@import" not in html and "fetch(" not in html
+    assert html == render(full_report()), "the same input gives the same page"
+
+
+def test_strings_are_data_and_never_markup():
+    html = render(full_report())
+    assert data_in(html, "explorer-data")["terms"] == TERMS
+    assert data_in(html, "map-data")[0]["groups"][0] == "concept 0 </script>"
+    assert data_in(html, "heat-data")["labels"] == full_report().relations.labels
+    assert not any(term in html for term in HOSTILE[:3])
+    assert html.count("<script") == 5 and html.count("</script") == 5
+    assert "<b>" not in html.split("<title>")[1].split("</title>")[0]
+    assert "&lt;/dd&gt;" in html and "window.hacked = 3</script>" not in html
+
+
+def test_an_empty_report_names_every_part_and_its_command():
+    missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
+    parts = [one.part for one in missing]
+    expected = ["Results", "Training", "Map of concepts", "Map of semantic types", "Relations"]
+    assert parts == [*expected, "Explorer"]
+    assert all("python -m coder_jax " in one.command for one in missing)
+    assert "--model 'a model' --benchmark" in missing[0].command
+    run = left_out(Report(title="x"), model="a run", dictionary=None, run=True)
+    assert "export --checkpoint 'a run' --out EXPORT\n" in run[0].command
+    assert "evaluate --model EXPORT" in run[0].command and "no metrics yet" in run[1].why
+    html = render(Report(title="x", left_out=missing))
+    assert all(f"<h3>{part}</h3>" in html for part in parts)
+    assert data_in(html, "explorer-data") is None and 'id="query"' not in html
+    assert left_out(full_report(), model="m", dictionary="d", run=True) == []
+
+
+def test_why_maps_are_left_out_of_a_dictionary():
+    missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
+    why = {one.part: one.why for one in missing}
+    assert "few concepts" in why["Map of concepts"] and "--dictionary" not in why["Map of concepts"]
+    assert "no semantic types" in why["Map of semantic types"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    with pytest.raises(BadInput, match="absent/r.html: cannot be written"):
+        write_page(Report(title="x"), tmp_path / "absent" / "r.html")
+    write_page(Report(title="x"), tmp_path / "r.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_page(full_report(), path)
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, freshly opened; at the end nothing went wrong and nothing was fetched."""
+    browser.get("about:blank")
+    console(browser), requests(browser)
+    browser.get(address)
+    until(browser, lambda: find(browser, "#tip") and browser.current_url == address)
+    yield browser
+    assert console(browser) == []
+    asked = [url for url in requests(browser) if not url.startswith(("data:", "about:"))]
+    assert {url.split("#")[0] for url in asked} <= {address}
+    assert browser.execute_script("return window.hacked") is None
+
+
+def until_shown(page, term):
+    def shows():
+        return [one.get_attribute("textContent") for one in find(page, "#term h3")] == [term]
+
+    until(page, shows)
+
+
+def test_every_figure_is_there(page):
+    sections = [one.get_attribute("id") for one in find(page, "main > section")]
+    assert sections[1:] == ["results", "training", "by-concept", "by-type", "relations", "explorer"]
+    assert len(find(page, "#training .curve")) == 2
+    assert len(find(page, "#by-concept figure svg [data-i]")) == 120
+    assert {one.tag_name for one in find(page, "#by-type figure [data-i]")} == {
+        *("circle", "path", "rect")
+    }
+    assert len(find(page, "#relations .curve")) == 4
+    assert len(find(page, "#heat rect")) >= 4 and len(find(page, "#heat text")) == 8
+    (published,) = find(page, "#results tr.published")
+    assert "published · V1, 3" in published.text
+    assert find(page, "#left-out") == []
+    drawn = page.execute_script(
+        "return [...document.querySelectorAll('.canvas svg, .maps figure > svg, #heat')]"
+        ".every((one) => one.getBoundingClientRect().height > 50)"
+    )
+    assert drawn
+
+
+def test_type_ahead_by_keyboard(page):
+    from selenium.webdriver.common.keys import Keys
+
+    (query,) = find(page, "#query")
+    query.send_keys("InFARC")
+    options = [one.text for one in find(page, "#matches [role=option]")]
+    assert options == ["infarctus", "myocardial infarction"], "those that begin with it come first"
+    assert query.get_attribute("aria-expanded") == "true"
+    query.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert query.get_attribute("aria-activedescendant") == "match-1"
+    assert find(page, "#match-1[aria-selected=true]")
+    query.send_keys(Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ENTER)
+    until_shown(page, "myocardial infarction")
+    assert not find(page, "#matches")[0].is_displayed()
+    query.clear()
+    query.send_keys("heart", Keys.ESCAPE)
+    assert query.get_attribute("aria-expanded") == "false"
+    assert query.get_attribute("value") == "heart"
+    query.send_keys(Keys.ESCAPE)
+    assert query.get_attribute("value") == ""
+    query.send_keys("zzz", Keys.ENTER)
+    until_shown(page, "myocardial infarction")  # nothing found, nothing chosen
+    assert find(page, "#found")[0].text == "0 terms match"
+
+
+def test_a_neighbour_leads_to_its_neighbours_and_back(page, address):
+    (query,) = find(page, "#query")
+    query.send_keys("heart att")
+    find(page, "#matches [role=option]")[0].click()
+    until_shown(page, "heart attack")
+    rows = find(page, "#term tbody tr")
+    assert len(rows) == 3
+    first = find(page, "#term tbody a")[0]
+    assert first.text == "myocardial infarction" and "same concept" in rows[0].text
+    assert re.search(r"0\.9\d\d.*C1 heart attack · <i>Type</i> · ENG", rows[0].text, re.DOTALL)
+    first.click()
+    until_shown(page, "myocardial infarction")
+    assert page.current_url == f"{address}#term=myocardial%20infarction"
+    page.back()
+    until_shown(page, "heart attack")
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_link_to_any_term(page, address, term):
+    page.get(f"{address}#term={quote(term)}")
+    until_shown(page, term)
+    assert find(page, "#query")[0].get_attribute("value") == " ".join(term.split("\n"))
+    names = [one.get_attribute("textContent") for one in find(page, "#term tbody a")]
+    assert len(names) == 3 and set(names) < set(TERMS)
+    assert find(page, "#term b, #term img, #term script, #term i") == []
+
+
+def test_a_link_to_a_term_that_is_not_there(page, address):
+    page.get(f"{address}#term=%E0%A4%A")
+    until(page, lambda: "“%E0%A4%A” is not among the terms" in find(page, "#term")[0].text)
+
+
+def test_filter_by_source(page, address):
+    """A term of several vocabularies is found in each of them."""
+    (source,), (query,) = find(page, "#vocabularies"), find(page, "#query")
+    names = [one.text for one in find(page, "#vocabularies option")]
+    assert names == ["all", "MSH", "MSHFRE", "NCI"]
+    matches = {}
+    for name in names:
+        source.send_keys(name)
+        query.clear()
+        query.send_keys("heart")
+        matches[name] = {one.text for one in find(page, "#matches [role=option]")}
+    both = {"heart attack", "heart failure"}
+    assert matches == {"all": both, "MSH": both, "MSHFRE": set(), "NCI": {"heart attack"}}
+    page.get(f"{address}#term=heart%20attack")
+    until_shown(page, "heart attack")
+    assert find(page, "#term .facts")[0].text == "C1 · <i>Type</i> · ENG · MSH, NCI"
+
+
+def test_filter_by_language(page, address):
+    page.get(f"{address}#term=infarctus")
+    until_shown(page, "infarctus")
+    before = len(find(page, "#term tbody tr"))
+    (language,) = find(page, "#languages")
+    assert [one.text for one in find(page, "#languages option")] == ["all", "ENG", "FRE"]
+    language.send_keys("FRE")
+    assert before == 3 and "None of the 3 nearest" in find(page, "#term")[0].text
+    (query,) = find(page, "#query")
+    query.clear()
+    query.send_keys("infarc")
+    assert [one.text for one in find(page, "#matches [role=option]")] == ["infarctus"]
+
+
+def test_pointing_at_things_names_them(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    def tip_at(element):
+        scroll_to(page, element)
+        ActionChains(page, duration=0).move_to_element(element).perform()
+        (tip,) = find(page, "#tip")
+        return tip.text if tip.is_displayed() else None
+
+    point = find(page, "#by-concept figure [data-i='4']")[0]
+    assert tip_at(point) == f"{TERMS[1]}\nconcept 1 </script>"
+    lit = find(page, "#by-concept [data-i].on")
+    assert sorted(int(one.get_attribute("data-i")) for one in lit) == [3, 3, 4, 4, 5, 5]
+    assert tip_at(find(page, "#training .canvas svg")[0]) == "step 2\ntotal: 0.5\nterm-term: 0.5"
+    assert "rank" in tip_at(find(page, "#relations .canvas svg")[0])
+    assert "cosine 1" in tip_at(find(page, "#heat rect")[0])
+    assert tip_at(find(page, "h1")[0]) is None
+
+
+def test_a_group_can_be_kept_lit(page):
+    button = find(page, "#by-type button[data-group='2']")[0]
+    page.execute_script("arguments[0].click()", button)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert len(find(page, "#by-type [data-i].on")) == 6
+    page.execute_script("arguments[0].click()", button)
+    assert find(page, "#by-type .on") == []
+
+
+def test_a_narrow_screen_scrolls_in_boxes_only(page):
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        wide = page.execute_script("return document.documentElement.scrollWidth")
+        assert wide == 390
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

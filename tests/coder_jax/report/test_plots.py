@@ -1,0 +1,130 @@
+"""Plots: PNG files with content, metrics files as they come, matplotlib only when needed."""
+
+import json
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coder_jax.report import plots
+from coder_jax.systems.coder.objective import CoderLoss
+from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.groups.group import Group
+from coder_jax.systems.groups.heads import group_loss
+from data_pipeline.process.errors import BadInput
+
+
+def metrics_file(path, lines, end="\n"):
+    path.write_text("\n".join(json.dumps(line) for line in lines) + end)
+    return path
+
+
+def training_lines(steps=200):
+    lines = []
+    for step in range(10, steps + 1, 10):
+        lines.append({"step": step, "loss": 1 / step, "loss_term": 0.5 / step, "grad_norm": 1.0})
+        if step % 50 == 0:
+            lines.append({"step": step, "eval": {"heldout": {"acc@1": 0.5, "acc@5": step / 400}}})
+    return lines
+
+
+def pixels(path):
+    from matplotlib.image import imread
+
+    return imread(path)
+
+
+def test_training_curves(tmp_path):
+    metrics = metrics_file(tmp_path / "metrics.jsonl", training_lines())
+    plots.plot_training(metrics, tmp_path / "few.png")
+    few = pixels(tmp_path / "few.png")
+    assert few.shape[1] > few.shape[0] > 300
+    assert few.std() > 0.02, "something is drawn"
+    full = [line | {"terms_per_s": 1e3, "fill": 0.9} for line in training_lines(2000)]
+    metrics_file(metrics, [line for line in full if "eval" not in line])
+    plots.plot_training(metrics, tmp_path / "many.png")
+    assert pixels(tmp_path / "many.png").shape != few.shape, "a panel for each kind of metric"
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".png"}
+
+
+def test_metrics_of_a_run_that_was_stopped(tmp_path):
+    lines = [{"step": 10, "loss": 3}, {"step": 20, "loss": 2}, {"step": 20, "eval": {"h": {}}}]
+    again = [{"step": 20, "loss": 1}]
+    path = metrics_file(tmp_path / "m.jsonl", lines + again, end='\n{"step": 30, "lo')
+    read = plots.read_metrics(path)
+    assert read == [{"step": 10, "loss": 3}, {"step": 20, "loss": 1}, lines[2]]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("\n", "m.jsonl: found no metrics"),
+        ('{"step": 1}\n{"ste\n', "m.jsonl:2: found '{\"ste'; expected a JSON object with a step"),
+        ('{"loss": 1}\n', "m.jsonl:1: found .* expected a JSON object with a step"),
+    ],
+)
+def test_metrics_that_cannot_be_used(tmp_path, content, message):
+    (tmp_path / "m.jsonl").write_text(content)
+    with pytest.raises(BadInput, match=message):
+        plots.plot_training(tmp_path / "m.jsonl", tmp_path / "out.png")
+    with pytest.raises(BadInput, match="absent.jsonl: cannot be read"):
+        plots.read_metrics(tmp_path / "absent.jsonl")
+    assert not (tmp_path / "out.png").exists()
+
+
+def test_bars_before_and_after(tmp_path):
+    before = {"cls": {"acc@1": 0.4, "acc@5": 0.5}, "mean": {"acc@1": 0.45, "acc@5": 0.55}}
+    after = {"cls": {"acc@1": 0.6, "acc@5": 0.7}}
+    plots.plot_scores(before, after, tmp_path / "one.png")
+    plots.plot_scores(before, before, tmp_path / "two.png")
+    one, two = pixels(tmp_path / "one.png"), pixels(tmp_path / "two.png")
+    assert abs(two.shape[1] - 2 * one.shape[1]) <= 2, "one panel for each name"
+    with pytest.raises(ValueError, match=r"found \['cls'\] before and \['mean'\] after"):
+        plots.plot_scores({"cls": {}}, {"mean": {}}, tmp_path / "none.png")
+
+
+def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, monkeypatch):
+    figures = []
+    save = plots._save
+    monkeypatch.setattr(
+        plots, "_save", lambda figure, path: figures.append(figure) or save(figure, path)
+    )
+    # By hand: of 2 x 2 comparisons 0.5 wins over 0.1 and 0.5 (half), 0.9 over both: 3.5 of 4.
+    before = (np.array([0.5, 0.9]), np.array([0.1, 0.5]))
+    after = (np.array([0.8, 0.9]), np.array([-0.1, 0.3]))
+    plots.plot_similarities(before, after, tmp_path / "out.png")
+    titles = [axis.get_title(loc="left") for axis in figures[0].axes]
+    assert "Before" in titles[0] and "87.5 %" in titles[0]
+    assert "After" in titles[1] and "100.0 %" in titles[1]
+    assert pixels(tmp_path / "out.png").std() > 0.02
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    scores = {"cls": {"acc@1": 0.4}}
+    with pytest.raises(BadInput, match="absent/out.png: cannot be written"):
+        plots.plot_scores(scores, scores, tmp_path / "absent" / "out.png")
+
+
+def test_matplotlib_is_imported_only_to_draw(repo):
+    code = "import sys, coder_jax.report.plots; print('matplotlib' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
+    assert run.stdout.strip() == "False", run.stderr
+
+
+@pytest.mark.parametrize("loss", [CoderLoss(), CoderV1Loss(type_weight=0.1)])
+def test_every_metric_of_every_system_has_a_curve(loss):
+    """What is logged of a step, but the mined pairs of relations, which are like those of terms."""
+    terms = 4 if isinstance(loss, CoderLoss) else 6
+    group = Group(
+        vectors=jnp.ones((terms, 4)),
+        concepts=jnp.arange(terms),
+        relations=jnp.zeros(2, int),
+        queries=jnp.ones((2, 4)),
+        types=jnp.zeros(terms, int),
+        type_logits=jnp.ones((terms, 3)),
+    )
+    drawn = {metric for _, _, curves in plots.TRAINING_PANELS for metric, _, _ in curves}
+    metrics = {name for name in group_loss(group, loss)[1] if "mined_relation" not in name}
+    assert len(metrics) >= 4 and metrics <= drawn

@@ -1,0 +1,140 @@
+"""The window of the log: means, rates, and the stop at a loss that is not finite."""
+
+import json
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import pytest
+
+from coder_jax.runs import metrics as metrics_module
+from coder_jax.runs.metrics import MetricsLog, Window, keep_lines_until, read_metrics
+from coder_jax.runs.tensorboard import Board
+from data_pipeline.process.errors import BadInput
+
+
+def metrics(loss, grad_norm=1.0):
+    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(grad_norm)}
+
+
+def test_means_over_the_steps_of_a_window():
+    window = Window(256, lambda step: step / 10, "checkpoints in runs/x")
+    for step, loss in enumerate([2.0, 4.0, 9.0], 1):
+        with window.waiting():
+            pass
+        window.add(step, metrics(loss), fill=0.1 * step)
+    values = window.close()
+    assert values["loss"] == pytest.approx(5.0) and values["fill"] == pytest.approx(0.2)
+    assert values["learning_rate"] == pytest.approx(0.2)  # of the step that was taken at 2
+    assert values["terms_per_s"] > 0 and 0 <= values["data_wait"] < 1
+    window.add(4, metrics(7.0), fill=1.0)
+    assert window.close()["loss"] == pytest.approx(7.0)  # the first window is forgotten
+
+
+def test_pauses_do_not_count(monkeypatch):
+    clock = iter([0.0, 1.0, 101.0, 102.0])  # begins, pause from 1 to 101, closes
+    monkeypatch.setattr("coder_jax.runs.metrics.time.monotonic", lambda: next(clock, 102.0))
+    window = Window(100, lambda step: 0.0, "")
+    with window.paused():
+        pass
+    window.add(1, metrics(1.0), fill=1.0)
+    assert window.close()["terms_per_s"] == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("bad", [metrics(float("nan")), metrics(1.0, float("inf"))])
+def test_a_step_that_is_not_finite_is_named_at_the_next(bad):
+    window = Window(256, lambda step: 1e-5, "checkpoints in runs/x")
+    window.add(7, bad, fill=1.0)
+    with pytest.raises(BadInput, match=r"step 7: .*1e-05.*checkpoints in runs/x are good"):
+        window.add(8, metrics(1.0), fill=1.0)
+
+
+def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
+    for first, steps in ((0, [10, 20]), (10, [20, 30])):
+        log = MetricsLog(tmp_path, first, 30)
+        for step in steps:
+            log.write(step, {"loss": float(step + first)})
+            log.show(step, {"loss": 1.0})
+        log.write(steps[-1], {"eval": {"heldout": {"acc@1": 0.5}}})
+        log.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line.get("loss")) for line in lines] == [
+        (10, 10.0),
+        (20, 30.0),
+        (30, 40.0),
+        (30, None),
+    ]
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
+    assert "30/30" in capsys.readouterr().err
+
+
+def test_slow_data_is_said_once_from_the_second_line_in_a_row_on(tmp_path, capsys):
+    log = MetricsLog(tmp_path, 0, 30)
+    for step, share in enumerate([0.9, 0.1, 0.8, 0.7, 0.9], 1):
+        log.write(step, {"data_wait": share})
+        said = capsys.readouterr().out.count("the run waits for its data")
+        assert said == (step == 4), step  # the first line is the start of the pipeline
+    log.warned -= metrics_module.SECONDS_BETWEEN_WARNINGS
+    log.write(6, {"data_wait": 0.75})
+    assert "waits for its data 75% of the time" in capsys.readouterr().out
+    log.close()
+
+
+def test_only_the_first_host_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(metrics_module, "is_first", lambda: False)
+    log = MetricsLog(tmp_path / "absent", 0, 30)
+    log.write(1, {"loss": 1.0})
+    log.show(1, {"loss": 1.0})
+    log.say("step 1")
+    assert log.seconds >= 0
+    log.close()
+    assert not (tmp_path / "absent").exists()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2, "seconds": 1.5}\n{"step": 4, "se')
+    assert read_metrics(path) == [{"step": 2, "seconds": 1.5}]
+    path.write_text('{"step": 2}\n{"step"\n{"step": 4}\n')
+    for read in (read_metrics, lambda path: keep_lines_until(path, 4)):
+        with pytest.raises(BadInput, match=r"metrics.jsonl:2: found .* move the file away"):
+            read(path)
+    assert path.read_text().count("\n") == 3  # nothing was dropped
+    path.write_bytes(b'{"step": 2}\n\xff\xfe\n')
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_metrics(path)
+
+
+def test_a_start_does_not_pay_for_torch(tmp_path, repo):
+    code = (
+        "import sys; from pathlib import Path; from coder_jax.runs.metrics import MetricsLog\n"
+        "log = MetricsLog(Path(sys.argv[1]), 0, 2); log.write(1, {'loss': 1.0}); log.close()\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=repo, check=True)
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
+    """Read by TensorBoard itself: a run was killed after step 30 and went on from step 10."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for first, steps in ((0, (10, 20, 30)), (10, (20,))):
+        board = Board(tmp_path, first)
+        for step in steps:
+            board.add_scalar("loss", step + first / 100, step)
+        board.close()
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    points = [(event.step, pytest.approx(event.value)) for event in events.Scalars("loss")]
+    assert points == [(10, 10.0), (20, 20.1)]
+
+
+def test_lines_after_the_checkpoint_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
+    )
+    assert keep_lines_until(path, 4) == 2.5
+    assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'

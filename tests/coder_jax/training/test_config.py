@@ -1,0 +1,144 @@
+"""The configuration: the paper's values, flags, differences, messages."""
+
+import dataclasses
+import types
+
+import pytest
+
+from coder_jax.commands.train import open_source, parse
+from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.recipes import RECIPES
+from coder_jax.training.config import Config, RunConfig, differences, to_json
+from data_pipeline.process.errors import BadInput
+
+
+def test_coder_eng_is_the_paper():
+    config = RECIPES["coder_eng"]()
+    assert (config.batch.groups, config.batch.triplets, config.batch.repeats) == (8, 16, 8)
+    assert config.batch.pairs == 128 and config.batch.draw == "relations"
+    assert dataclasses.astuple(config.loss.term) == (2, 50, 0.5, 0.1)
+    assert config.loss.relation == config.loss.term and config.loss.mu == 1
+    assert (config.optimizer.steps, config.optimizer.warmup_steps) == (100_000, 10_000)
+    assert config.optimizer.learning_rate == 2e-5 and config.model.pooling == "cls"
+
+
+def test_coder_all_differs_as_the_paper_says():
+    lines = differences(to_json(RECIPES["coder_all"]()), to_json(RECIPES["coder_eng"]()))
+    assert [line.split(":")[0] for line in lines] == [
+        "model.init",
+        "optimizer.steps",
+        "recipe",
+        "run.save_steps",
+    ]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_valid_and_knows_its_name(name):
+    config = RECIPES[name]()
+    config.validate()
+    assert config.recipe == name
+
+
+def test_flags_change_single_values():
+    config = parse(["--recipe", "small", "--out", "runs/x", "--term.alpha", "3", "--names", "any"])
+    changed = differences(to_json(config), to_json(RECIPES["small"]()))
+    assert [line.split(":")[0] for line in changed] == [
+        "batch.names",
+        "loss.term.alpha",
+        "run.out",
+    ]
+
+
+def test_help_explains_every_flag(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["--recipe", "small", "--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "--recipe coder_eng" in text and "Defaults below are those of small" in text
+    words = " ".join(text.replace("│", " ").split())
+    assert "Weight of the term-relation-term loss" in words and "(default: concepts)" in words
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--steps", "9", "--warmup-steps", "9"], "warmup_steps is 9 and steps is 9"),
+        (["--dropout", "1"], "dropout is 1.0; it must be at least 0 and less than 1"),
+        (["--draw", "synonyms"], "draw 'synonyms' takes no relations; use --mu 0"),
+        (["--passes", "0"], "passes is 0; it must be at least 1"),
+        (["--corrupted-tails"], "corrupted_tails is on, but only CODER v1 uses them"),
+    ],
+)
+def test_messages(flags, message):
+    with pytest.raises(BadInput, match=message):
+        parse(["--recipe", "small", *flags]).validate()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--no-corrupted-tails"], "mu is 1.0, but the batches have no corrupted tails"),
+        (["--type-weight", "0.1"], "type_weight is 0.1, but the batches tell no semantic types"),
+    ],
+)
+def test_messages_of_coder_v1(flags, message):
+    with pytest.raises(BadInput, match=message):
+        parse(["--recipe", "small_v1", *flags]).validate()
+
+
+def test_the_recipe_chooses_the_system():
+    assert parse(["--recipe", "coder_v1_eng", "--transe-margin", "2"]).loss == CoderV1Loss(
+        transe_margin=2.0
+    )
+    with pytest.raises(SystemExit):
+        parse(["--recipe", "coder_eng", "--transe-margin", "2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "mu", "type_weight"),
+    [
+        ("coder_v1_eng", 1.0, 0.0),
+        ("coder_v1_eng_types", 1.0, 0.1),
+        ("coder_v1_eng_types_no_relations", 0.0, 0.1),
+        ("coder_v1_eng_no_relations", 0.0, 0.0),
+    ],
+)
+def test_the_ablations_of_coder_v1_differ_in_the_loss_alone(name, mu, type_weight):
+    """Table 6: MS+REL, MS+REL+STY, MS+STY, MS."""
+    config, whole = RECIPES[name](), RECIPES["coder_v1_eng"]()
+    assert config.loss == CoderV1Loss(mu=mu, type_weight=type_weight)
+    changed = {line.split(":")[0] for line in differences(to_json(config), to_json(whole))}
+    assert changed <= {"recipe", "loss.mu", "loss.type_weight", "batch.semantic_types"}
+    assert config.batch.terms == 8 * 240
+
+
+def test_the_ablation_with_translations_is_the_appendix():
+    """A.5; the base is negative, as the similarity is."""
+    loss = RECIPES["coder_eng_transe"]().loss
+    assert dataclasses.astuple(loss.relation) == (0.2, 5, -28, 0.1) and loss.mu == 0.1
+    assert loss.term == RECIPES["coder_eng"]().loss.term and loss.score == "translation"
+
+
+@pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])
+def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
+    (tmp_path / mark).write_text("{}")
+    asked = []
+
+    def source(*_, rows, run_steps):
+        asked.append((rows, run_steps))
+        return types.SimpleNamespace(last_step=10)
+
+    monkeypatch.setattr("data_pipeline.batches.stream.BatchMaker", source)
+    monkeypatch.setattr("data_pipeline.batches.files.BatchFiles", source)
+    monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda folder: None)
+    data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
+    open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
+    assert asked == [(7, 9)]
+
+
+def test_data_and_out_are_needed(tmp_path):
+    with pytest.raises(BadInput, match="give --data"):
+        open_source(Config())
+    run = RunConfig(data=str(tmp_path / "nothing"), out=str(tmp_path / "run"))
+    with pytest.raises(BadInput, match="nothing is not there; build a dataset"):
+        open_source(Config(run=run))

@@ -1,0 +1,257 @@
+"""Runs that are killed, stopped, starved of disk and data lose nothing and end bitwise the same."""
+
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from training_process import (
+    TrainingProcess,
+    assert_nothing_lost,
+    assert_same_end,
+    finish,
+    last_line,
+    lines_of,
+    make_batches,
+    newest,
+)
+
+from coder_jax.runs.checkpoint_reader import saved_steps
+
+STEPS = 30
+# A checkpoint after every step: the newest two stay, and those of every tenth step.
+OFTEN = ("--save-minutes", "0", "--save-steps", "10")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    folder = tmp_path_factory.mktemp("faults")
+    make_batches(folder, STEPS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(folder):
+    """The folder of a run that nothing disturbed."""
+    process = TrainingProcess(folder, folder / "straight", STEPS, *OFTEN)
+    assert process.end() == 0, process.said()
+    return process.out
+
+
+@pytest.fixture
+def out(folder, request):
+    """A run folder that is not there yet."""
+    return folder / request.node.name
+
+    names = {path.name for path in (out / "checkpoints").iterdir()}
+    assert names == {str(step) for step in saved_steps(out)}
+
+
+def test_a_run_that_is_killed_in_a_save_and_then_stopped_loses_nothing(folder, straight, out):
+    process = TrainingProcess(folder, out, STEPS, *OFTEN)
+    process.until(lambda: newest(out) >= 2)
+    process.kill_in_a_save()
+    assert_nothing_lost(out)
+    before = newest(out)
+    assert 2 <= before < STEPS, "the kill came too late to disturb anything"
+    stop(TrainingProcess(folder, out, STEPS, *OFTEN), before + 2)
+    finish(folder, out, STEPS, *OFTEN)
+    assert_same_end(out, straight, STEPS)
+
+
+def stop(process, step, in_a_save=False):
+    """SIGTERM once `step` is saved."""
+    out = process.out
+    process.until(lambda: newest(out) >= step)
+    if in_a_save:
+        process.until(process.saving)
+    process.process.send_signal(signal.SIGTERM)
+    assert process.end() == 75, process.said()
+    assert newest(out) == last_line(out), "the step under way was saved"
+    assert newest(out) < STEPS, "it came too late to stop anything"
+    assert_nothing_lost(out)
+
+
+@pytest.mark.slow
+def test_kill_9_loses_at_most_the_steps_since_the_last_checkpoint(folder, straight, out):
+    """In the middle of saves, while it compiles, and at a random moment of the steps."""
+    before = 0
+    for when in ("save", "compile", "a moment later", "save"):
+        process = TrainingProcess(folder, out, STEPS, *OFTEN)
+        if when == "compile":
+            process.until(lambda process=process: "train:" in process.said())
+        else:
+            steps = before + random.Random(before).randint(1, 3)
+            process.until(lambda steps=steps: newest(out) >= steps)
+            if when == "save":
+                process.kill_in_a_save()
+            else:
+                time.sleep(random.Random(steps).random() * 0.1)
+        process.kill()
+        assert_nothing_lost(out)
+        assert newest(out) >= before
+        before = newest(out)
+    assert 0 < before < STEPS, "the kills came too late to disturb anything"
+    finish(folder, out, STEPS, *OFTEN)
+    assert_same_end(out, straight, STEPS)
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_exits_with_75(folder, straight, out):
+    """During steps and in the middle of a save."""
+    for in_a_save in (False, True):
+        stop(TrainingProcess(folder, out, STEPS, *OFTEN), newest(out) + 2, in_a_save)
+    finish(folder, out, STEPS, *OFTEN)
+    assert_same_end(out, straight, STEPS)
+
+
+IS_STOPPED_WHILE_IT_EVALUATES = """
+import time
+from coder_jax.evaluation.normalization.heldout import HeldOut
+from data_pipeline.process import stopping
+real = HeldOut.scores
+def scores(self, bert):
+    print("EVALUATING", flush=True)
+    while not stopping.asked():
+        time.sleep(0.01)
+    return real(self, bert)
+HeldOut.scores = scores
+"""
+
+
+@pytest.mark.slow
+def test_sigterm_during_an_evaluation_inside_training(folder, out):
+    """The scores that it did not come to are made up for, with the same numbers."""
+    looks = (*OFTEN, "--eval-steps", "10")
+    process = TrainingProcess(folder, out, STEPS, *looks, before=IS_STOPPED_WHILE_IT_EVALUATES)
+    process.until(lambda: "EVALUATING" in process.said())
+    process.process.send_signal(signal.SIGTERM)
+    assert process.end() == 75, process.said()
+    assert newest(out) == 10
+    assert not any("eval" in line for line in lines_of(out))
+    finish(folder, out, STEPS, *looks)
+    looked = out.with_name("looked")
+    finish(folder, looked, STEPS, *looks)
+    assert [line["step"] for line in lines_of(looked) if "eval" in line] == [10, 20, 30]
+    assert_same_end(out, looked, STEPS)
+
+
+SLOW_DATA = """
+import itertools, os, time
+import data_pipeline.batches.files as batch_files
+real = batch_files.np.load
+class Slow:
+    def __getattr__(self, name):
+        return getattr(real_numpy, name)
+    def load(self, *arguments, **options):
+        number = next(numbers)
+        time.sleep(2 if 2 < number < 8 else 0)
+        while number == 9 and not os.path.exists({go!r}):
+            time.sleep(0.1)
+        return real(*arguments, **options)
+numbers = itertools.count()
+real_numpy, batch_files.np = batch_files.np, Slow()
+"""
+
+
+@pytest.mark.slow
+def test_slow_data_is_said_and_a_second_process_is_refused(folder, straight, out):
+    go = out.with_name("go")
+    slow = SLOW_DATA.format(go=str(go))
+    process = TrainingProcess(folder, out, STEPS, "--save-steps", "10", before=slow)
+    process.until(lambda: last_line(out) >= 1)
+    second = TrainingProcess(folder, out, STEPS, *OFTEN)
+    assert second.end() == 2
+    assert f"process {process.process.pid} on" in second.said()
+    assert "is training in" in second.said() and "Traceback" not in second.said()
+    assert process.process.poll() is None
+    go.touch()
+    assert process.end() == 0, process.said()
+    assert "the run waits for its data" in process.said()
+    assert sum(line["data_wait"] > 0.5 for line in lines_of(out)) >= 3
+    assert_same_end(out, straight, STEPS)
+
+
+@pytest.mark.slow
+def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, straight, out):
+    """A batch file on a disk that answers with an input/output error."""
+    broken = shutil.copytree(folder, out.with_name("broken"), symlinks=True)
+    whole = sorted((broken / "batches").glob("*.npz"))[STEPS // 2]
+    aside = whole.rename(whole.with_suffix(".aside"))
+    whole.symlink_to("/proc/self/mem")  # opens, but reading its first byte fails with EIO
+    process = TrainingProcess(broken, out, STEPS, *OFTEN)
+    assert process.end() == 2, process.said()
+    assert f"{whole} cannot be read" in process.said() and "Traceback" not in process.said()
+    assert_nothing_lost(out)
+    aside.replace(whole)
+    finish(broken, out, STEPS, *OFTEN)
+    assert_same_end(out, straight, STEPS)
+
+
+FILLS_THE_DISK = """
+import os, shutil
+from coder_jax.runs.checkpoint import Checkpoints
+real = Checkpoints.save
+def save(self, state, step, this_run):
+    if step == 4 and not os.path.exists("{disk}/room"):
+        self.manager.wait_until_finished()
+        self._empty_deleted()
+        with open("{disk}/ballast", "wb") as file:  # leaves less than a checkpoint needs
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage("{disk}").free - 60_000)
+    real(self, state, step, this_run)
+Checkpoints.save = save
+"""
+# In a name space of its own anyone may mount a file system; it is seen in there alone.
+SMALL_DISK = """
+disk=$1; copies=$2; shift 2
+mount -t tmpfs -o size=64m tmpfs "$disk" || exit 99
+"$@"; echo "status $?"
+cp -r "$disk/run" "$copies/full"
+rm "$disk/ballast"; touch "$disk/room"
+"$@"; echo "status $?"
+cp -r "$disk/run" "$copies/run"
+"""
+
+
+def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(folder, straight, out):
+    if not shutil.which("unshare"):
+        pytest.skip("no unshare on this system")
+    disk, copies = out / "disk", out / "copies"
+    disk.mkdir(parents=True)
+    copies.mkdir()
+    through = ["unshare", "-rm", "bash", "-c", SMALL_DISK, "bash", str(disk), str(copies)]
+    fills = FILLS_THE_DISK.format(disk=disk)
+    process = TrainingProcess(folder, disk / "run", STEPS, *OFTEN, before=fills, through=through)
+    status = process.end()
+    if status in (1, 99) and "status" not in process.said():
+        pytest.skip(f"no file system of its own here: {process.said()}")
+    full, status_2, rest = process.said().partition("status 2")
+    assert status_2 and "ake room" in full and "Traceback" not in full, process.said()
+    assert "status 0" in rest, process.said()
+    assert newest(copies / "full") == 3
+    assert_nothing_lost(copies / "full")
+    assert_same_end(copies / "run", straight, STEPS)
+
+
+REFUSING_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_refuses_to_write_is_named(folder, straight, out):
+    """Files of checkpoints may not grow beyond 40 kB: what a quota or a failing disk does."""
+    process = TrainingProcess(folder, out, STEPS, *OFTEN)
+    process.until(lambda: newest(out) >= 2)
+    process.kill()
+    process = TrainingProcess(folder, out, STEPS, *OFTEN, before=REFUSING_DISK)
+    assert process.end() == 2, process.said()
+    assert f"{out}/checkpoints cannot be written to" in process.said()
+    assert "Traceback" not in process.said()
+    assert_nothing_lost(out)
+    finish(folder, out, STEPS, *OFTEN)
+    assert_same_end(out, straight, STEPS)

@@ -1,0 +1,233 @@
+"""A training run: stop and go on bitwise, refuse what does not fit, export what was trained."""
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import signal
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from short_run import SPEC, Stops, config, licensed_model, one_device, source_for
+from tiny_bert import TERMS
+
+import coder_jax.training.run_step
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.normalization.heldout import HeldOut
+from coder_jax.runs.checkpoint_reader import read_params
+from coder_jax.systems.finished_run import export_run, load_run
+from coder_jax.training.train import train
+from data_pipeline.batches.files import BatchFiles, write_batches
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import Stopped, poll, stop_when_asked
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
+
+
+@pytest.fixture(scope="module")
+def source(model):
+    return source_for(model)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_one_device():
+    with one_device():
+        yield
+
+
+@pytest.fixture(scope="module")
+def straight(model, source, tmp_path_factory):
+    """The folder of a run of six steps without a stop, evaluated at steps 3 and 6."""
+    out = tmp_path_factory.mktemp("runs") / "straight"
+    result = train(config(model, out, eval_steps=3), source)
+    assert result.steps == 6 and set(result.heldout) == {"acc@1", "acc@5", "mrr", "terms"}
+    return out
+
+
+def assert_same_parameters(got, want):
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):
+    out = tmp_path / "stopped"
+    with pytest.raises(ConnectionError):
+        train(config(model, out), Stops(source, after=4))
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3]
+    train(config(model, out), source)
+    for step in (3, 6):
+        assert_same_parameters(read_params(out, step), read_params(straight, step))
+    losses = [
+        {line["step"]: line["loss"] for line in lines_of(path) if "loss" in line}
+        for path in (out / "metrics.jsonl", straight / "metrics.jsonl")
+    ]
+    # The window of steps 3 and 4 was cut by the stop; the others are the same.
+    assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
+
+
+def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
+    """Ctrl-C and SIGTERM: the step under way is kept, and nothing is lost."""
+
+    class StopsAtTheFourth(Stops):
+        def batches(self, first_step, last_step):
+            for step, batch in enumerate(super().batches(first_step, last_step), first_step):
+                if step == 3:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                yield batch
+
+    out = tmp_path / "run"
+    with stop_when_asked("stopping"), pytest.raises(Stopped):
+        train(config(model, out), StopsAtTheFourth(source, after=99))
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3, 4]
+    train(config(model, out), source)
+    assert_same_parameters(read_params(out, 6), read_params(straight, 6))
+
+
+def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
+    model, source, straight, tmp_path, monkeypatch
+):
+    """At the third step of six, and at the last one."""
+    real, looks = HeldOut.scores, []
+
+    def asked_meanwhile(heldout, bert):
+        looks.append(bert)
+        if len(looks) in (1, 3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        poll()
+        return real(heldout, bert)
+
+    monkeypatch.setattr(HeldOut, "scores", asked_meanwhile)
+    out = tmp_path / "run"
+    for _ in range(2):
+        with stop_when_asked("stopping"), pytest.raises(Stopped):
+            train(config(model, out, eval_steps=3), source)
+    assert train(config(model, out, eval_steps=3), source).heldout
+    evaluations = [line for line in lines_of(out / "metrics.jsonl") if "eval" in line]
+    wanted = [line for line in lines_of(straight / "metrics.jsonl") if "eval" in line]
+    assert [(line["step"], line["eval"]) for line in evaluations] == [
+        (line["step"], line["eval"]) for line in wanted
+    ]
+
+
+def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, straight, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(ConnectionError):
+        train(config(model, out), Stops(source, after=0))
+    assert (out / "run.json").exists() and not list((out / "checkpoints").iterdir())
+    with pytest.raises(BadInput, match="has no checkpoint; it has none"):
+        load_run(out)
+    (out / "metrics.jsonl").write_text('{"step": 1, "eval": {"heldout": {"acc@1": 0.5}')
+    train(config(model, out, save_minutes=0.0), source)
+    kept = sorted(int(path.name) for path in (out / "checkpoints").iterdir())
+    assert kept == [3, 5, 6]  # every step was saved; of those between only the newest stay
+
+
+def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, monkeypatch):
+    real = ocp.CheckpointManager.save
+
+    def full(manager, step, **arguments):
+        if step == 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(manager, step, **arguments)
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    out = tmp_path / "run"
+    with pytest.raises(BadInput, match="(?s)disk of .* is full.*Make room"):
+        train(config(model, out), source)
+    assert load_run(out).step == 3
+
+
+def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
+    before = read_params(straight, 6)
+    train(config(model, straight), source)
+    assert_same_parameters(before, read_params(straight, 6))
+
+
+def test_metrics_hold_what_is_promised(straight):
+    lines = lines_of(straight / "metrics.jsonl")
+    assert [line["step"] for line in lines if "loss" in line] == [2, 4, 6]
+    names = "loss loss_term loss_relation mined_positives mined_negatives grad_norm learning_rate"
+    for line in lines:
+        if "loss" in line:
+            for name in [*names.split(), "terms_per_s", "fill", "data_wait"]:
+                assert math.isfinite(line[name]), name
+            assert 0.3 < line["fill"] <= 1 and 0 <= line["data_wait"] <= 1
+    assert [line["step"] for line in lines if "eval" in line] == [3, 6]
+    assert list((straight / "tensorboard").glob("events.*"))
+
+
+def test_the_run_exports_what_it_trained(straight, model, tmp_path):
+    run = load_run(straight)
+    assert run.step == 6 and run.card["license"] == "mit"
+    assert run.card["results"][0]["benchmark"] == "held-out terms, step 6"
+    worst = export_run(run, tmp_path / "export")
+    assert max(worst.values()) < 1e-5
+    trained = TermEncoder.from_pretrained(tmp_path / "export").encode(TERMS)
+    initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)
+    assert np.abs(trained - initial).max() > 1e-3
+    with pytest.raises(BadInput, match="no checkpoint of step 5; it has 3, 6"):
+        load_run(straight, step=5)
+
+
+def test_another_configuration_or_dataset_is_refused_with_the_difference(model, source, straight):
+    other = dataclasses.replace(config(model, straight), batch=dataclasses.replace(SPEC, seed=7))
+    with pytest.raises(BadInput, match=r"config.batch.seed: 0 there, 7 here"):
+        train(other, source)
+    changed = Stops(source, after=99)
+    changed.manifest = source.manifest | {"content_hash": "another"}
+    with pytest.raises(BadInput, match=r"dataset.content_hash: 'seed 0' there, 'another' here"):
+        train(config(model, straight), changed)
+
+
+def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, straight, tmp_path):
+    import shutil
+
+    out = tmp_path / "damaged"
+    shutil.copytree(straight, out)
+    for path in (out / "checkpoints" / "6" / "params").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    with pytest.raises(BadInput, match="checkpoints/6 cannot be read"):
+        train(config(model, out), source)
+
+
+@pytest.mark.parametrize(("bad", "kept"), [(3, []), (5, [3])])
+def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
+    model, source, tmp_path, monkeypatch, bad, kept
+):
+    """Also where the bad step is the one to be saved."""
+    real = coder_jax.training.run_step.make_train_step
+
+    def spoiled(*args, **kwargs):
+        step = real(*args, **kwargs)
+
+        def run(state, batch):
+            state, metrics = step(state, batch)
+            return state, metrics | {"loss": metrics["loss"] / (state.step != bad)}
+
+        return run
+
+    monkeypatch.setattr(coder_jax.training.run_step, "make_train_step", spoiled)
+    out = tmp_path / "run"
+    with pytest.raises(
+        BadInput, match=rf"step {bad}: the loss is inf .*(?s:.)*lower learning rate"
+    ):
+        train(config(model, out), source)
+    assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == kept
+
+
+def test_trains_on_batches_from_files(model, source, straight, tmp_path):
+    write_batches(source, tmp_path / "batches", 0, 6)
+    files = BatchFiles(tmp_path / "batches", SPEC)
+    files.plan = source.plan
+    train(config(model, tmp_path / "run"), files)
+    assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))

@@ -1,0 +1,214 @@
+"""The command from files to folder: what it prints and what it refuses."""
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
+from tiny_ontology import write_ontology
+from tiny_rrf import tiny_files, write_release
+
+from data_pipeline.build.__main__ import main
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.filters import Filters
+from data_pipeline.dataset.store import open_dataset
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def ontology(tmp_path_factory) -> Path:
+    return write_ontology(tmp_path_factory.mktemp("obo") / "tiny.obo")
+
+
+@pytest.fixture
+def options(model, ontology, tmp_path) -> BuildOptions:
+    return small_build(ontology, model, tmp_path / "out")
+
+
+def test_command_on_rrf(model, tmp_path, capsys):
+    release, out = write_release(tmp_path / "2020AA" / "META"), tmp_path / "umls"
+    assert main(["--source", str(release), "--out", str(out), "--tokenizer", str(model)]) == 0
+    printed = capsys.readouterr()
+    assert f"umls 2020AA: {out}" in printed.out
+    for line in (
+        "terms read 13",
+        "terms dropped: suppressed, SUPPRESS=O 1",
+        "terms dropped: empty after cleaning 1",
+        "relations dropped: unknown concept 3",
+        "triplets 4",
+        "with two terms or more 3 (75.0%)",
+        "both concepts with two terms or more 4 (100.0%)",
+        "by language ENG 6, FRE 2",
+    ):
+        assert line in " ".join(printed.out.split()), line
+    assert "term/s" in printed.err  # the progress bar
+    assert left_behind(tmp_path) == ["2020AA", "umls"]
+    assert (out / "retired_cuis.tsv").read_text().splitlines() == [
+        "retired\trelation\tcui\tmerged",
+        "C0000007\tRB\tC0000003\tfalse",
+        "C0000008\tDEL\t\tfalse",
+        "C0000009\tSY\tC0000002\ttrue",
+    ]
+    manifest = manifest_of(out)
+    assert manifest["name"] == "umls" and manifest["release"] == "2020AA"
+    assert {"file": "MRREL.RRF", "bytes": len(tiny_files()["MRREL.RRF"].encode())} in manifest[
+        "sources"
+    ]
+    assert manifest["counts"]["terms"] == 8 and manifest["tokenizer"]["max_length"] == 32
+
+
+def test_all_arguments_arrive(model, tmp_path):
+    out, exclude = tmp_path / "out", tmp_path / "exclude.tsv"
+    exclude.write_text("mention\tCUI\nDouleur aigue\tC0000006\nLimb pain\tC0000003\n")
+    arguments = [
+        "--source", str(write_release(tmp_path / "META")), "--out", str(out),
+        "--tokenizer", str(model), "--languages", "FRE", "ENG", "--without-sources", "SNOMEDCT_US",
+        "--term-types", "MH", "SY", "--relations", "CHD|*", "PAR|*", "--keep-suppressed",
+        "--cleaning", "none", "--max-length", "9", "--exclude-terms", str(exclude),
+        "--hold-out", "1", "--heldout-dictionary", "10", "--seed", "3", "--release", "mine",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit):
+        main([*arguments, "--shards", "none"])
+    assert main([*arguments, "--shards", "1"]) == 2  # French has no second term to hold out
+    arguments[arguments.index("FRE")] = "ENG"
+    arguments[arguments.index("ENG", arguments.index("ENG") + 1)] = "FRE"
+    assert main(arguments) == 0
+    data = open_dataset(out, strings=True)
+    assert data.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa"]
+    assert data.manifest["release"] == "mine" and data.manifest["languages"] == ["ENG", "FRE"]
+    assert np.diff(data.token_start).max() == 9
+    assert "Limb pain" not in data.terms and "Heart disease (disorder)" in data.terms
+    mention = (out / "heldout" / "mentions.tsv").read_text().splitlines()[1].split("\t")[0]
+    assert mention not in data.terms
+    assert data.manifest["held_out"]["mentions"] == 1
+    listed = (out / "heldout" / "dictionary.tsv").read_text()
+    assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
+
+
+def test_ontology_of_several_blocks(options):
+    out = build_dataset(options)
+    data = open_dataset(out, strings=True)
+    counts = data.manifest["counts"]
+    assert len(data.manifest["shards"]) == 3
+    assert counts["concepts"] == len(data.cuis) == 2500
+    assert counts["terms"] == len(data.terms) == 2500 + 1666 - 100
+    assert counts["triplets"] == len(data.heads) == 2 * (2499 + 250)
+    assert data.cuis == sorted(data.cuis)
+    labels = data.manifest["relations"]
+    assert labels == ["CHD|isa", "PAR|inverse_isa", "RO|inverse_part_of", "RO|part_of"]
+    # Every triplet again, from the ontology's rule.
+    expected = {(i // 7, 0, i) for i in range(1, 2500)} | {
+        (i - 5, 3, i) for i in range(9, 2500, 10)
+    }
+    expected |= {(t, 1 if r == 0 else 2, h) for h, r, t in expected}
+    found = zip(data.heads.tolist(), data.relations.tolist(), data.tails.tolist(), strict=True)
+    assert list(found) == sorted(expected)
+    assert data.terms[data.term_start[1234]] == "pain of limb 1234"
+
+
+def test_content_hash_is_about_content(options, tmp_path, ontology):
+    def built(name, **changes):
+        return manifest_of(build_dataset(replace(options, out=tmp_path / name, **changes)))
+
+    first = built("first")
+    assert built("one_shard", shards=1)["content_hash"] == first["content_hash"]
+    assert (
+        built("cleaned", cleaning="none")["content_hash"] == first["content_hash"]
+    )  # same strings
+    assert built("other_seed", seed=1)["content_hash"] != first["content_hash"]
+    assert built("shorter", max_length=5)["content_hash"] != first["content_hash"]
+
+
+def test_full_disk_elsewhere(options, monkeypatch, capsys, model, ontology):
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("data_pipeline.build.build_dataset.save_tokenizer", no_room)
+    arguments = ["--source", str(ontology), "--out", str(options.out), "--tokenizer", str(model)]
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert "error: the disk is full: [Errno 28] No space left on device" in printed
+    assert "run the same command again." in printed
+    assert left_behind(options.out.parent) == []
+
+
+def test_a_stop_by_the_user_is_no_traceback(options, monkeypatch, capsys, model, ontology):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("data_pipeline.build.build_dataset.read_obo", stop)
+    arguments = ["--source", str(ontology), "--out", str(options.out), "--tokenizer", str(model)]
+    assert main(arguments) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
+    text = tiny_files()["MRREL.RRF"].replace("|N||\n", "|N|\n", 1)
+    release = write_release(tmp_path / "META", MRREL=text)
+    out = tmp_path / "out"
+    assert main(["--source", str(release), "--out", str(out), "--tokenizer", str(model)]) == 2
+    printed = capsys.readouterr().err
+    assert "error: " in printed and "MRREL.RRF, line 1: found 15 columns, expected 16" in printed
+    assert "Traceback" not in printed and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": Path("none.obo")}, "--source none.obo does not exist; expected a UMLS"),
+        ({"cleaning": "soap"}, "--cleaning soap: expected one of paper, none"),
+        ({"max_length": 2}, "--max-length 2: expected 3 or more"),
+        ({"shards": 0}, "--shards 0: expected 1 or more"),
+        ({"exclude_terms": Path("no.tsv")}, "--exclude-terms no.tsv does not exist"),
+        ({"filters": Filters(languages=("FRE",))}, "--languages FRE: no term of the source has it"),
+        ({"hold_out": 10_000}, "asks for 10,000 concepts; 1,666 have a term"),
+    ],
+)
+def test_bad_options(options, changes, message):
+    with pytest.raises(BadInput, match=message):
+        build_dataset(replace(options, **changes))
+    assert left_behind(options.out.parent) == []
+
+
+def test_no_relations_is_a_warning(model, tmp_path, capsys):
+    source = tmp_path / "flat.obo"
+    source.write_text('[Term]\nid: A:1\nname: pain\nsynonym: "ache" EXACT []\n')
+    out = tmp_path / "out"
+    assert main(["--source", str(source), "--out", str(out), "--tokenizer", str(model)]) == 0
+    printed = capsys.readouterr()
+    assert "warning: no relation is left" in printed.err
+    assert "note: no relation is left: the dataset has synonyms only" in printed.out
+    assert open_dataset(out).heads.shape == (0,)
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "--source umls/2020AA/META --languages ENG" in text and "hp.obo" in text
+
+
+def test_hpo(hpo_path, minilm_path, tmp_path):
+    """The demo's dataset: real ontology, real tokenizer, 1,149 synonyms held out."""
+    out = build_dataset(
+        BuildOptions(source=hpo_path, out=tmp_path / "hpo", tokenizer=minilm_path, hold_out=1149)
+    )
+    counts = manifest_of(out)["counts"]
+    data = open_dataset(out, strings=True)
+    assert counts["concepts"] == len(data.cuis) > 19_000
+    assert len(data.terms) == counts["terms"] > 37_000
+    assert len(set(zip(data.heads.tolist(), data.tails.tolist(), strict=True))) > 40_000
+    by_cui = dict(zip(data.cuis, range(len(data.cuis)), strict=True))
+    body_height, stature = by_cui["HP:0000002"], by_cui["HP:0001507"]
+    at = (data.heads == stature) & (data.tails == body_height)
+    labels = [data.manifest["relations"][r] for r in data.relations[at]]
+    assert labels == ["CHD|isa"]  # growth abnormality has the child abnormality of body height

@@ -1,0 +1,210 @@
+"""What is written is what is read; folders that are no finished dataset are refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_bert
+from tiny_rrf import write_release
+
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.aligned import aligned
+from data_pipeline.dataset.quiet_tensorflow import tfds
+from data_pipeline.dataset.store import as_tensor, open_dataset
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
+from data_pipeline.process.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("dataset")
+    (tmp / "model").mkdir()
+    tiny_bert.write_tokenizer(tmp / "model")
+    options = BuildOptions(
+        source=write_release(tmp / "META"), out=tmp / "tiny", tokenizer=tmp / "model", max_length=8
+    )
+    return build_dataset(options)
+
+
+TERMS = [
+    "heart attack", "myocardial infarction", "infarctus", "heart disease", "cardiac disease",
+    "limb pain", '"pain" in limb', "douleur aiguë",
+]  # fmt: skip
+
+
+def test_open_dataset(folder):
+    data = open_dataset(folder, strings=True)
+    assert data.terms == TERMS
+    assert data.cuis == ["C0000001", "C0000002", "C0000003", "C0000006"]
+    assert data.term_start.tolist() == [0, 3, 5, 7, 8]
+    assert data.term_language.tolist() == [0, 0, 1, 0, 0, 0, 0, 1]
+    assert data.manifest["languages"] == ["ENG", "FRE"]
+    assert data.manifest["vocabularies"] == ["MSH", "MSHFRE", "SNOMEDCT_US"]
+    assert data.vocabulary_start.tolist() == [0, 2, 3, 4, 5, 7, 8, 9, 10]
+    assert data.term_vocabularies.tolist() == [0, 2, 2, 1, 0, 0, 1, 0, 0, 1]
+    assert data.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa", "RO|", "RO|finding_of"]
+    assert data.heads.tolist() == [0, 0, 1, 1]
+    assert data.relations.tolist() == [1, 2, 0, 3]
+    assert data.tails.tolist() == [1, 2, 0, 2]
+    type_start, types = data.type_start, data.types
+    assert type_start.tolist() == [0, 1, 2, 4, 4] and types.tolist() == [1, 1, 0, 2]
+
+
+def test_tokens_are_the_tokenizers_own(folder):
+    data = open_dataset(folder)
+    tokens, start = tokenize(load_tokenizer(folder / "tokenizer"), TERMS, 8)
+    assert np.array_equal(data.tokens, tokens) and np.array_equal(data.token_start, start)
+    assert np.diff(start).max() == 8  # one term at least was cut
+    assert data.cuis is None and data.terms is None
+    assert data.vocabulary_start is None and data.term_vocabularies is None
+
+
+def test_dtypes(folder):
+    data = open_dataset(folder, strings=True)
+    for name, dtype in {
+        "term_start": np.int64, "token_start": np.int64, "tokens": np.uint16, "heads": np.int32,
+        "relations": np.int32, "tails": np.int32, "term_language": np.uint8,
+        "type_start": np.int64, "types": np.int32, "vocabulary_start": np.int64,
+        "term_vocabularies": np.uint16,
+    }.items():  # fmt: skip
+        assert getattr(data, name).dtype == dtype, name
+
+
+def test_a_large_vocabulary_takes_wider_tokens(folder, tmp_path):
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["tokenizer"]["vocab_size"] = 65_536
+    path.write_text(json.dumps(manifest))
+    data = open_dataset(path.parent)
+    assert data.tokens.dtype == np.int32
+    assert np.array_equal(data.tokens, open_dataset(folder).tokens)
+
+
+def test_tfds_opens_the_folder(folder):
+    builder = tfds.builder_from_directory(folder)
+    assert builder.info.splits["train"].num_examples == 1
+    (record,) = builder.as_dataset(split="train").as_numpy_iterator()
+    data = open_dataset(folder)
+    assert record["terms"].decode().split("\n") == TERMS
+    assert record["cuis"].decode().split("\n")[-1] == "C0000006"
+    assert record["n_terms"].tolist() == [3, 2, 2, 1]
+    assert np.array_equal(record["tokens"], data.tokens)
+    assert record["n_triplets"].tolist() == [2, 2, 0, 0]
+    assert np.array_equal(record["tails"], data.tails)
+    assert record["first_concept"] == 0
+
+
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def refused(path) -> str:
+    with pytest.raises(BadInput) as error:
+        open_dataset(path)
+    return str(error.value)
+
+
+def test_missing_folder(tmp_path):
+    message = refused(tmp_path / "none")
+    assert "none does not exist" in message and "python -m data_pipeline.build" in message
+
+
+def test_foreign_folder(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "is no finished dataset: it has no manifest.json" in refused(tmp_path)
+
+
+def test_a_build_that_did_not_finish(tmp_path):
+    (tmp_path / ".umls.building-0123456789ab").mkdir()
+    message = refused(tmp_path / ".umls.building-0123456789ab")
+    assert "did not finish; run the same build command again" in message
+    assert "run the same build command again" in refused(tmp_path / "umls")
+
+
+def test_another_format(folder, tmp_path):
+    path = copy(folder, tmp_path) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
+    assert "has the format 'other 2', expected 'coder_jax triplets 2'" in refused(path.parent)
+    path.write_text("[1]")
+    assert "has the format None" in refused(path.parent)
+    path.write_text('{"format": ')
+    assert "manifest.json is damaged (not JSON" in refused(path.parent)
+
+
+def test_damaged_shards(folder, tmp_path):
+    shard = next(copy(folder, tmp_path).glob("*.tfrecord-*"))
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-5])
+    assert f"damaged ({len(data) - 5:,} bytes, expected {len(data):,})" in refused(shard.parent)
+    shard.write_bytes(data[:200] + b"????" + data[204:])
+    assert "damaged (a record's checksum is wrong)" in refused(shard.parent)
+    shard.unlink()
+    assert "damaged (the file is missing); copy the dataset again" in refused(shard.parent)
+
+
+@pytest.mark.parametrize(("change", "message"), [(1, "holds less than"), (-1, "holds more than")])
+def test_shards_that_do_not_fit_the_manifest(folder, tmp_path, change, message):
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["shards"][0]["terms"] += change
+    path.write_text(json.dumps(manifest))
+    assert "manifest.json is damaged (the terms of its shards do not add up)" in refused(
+        path.parent
+    )
+    manifest["counts"]["terms"] += change
+    path.write_text(json.dumps(manifest))
+    assert f"damaged (it {message} the manifest says)" in refused(path.parent)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="no file that cannot be read")
+def test_a_disk_that_fails(folder, tmp_path):
+    """The first bytes of a process's memory are not there: reading them is an I/O error."""
+    path = copy(folder, tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    shard = path.parent / manifest["shards"][0]["file"]
+    manifest["shards"][0]["bytes"] = 0
+    path.write_text(json.dumps(manifest))
+    shard.unlink()
+    shard.symlink_to("/proc/self/mem")
+    message = refused(path.parent)
+    assert f"{shard} cannot be read: " in message and "Input/output error" in message
+
+
+def shares_memory(tensor, array) -> bool:
+    array[0] += 1
+    return tensor[0].numpy() == array[0]
+
+
+def test_tensors_share_the_memory(folder):
+    data = open_dataset(folder)
+    for name in ("term_start", "token_start", "tokens", "heads", "relations", "tails"):
+        array = getattr(data, name)
+        tensor = as_tensor(array)
+        assert np.array_equal(tensor, array) and shares_memory(tensor, array), name
+
+
+@pytest.mark.parametrize("first", [1, 16])
+def test_tensors_of_other_arrays_are_copies(first):
+    array = aligned(40, np.int32)[first:]  # 16 * 4 bytes is a multiple of 64
+    array[:] = np.arange(len(array))
+    assert np.array_equal(as_tensor(array[::2]), array[::2])
+    assert as_tensor(array[:0]).shape == (0,)
+    tensor = as_tensor(array)
+    assert np.array_equal(tensor, array)
+    assert shares_memory(tensor, array) == (first == 16)
+
+
+def test_opening_is_silent_and_takes_no_gpu(folder):
+    program = (
+        "import sys; from data_pipeline.dataset.store import open_dataset as o; o(sys.argv[1]);"
+        "import tensorflow as tf; assert not tf.config.get_visible_devices('GPU')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

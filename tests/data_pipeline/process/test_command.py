@@ -1,0 +1,123 @@
+"""Exit status, messages and signals of commands."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from data_pipeline.process import stopping
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
+
+WORKER = """
+import sys, time
+from data_pipeline.process import stopping
+from data_pipeline.process.command import run_command
+
+def work():
+    print("ready", flush=True)
+    for _ in range(4000):
+        time.sleep(0.05)
+        if {polls}:
+            stopping.poll()
+    return 0
+
+sys.exit(run_command(work, when_asked={when_asked!r}))
+"""
+
+
+def raising(error: BaseException):
+    def work() -> int:
+        raise error
+
+    return work
+
+
+def test_the_status_of_the_work_is_the_status_of_the_command():
+    assert run_command(lambda: 0) == 0
+    assert run_command(lambda: 3) == 3
+
+
+def test_bad_input_is_a_message_and_status_2(capsys):
+    assert run_command(raising(BadInput("found x; expected y"))) == 2
+    assert capsys.readouterr().err == "error: found x; expected y\n"
+
+
+def test_a_full_disk_is_a_message_and_any_other_os_error_a_traceback(capsys):
+    assert run_command(raising(OSError(28, "No space left on device"))) == 2
+    assert "No space left" in capsys.readouterr().err
+    with pytest.raises(OSError, match="odd"):
+        run_command(raising(OSError(5, "odd")))
+
+
+def start(polls: bool, when_asked: str | None) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER.format(polls=polls, when_asked=when_asked)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, stopping.TRY_AGAIN), (signal.SIGINT, 130)]
+)
+def test_a_signal_stops_work_that_polls_with_a_status_of_its_own(number, status):
+    process = start(True, "stopping soon")
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == status
+    assert "stopping soon" in err
+    assert "the same command goes on" in err
+
+
+def test_a_second_signal_does_not_wait():
+    process = start(False, "stopping soon")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.stderr is not None
+    while "stopping soon" not in process.stderr.readline():
+        pass
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=180)
+    assert process.returncode == 130
+
+
+def test_work_that_does_not_poll_ends_at_once():
+    process = start(False, None)
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=180)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_a_signal_to_another_host_is_not_the_first_of_two(capsys):
+    def work() -> int:
+        stopping.ask(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopping.poll()
+        return 0
+
+    assert run_command(work, when_asked="stopping soon") == stopping.TRY_AGAIN
+    assert capsys.readouterr().err.count("SIGTERM: stopping soon") == 1
+
+
+def test_at_the_end_it_says_what_the_command_knows_of_a_new_start(capsys):
+    assert run_command(raising(stopping.Stopped()), when_stopped="starts over") == 75
+    assert capsys.readouterr().err == "starts over\n"
+
+
+def test_the_handlers_are_given_back_and_the_next_command_starts_unasked():
+    before = signal.getsignal(signal.SIGTERM)
+
+    def work() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopping.poll()
+        return 0
+
+    assert run_command(work) == stopping.TRY_AGAIN
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert run_command(lambda: int(stopping.asked())) == 0

@@ -1,0 +1,246 @@
+"""RRF in every packing; and each way in which a release can be broken, by its message."""
+
+import gzip
+import zipfile
+
+import polars as pl
+import pytest
+from tiny_rrf import ATOMS, RELATIONS, tiny_files, write_release
+
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.rrf import read_rrf, scan
+
+
+def gz_parts(name: str, text: str, size: int) -> dict[str, bytes]:
+    """The file in gzipped parts of `size` bytes, which cut lines and UTF-8 sequences anywhere."""
+    data = text.encode()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    return {f"{name}.a{chr(97 + i)}.gz": gzip.compress(p) for i, p in enumerate(pieces)}
+
+
+def all_parts(size: int = 333) -> dict[str, bytes]:
+    parts = [gz_parts(name, text, size) for name, text in tiny_files().items()]
+    return {name: data for some in parts for name, data in some.items()}
+
+
+def write_zip(target, members: dict[str, bytes], compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(target, "w", compression) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def as_folder(tmp):
+    return write_release(tmp / "2020AA" / "META")
+
+
+def as_parent(tmp):
+    return write_release(tmp / "2020AA" / "META").parent
+
+
+def as_gz(tmp):
+    folder = tmp / "2020AA"
+    folder.mkdir()
+    for name, text in tiny_files().items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def as_zip(tmp):
+    members = {f"2020AA/META/{name}": text.encode() for name, text in tiny_files().items()}
+    write_zip(tmp / "release.zip", members, zipfile.ZIP_DEFLATED)
+    return tmp / "release.zip"
+
+
+def as_nlm_folder(tmp):
+    """Parts of one file spread over two .nlm files, as the NLM does it."""
+    parts = sorted(all_parts().items())
+    folder = tmp / "2020AA-full"
+    folder.mkdir()
+    for number, members in enumerate((parts[::2], parts[1::2]), start=1):
+        inside = {f"2020AA/META/{name}": data for name, data in members}
+        write_zip(folder / f"2020aa-{number}-meta.nlm", inside)
+    return folder
+
+
+def as_zip_of_nlm(tmp, compression=zipfile.ZIP_STORED):
+    folder = as_nlm_folder(tmp)
+    members = {f"2020AA-full/{f.name}": f.read_bytes() for f in folder.iterdir()}
+    write_zip(tmp / "umls.zip", members | {"2020AA-full/README.txt": b"read me"}, compression)
+    return tmp / "umls.zip"
+
+
+def as_zip_of_nlm_deflated(tmp):
+    return as_zip_of_nlm(tmp, zipfile.ZIP_DEFLATED)
+
+
+PACKINGS = [
+    as_folder, as_parent, as_gz, as_zip, as_nlm_folder, as_zip_of_nlm, as_zip_of_nlm_deflated,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_every_packing_gives_the_same_rows(packing, tmp_path):
+    source = read_rrf(packing(tmp_path), tmp_path / "scratch")
+    plain = read_rrf(write_release(tmp_path / "plain"), tmp_path / "unused")
+    assert source.release == "2020AA"
+    assert source.atoms.collect().equals(plain.atoms.collect())
+    assert source.relations.collect().equals(plain.relations.collect())
+    assert source.types.collect().equals(plain.types.collect())
+    assert source.retired.equals(plain.retired)
+    assert not (tmp_path / "unused").exists()  # plain files are read where they lie
+
+
+def test_columns(tmp_path):
+    source = read_rrf(write_release(tmp_path), tmp_path / "scratch")
+    atoms, relations = source.atoms.collect(), source.relations.collect()
+    assert atoms.height == len(ATOMS) and relations.height == len(RELATIONS)
+    assert atoms.row(0) == ("C0000001", "ENG", "MSH", "MH", "N", 0, "Heart attack")
+    assert atoms["term"][8] == '"Pain" in limb'  # quotes mean nothing in RRF
+    assert atoms["rank"].to_list()[:5] == [0, 4, 2, 0, 4]
+    assert relations.row(0) == ("C0000002", "CHD", "isa", "C0000001", "MSH", "N")
+    assert relations.row(3) == ("C0000001", "RO", "", "C0000003", "MSH", "N")
+    assert source.types.collect().row(2) == ("C0000003", "T184 Sign or Symptom")
+    assert source.retired.rows() == [
+        ("C0000007", "RB", "C0000003", False),
+        ("C0000008", "DEL", "", False),
+        ("C0000009", "SY", "C0000002", True),
+    ]
+
+
+def test_the_terms_alone(tmp_path):
+    source = read_rrf(write_release(tmp_path) / "MRCONSO.RRF", tmp_path / "scratch")
+    assert source.relations is None and source.types is None
+    assert "no relations" in source.warnings[0]
+
+
+def test_windows_line_ends_and_no_last_line_end(tmp_path):
+    folder = write_release(tmp_path, MRSTY=tiny_files()["MRSTY.RRF"].replace("\n", "\r\n").rstrip())
+    types = scan(folder / "MRSTY.RRF", "MRSTY").collect()
+    assert types["CVF"].unique().to_list() == [""] and types.height == 5
+    assert read_rrf(folder, tmp_path / "scratch").types is not None
+
+
+def broken(tmp_path, **changes) -> str:
+    with pytest.raises(BadInput) as error:
+        read_rrf(write_release(tmp_path / "META", **changes), tmp_path / "scratch")
+    return str(error.value)
+
+
+def test_missing_source(tmp_path):
+    with pytest.raises(BadInput, match="nowhere does not exist; expected a UMLS release"):
+        read_rrf(tmp_path / "nowhere", tmp_path / "scratch")
+
+
+def test_missing_terms(tmp_path):
+    message = broken(tmp_path, MRCONSO=None)
+    assert "no MRCONSO.RRF at" in message and "expected a UMLS META folder" in message
+
+
+@pytest.mark.parametrize("name", ["MRREL", "MRSTY"])
+def test_missing_table(tmp_path, name):
+    message = broken(tmp_path, **{name: None})
+    assert f"but no {name}.RRF" in message and "give the MRCONSO.RRF file itself" in message
+
+
+def test_cut_off_last_line(tmp_path):
+    message = broken(tmp_path, MRREL=tiny_files()["MRREL.RRF"][:-20])
+    assert "MRREL.RRF, line 11 at its end: the file is cut off: found 8 columns" in message
+    assert "expected 16" in message
+
+
+@pytest.mark.parametrize(("change", "found"), [("|N||", "|N|"), ("|N||", "|N|||")])
+def test_wrong_column_count(tmp_path, change, found):
+    lines = tiny_files()["MRCONSO.RRF"].splitlines()
+    lines[4] = lines[4].replace(change, found)
+    message = broken(tmp_path, MRCONSO="\n".join(lines) + "\n")
+    columns = 17 if found == "|N|" else 19
+    assert f"MRCONSO.RRF, line 5: found {columns} columns, expected 18" in message
+    assert "'C0000002|ENG" in message
+
+
+def test_two_wrong_lines_do_not_make_up_for_each_other(tmp_path):
+    lines = tiny_files()["MRSTY.RRF"].splitlines()
+    lines[1], lines[2] = lines[1][:-1], lines[2] + "|"
+    assert "MRSTY.RRF, line 2: found 5 columns" in broken(tmp_path, MRSTY="\n".join(lines) + "\n")
+
+
+def test_text_behind_the_last_pipe(tmp_path):
+    message = broken(tmp_path, MRSTY=tiny_files()["MRSTY.RRF"].replace("|\n", "|x\n", 1))
+    assert "MRSTY.RRF, line 1: found 7 columns, expected 6, each closed by '|'" in message
+
+
+def test_blank_line(tmp_path):
+    message = broken(tmp_path, MRSTY=tiny_files()["MRSTY.RRF"].replace("\n", "\n\n", 1))
+    assert "MRSTY.RRF, line 2: found 1 columns, expected 6" in message
+
+
+def test_bytes_that_are_not_utf8(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "data_pipeline.sources.rrf._CHUNK_BYTES", 200
+    )  # lines are counted over chunks
+    folder = write_release(tmp_path / "META")
+    data = (folder / "MRCONSO.RRF").read_bytes().replace("ë".encode(), b"\xeb")
+    (folder / "MRCONSO.RRF").write_bytes(data)
+    with pytest.raises(BadInput, match="MRCONSO.RRF, line 13: byte 0xeb is not UTF-8; expected"):
+        read_rrf(folder, tmp_path / "scratch")
+
+
+def test_empty_file(tmp_path):
+    assert "MRREL.RRF is empty; expected rows of 16 columns" in broken(tmp_path, MRREL="")
+
+
+def test_row_counts_of_mrfiles(tmp_path):
+    shorter = "\n".join(tiny_files()["MRREL.RRF"].splitlines()[:-1]) + "\n"
+    message = broken(tmp_path, MRREL=shorter)
+    assert "MRREL.RRF has 10 rows, but MRFILES.RRF lists 11" in message
+
+
+def test_row_counts_that_are_no_numbers(tmp_path):
+    listed = tiny_files()["MRFILES.RRF"].replace("|11|", "|eleven|")
+    message = broken(tmp_path, MRFILES=listed)
+    assert "MRFILES.RRF lists 'eleven' rows for MRREL.RRF; expected a number" in message
+
+
+def test_missing_part(tmp_path):
+    for name, data in all_parts(size=200).items():
+        if name != "MRREL.RRF.ab.gz":
+            (tmp_path / name).write_bytes(data)
+    with pytest.raises(BadInput, match="MRREL.RRF comes in parts aa, .*but part ab is missing"):
+        read_rrf(tmp_path, tmp_path / "scratch")
+
+
+def test_cut_off_gzip(tmp_path):
+    folder = as_gz(tmp_path)
+    packed = folder / "MRCONSO.RRF.gz"
+    packed.write_bytes(packed.read_bytes()[:-30])
+    with pytest.raises(BadInput, match="MRCONSO.RRF.gz is damaged or cut off"):
+        read_rrf(folder, tmp_path / "scratch")
+
+
+def test_cut_off_zip(tmp_path):
+    release = as_zip(tmp_path)
+    release.write_bytes(release.read_bytes()[:-200])
+    with pytest.raises(BadInput, match="release.zip cannot be read as a zip archive"):
+        read_rrf(release, tmp_path / "scratch")
+
+
+def test_two_releases_in_one_folder(tmp_path):
+    write_release(tmp_path / "2019AB")
+    write_release(tmp_path / "2020AA")
+    with pytest.raises(BadInput, match="holds 2 releases: .*2019AB, .*2020AA; give one"):
+        read_rrf(tmp_path, tmp_path / "scratch")
+
+
+def test_head_of_openmeta(shared_data, tmp_path):
+    """Real rows, quotes and eleven scripts in them, cut to a head to be quick."""
+    folder = tmp_path / "openmeta"
+    folder.mkdir()
+    lines = {"MRCONSO": 20_000, "MRREL": 5_000, "MRSTY": 5_000}
+    for name, count in lines.items():
+        with gzip.open(shared_data / "openmeta" / f"{name}.RRF.gz", "rt", encoding="utf-8") as file:
+            head = "".join(line for _, line in zip(range(count), file, strict=False))
+        (folder / f"{name}.RRF").write_text(head, encoding="utf-8")
+    source = read_rrf(folder, tmp_path / "scratch")
+    texts = [line.split("|")[14] for line in (folder / "MRCONSO.RRF").read_text().splitlines()]
+    assert source.atoms.collect()["term"].to_list() == texts
+    assert source.relations.select(pl.len()).collect().item() == lines["MRREL"]

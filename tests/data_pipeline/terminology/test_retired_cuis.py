@@ -1,0 +1,145 @@
+"""Lists of retired CUIs: what is read from each format, what they change, messages."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluating import ENCODER
+
+from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.concepts.case_studies import case_study_record
+from coder_jax.evaluation.concepts.mcsm import (
+    concept_similarity_record,
+    evaluate_concept_similarity,
+)
+from coder_jax.evaluation.record import similarity_record
+from coder_jax.evaluation.similarity.spearman import evaluate_similarity
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
+
+DICTIONARY = Dictionary(["pain", "ache", "fever"], ["C1", "C1", "C2"], "toy")
+
+
+def test_retired_cuis_of_gold_and_dictionary(write):
+    retired = read_retired_cuis(write("r.tsv", "old\tnew\nC7\tC8\nC8\tC2\nC5\tC6\nC1\tC4\n"))
+    assert retired.successor == {"C7": "C2", "C8": "C2", "C5": "C6", "C1": "C4"}
+    path = write("m.tsv", "a\tC7\nb\tC1|C8\nc\tC2\nd\tC8|C7\n")
+    plain = read_benchmark("toy", path, dictionary=DICTIONARY)
+    benchmark = read_benchmark("toy", path, dictionary=DICTIONARY, retired_cuis=retired)
+    (fold,) = benchmark.folds
+    assert fold.gold == ["C2", "C4|C2", "C2", "C2"]
+    assert fold.dictionary.concepts == ["C4", "C4", "C2"]
+    assert (benchmark.retired, fold.dictionary.retired) == (3, 2)
+    assert benchmark.content_hash == plain.content_hash, "of the file as it is"
+    assert benchmark.retired_cuis is retired
+    assert (plain.retired, plain.folds[0].dictionary.retired) == (0, 0)
+
+
+def test_a_dictionary_as_old_as_the_gold(write):
+    # The list is newer than both: what they share they still share, and merged concepts are one.
+    retired = read_retired_cuis(write("r.tsv", "C1\tC9\nC2\tC9\n"))
+    path = write("m.tsv", "a\tC1\nb\tC2\n")
+    (fold,) = read_benchmark("toy", path, dictionary=DICTIONARY, retired_cuis=retired).folds
+    assert fold.gold == ["C9", "C9"] and fold.dictionary.concept_set == {"C9"}
+
+
+class Table:
+    keyed_by = "concepts"
+
+    def __init__(self, **vectors):
+        self.table = vectors
+
+    def encode(self, keys):
+        return np.array([self.table.get(key, (0, 0)) for key in keys], np.float32)
+
+    def known(self, keys):
+        return np.array([key in self.table for key in keys])
+
+
+MERGED = "old\tnew\nC1\tC7\nC2\tC8\nC3\tC9\n"
+
+
+def test_pairs_are_looked_up_under_what_their_cuis_were_merged_into(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED))
+    rows = "Mean,CUI1,CUI2,TERM1,TERM2\n3,C1,C2,a,b\n2,C2,C4,b,d\n1,C3,C1,c,a\n"
+    benchmark = read_benchmark("mayo", write("mayo.csv", rows), retired_cuis=retired)
+    assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4", "C7", "C8", "C9"]
+    assert benchmark.keys("terms") == ["a", "b", "c", "d"]
+    # C1 has its own vector, C2 that of C8, and C3 none.
+    table = Table(C1=(1, 0), C7=(-1, 0), C8=(9, 1), C4=(1, 1))
+    result = evaluate_similarity(table.encode, benchmark, known=table.known, by="concepts")
+    assert (result.missing, result.retired) == (1, 1)
+    assert result.scores["spearman_known"] == pytest.approx(1)
+    record = similarity_record(benchmark, result, ENCODER)
+    assert record.counts["retired"] == 1
+    assert record.scoring["retired_cuis"]["content_hash"] == retired.content_hash
+
+
+def test_concepts_are_looked_up_under_what_they_were_merged_into(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED + "C5\tC4\nC6\tC7\n"))
+    rows = "".join(f"C{i}\tCell\tterm {i}\n" for i in range(1, 7))
+    path = write("c.tsv", f"CUI\tsemantic types\tterm\n{rows}")
+    benchmark = read_benchmark("mcsm", path, types=["Cell"], retired_cuis=retired)
+    assert benchmark.keys("concepts")[6:] == ["C7", "C8", "C9"]
+    table = Table(C7=(1, 0), C2=(0, 1), C8=(1, 1), C4=(1, 2))
+    # C3 has no vector under either; C5 is C4 today and C6 is C1: the set holds both already.
+    keys = benchmark.looked_up("concepts", table.known)
+    assert keys == ["C7", "C2", "C9", "C4", "C5", "C6"]
+    result, counts = evaluate_concept_similarity(table, benchmark, k=1)
+    assert counts == {"concepts": 6, "missing": 3, "retired": 1}
+    record = concept_similarity_record(benchmark, result, counts, ENCODER, k=1)
+    assert record.scoring["retired_cuis"]["source"] == str(retired.source)
+    terms = benchmark.looked_up("terms", table.known)
+    assert terms == benchmark.keys("terms") == [f"term {i}" for i in range(1, 7)]
+
+
+def test_a_case_study_lists_the_concepts_of_today(write):
+    retired = read_retired_cuis(write("r.tsv", MERGED))
+    for path in (write("look.tsv", "term\nsore\n"), "paper:knowledge"):
+        study = read_benchmark("look", path, dictionary=DICTIONARY, retired_cuis=retired)
+        assert study.dictionary.concepts == ["C7", "C7", "C8"]
+        record = case_study_record(study, [], ENCODER)
+        assert record.dictionary["retired"] == 3
+        assert record.scoring["retired_cuis"] == retired.description
+
+
+ROWS = ["C1|SY|C5", "C2|RO|C6", "C3|DEL|", "C5|SY|C9", "C6|RB|C1", "C6|SY|C2", "C7|RN|C1"]
+SPLIT = ["C4|SY|C7", "C4|SY|C8"]
+
+
+def test_only_merges_count_of_a_dataset(write):
+    rows = [f"{row}|{str('|SY|' in row).lower()}".replace("|", "\t") for row in [*ROWS, *SPLIT]]
+    path = write("r.tsv", "\n".join(["retired\trelation\tcui\tmerged", *rows]))
+    assert read_retired_cuis(path).successor == {"C1": "C9", "C5": "C9", "C6": "C2"}
+
+
+def test_only_merges_count_of_mrcui(write):
+    rows = [row.split("|") for row in [*ROWS, *SPLIT]]
+    lines = [f"{old}|2019AA|{rel}|||{new}|{'Y' if new else ''}|\r\n" for old, rel, new in rows]
+    path = write("MRCUI.RRF", "".join(lines))
+    retired = read_retired_cuis(path)
+    assert retired.successor == {"C1": "C9", "C5": "C9", "C6": "C2"}
+    assert retired.source == str(path) and len(retired.content_hash) == 64
+    with pytest.raises(BadInput, match=r"MRCUI.RRF:2: found 'C2.*'; expected the columns CUI1.VER"):
+        read_retired_cuis(write("MRCUI.RRF", lines[0] + "C2|2019AA|SY|||C3|\n"))
+
+
+def test_which_list_counts(tmp_path, write):
+    write("data/retired_cuis.tsv", "C1\tC2\n")
+    own = tmp_path / "data" / "retired_cuis.tsv"
+    assert choose_list(None, str(tmp_path / "data")) == own
+    assert choose_list("r.tsv", str(tmp_path / "data")) == Path("r.tsv")
+    assert choose_list("none", str(tmp_path / "data")) is None
+    assert choose_list(None, None) is choose_list(None, str(own)) is None
+
+
+def test_retired_cuis_that_cannot_be_used(write):
+    with pytest.raises(BadInput, match=r"r.tsv:2: found 1 columns \('C2'\); expected 2: old CUI"):
+        read_retired_cuis(write("r.tsv", "C1\tC3\nC2\n"))
+    with pytest.raises(BadInput, match=r"r.tsv:1: found an empty column; expected two CUIs"):
+        read_retired_cuis(write("r.tsv", "\tC3\n"))
+    with pytest.raises(BadInput, match=r"leads back to itself \(C1 -> C2 -> C1\).*remove the row"):
+        read_retired_cuis(write("r.tsv", "C1\tC2\nC2\tC1\n"))
+    with pytest.raises(BadInput, match=r"leads back to itself \(C3 -> C3\)"):
+        read_retired_cuis(write("r.tsv", "C3\tC3\n"))

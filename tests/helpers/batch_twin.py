@@ -1,0 +1,185 @@
+"""A second, slow implementation of the batches, in plain Python integers and lists.
+
+It follows the text of the docstrings, not the code: one item at a time, and the textbook form of
+each algorithm. The tests hold `data_pipeline.batches.order`, `draw` and `batches` to it.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from data_pipeline.batches.order import ROUNDS, STREAMS
+from data_pipeline.batches.packing import pack_rows
+
+WORD = 2**64
+
+
+def twin_mix(value):
+    value = (value + 0x9E3779B97F4A7C15) % WORD
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB % WORD
+    return value ^ (value >> 31)
+
+
+def twin_key(seed, stream, *parts):
+    hashed = twin_mix((seed * len(STREAMS) + STREAMS[stream]) % WORD)
+    for part in parts:
+        hashed = twin_mix(hashed ^ part)
+    return hashed
+
+
+def twin_below(random, size):
+    return ((random >> 32) * size) >> 32
+
+
+def twin_permute(index, size, key):
+    width = max(1, round(size**0.5))
+    height = -(-size // width)
+    value = index
+    while True:
+        right, left = divmod(value, width)
+        for number in range(ROUNDS):
+            round_key = twin_mix(key ^ number)
+            if number % 2 == 0:
+                left = (left + twin_mix(round_key ^ right)) % width
+            else:
+                right = (right + twin_mix(round_key ^ left)) % height
+        value = right * width + left
+        if value < size:
+            return value
+
+
+def twin_sample(randoms, size, *, distinct):
+    """Indices of terms; a Fisher-Yates shuffle of all of them, started anew when it runs out."""
+    if not distinct:
+        return [twin_below(random, size) for random in randoms]
+    drawn = []
+    for number, random in enumerate(randoms):
+        first = number % size
+        if first == 0:
+            order = list(range(size))
+        place = first + twin_below(random, size - first)
+        order[first], order[place] = order[place], order[first]
+        drawn.append(order[first])
+    return drawn
+
+
+def twin_likeness(dataset, term, other):
+    """Jaccard index of the classes of two terms' word pieces, without [CLS] and [SEP]."""
+    start = dataset.token_start
+    one, two = (
+        {twin_mix(int(token)) >> 58 for token in dataset.tokens[start[t] + 1 : start[t + 1] - 1]}
+        for t in (term, other)
+    )
+    return Fraction(len(one & two), len(one | two)) if one | two else Fraction(1)
+
+
+def twin_unlike(dataset, candidates, number):
+    """The first candidate; then, again and again, the one least like those chosen already."""
+    left, chosen = list(candidates), []
+    for _ in range(number):
+        likeness = [max((twin_likeness(dataset, t, c) for c in chosen), default=0) for t in left]
+        chosen.append(left.pop(likeness.index(min(likeness))))
+    return chosen
+
+
+def twin_has_synonym(dataset, spec, concept):
+    first, *others = range(*dataset.term_start[concept : concept + 2].tolist())
+    if spec.names == "unlike":
+        return any(twin_likeness(dataset, first, t) <= Fraction(6, 10) for t in others)
+    return bool(others)
+
+
+def twin_draw(dataset, spec, step):
+    """concepts, terms (and types) [G, N] and relations [G, U] of a step, as nested lists."""
+    counts = np.diff(dataset.term_start).tolist()
+    triplets = list(
+        zip(dataset.heads.tolist(), dataset.relations.tolist(), dataset.tails.tolist(), strict=True)
+    )
+    has_synonym = [twin_has_synonym(dataset, spec, concept) for concept in range(len(counts))]
+    if spec.draw == "relations":
+        items = list(range(len(triplets)))
+    else:
+        items = [concept for concept, has in enumerate(has_synonym) if has]
+    per_epoch = len(items) // spec.triplets
+    concepts, terms, relations = [], [], []
+    for group in range(spec.groups):
+        number = step * spec.groups + group
+        head_terms, tail_terms, head_concepts, tail_concepts, labels = [], [], [], [], []
+        corrupted_terms, corrupted_concepts = [], []
+        for u in range(spec.triplets):
+            epoch, within = divmod(number, per_epoch)
+            key = twin_key(spec.seed, "permutation", epoch)
+            item = items[twin_permute(within * spec.triplets + u, len(items), key)]
+            slot = number * spec.triplets + u
+            head, relation, tail = _triplet(triplets, has_synonym, item, spec, slot)
+
+            def draw(stream, concept, number, slot=slot):
+                unlike = spec.names == "unlike"
+                several = max(number, 8) if unlike else number
+                randoms = [twin_key(spec.seed, stream, slot, j) for j in range(several)]
+                picks = twin_sample(randoms, counts[concept], distinct=spec.names != "any")
+                terms = [int(dataset.term_start[concept]) + pick for pick in picks]
+                return twin_unlike(dataset, terms, number) if unlike else terms
+
+            if relation < 0:
+                both = draw("head term", head, 2 * spec.repeats)
+                of_head, of_tail = both[: spec.repeats], both[spec.repeats :]
+            else:
+                of_head = draw("head term", head, spec.repeats)
+                of_tail = draw("tail term", tail, spec.repeats)
+            head_terms += of_head
+            tail_terms += of_tail
+            head_concepts += [head] * spec.repeats
+            tail_concepts += [tail] * spec.repeats
+            labels.append(relation)
+            if spec.corrupted_tails:
+                possible = range(len(counts)) if spec.draw == "relations" else items
+                others = [concept for concept in possible if concept != tail]
+                random = twin_key(spec.seed, "corrupted tail", slot)
+                corrupted = others[twin_below(random, len(others))]
+                corrupted_terms += draw("corrupted tail term", corrupted, spec.repeats)
+                corrupted_concepts += [corrupted] * spec.repeats
+        concepts.append(head_concepts + tail_concepts + corrupted_concepts)
+        terms.append(head_terms + tail_terms + corrupted_terms)
+        relations.append(labels)
+    drawn = {"concepts": concepts, "terms": terms, "relations": relations}
+    if spec.semantic_types:
+        start = dataset.type_start
+        drawn["types"] = [
+            [int(dataset.types[start[c]]) if start[c] < start[c + 1] else -1 for c in group]
+            for group in concepts
+        ]
+    return drawn
+
+
+def _triplet(triplets, has_synonym, item, spec, slot):
+    if spec.draw == "relations":
+        return triplets[item]
+    related = [t for t in triplets if t[0] == item and has_synonym[t[2]]]
+    if spec.draw == "synonyms" or not related:
+        return item, -1, item
+    return related[twin_below(twin_key(spec.seed, "relation", slot), len(related))]
+
+
+def twin_batch(dataset, spec, step, plan, passes=1, blocks=1):
+    """The packed batch of a step, with the blocks of all hosts."""
+    drawn = {name: np.array(value) for name, value in twin_draw(dataset, spec, step).items()}
+    packed = {"tokens": [], "positions": [], "segments": []}
+    for terms in np.split(drawn["terms"], passes * blocks):
+        pieces = [
+            dataset.tokens[dataset.token_start[t] : dataset.token_start[t + 1]]
+            for t in terms.ravel()
+        ]
+        start = np.cumsum([0] + [len(piece) for piece in pieces])
+        block = pack_rows(np.concatenate(pieces), start, spec.row_length, plan.ample)
+        for name in packed:
+            packed[name].append(block[name])
+    shape = (passes, blocks, spec.groups // passes // blocks, -1)
+    return {
+        **{
+            name: np.reshape(part, (*shape[:2], plan.ample, spec.row_length))
+            for name, part in packed.items()
+        },
+        **{name: values.reshape(shape) for name, values in drawn.items() if name != "terms"},
+    }

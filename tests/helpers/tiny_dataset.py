@@ -1,0 +1,44 @@
+"""A dataset in memory, small enough to look through, with all that a real one has."""
+
+from pathlib import Path
+
+import numpy as np
+
+from data_pipeline.dataset.store import TripletDataset
+
+
+def tiny_dataset(
+    *, concepts: int, triplets: int, relations: int = 5, vocabulary: int = 100, seed: int = 0
+) -> TripletDataset:
+    """Random concepts with 1 to 6 terms of 3 to 12 tokens, and distinct random triplets."""
+    rng = np.random.default_rng(seed)
+    terms = rng.integers(1, 7, concepts)
+    lengths = rng.integers(3, 13, terms.sum())
+    # Half of the concepts head triplets, so that draws meet concepts without any.
+    pairs = rng.permutation(concepts // 2 * concepts)[:triplets]
+    heads, tails = np.sort(pairs) // concepts, np.sort(pairs) % concepts
+    tables = {
+        "tokens": rng.integers(1, vocabulary, lengths.sum()).astype(np.int32),
+        "relations": rng.integers(0, relations, triplets).astype(np.int32),
+    }
+    types = rng.integers(0, 3, concepts)  # of a concept: none, one, or two
+    return TripletDataset(
+        folder=Path("tiny"),
+        manifest={
+            "name": "tiny",
+            "release": "1",
+            "cleaning": "none",
+            "content_hash": f"seed {seed}",
+            "relations": [f"RO|r{i}" for i in range(relations)],
+            "semantic_types": [f"T{i}" for i in range(4)],
+            "tokenizer": {"name": "tiny", "hash": "0", "max_length": 12, "vocab_size": vocabulary},
+        },
+        term_start=np.concatenate([[0], np.cumsum(terms)]).astype(np.int64),
+        token_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        heads=heads.astype(np.int32),
+        tails=tails.astype(np.int32),
+        term_language=np.zeros(terms.sum(), np.uint8),
+        type_start=np.concatenate([[0], np.cumsum(types)]).astype(np.int64),
+        types=rng.integers(0, 4, types.sum()).astype(np.int32),
+        **tables,
+    )

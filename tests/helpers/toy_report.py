@@ -1,0 +1,49 @@
+"""A report with every part, out of made-up numbers and terms that look like markup."""
+
+import numpy as np
+
+from coder_jax.evaluation.tables import Row
+from coder_jax.report.curves import training_panels
+from coder_jax.report.maps import Map, MapFigure
+from coder_jax.report.neighbours import explorer_data, gather_entries
+from coder_jax.report.page import Report
+from coder_jax.report.relation_matrices import compare_relations
+from coder_jax.report.terms import Group
+from data_pipeline.dataset.dictionary import Dictionary
+
+HOSTILE = [
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror='window.hacked = 2'>",
+    "<!-- <b>bold</b> --> & \"double\" 'single' {{ 7 * 7 }}",
+    "50% #1 a/b?c=d é 痛み \u2028 end",
+]
+PLAIN = ["heart attack", "myocardial infarction", "heart failure", "Crohn disease", "infarctus"]
+TERMS = PLAIN + HOSTILE
+CONCEPTS = ["C1", "C1", "C2", "C3", "C1", "C4", "C5", "C6", "C7"]
+LANGUAGES = ["ENG"] * 4 + ["FRE"] + ["ENG"] * 4
+SOURCES = [("MSH", "NCI"), ("NCI",), ("MSH",), ("NCI",), ("MSHFRE",), *[("MSH",)] * 4]
+
+
+def full_report():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(len(TERMS), 8)).astype(np.float32)
+    vectors[1] = vectors[0] + 0.1 * vectors[2]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    dictionary = Dictionary(TERMS, CONCEPTS, "toy.tsv", languages=LANGUAGES, vocabularies=SOURCES)
+    entries = gather_entries(dictionary, list(dict.fromkeys(CONCEPTS)), {"C1": ["<i>Type</i>"]})
+    groups = [Group(f"concept {i} </script>", TERMS[:3]) for i in range(20)]
+    places = rng.uniform(-0.7, 0.7, (60, 2))
+    figure = MapFigure(groups, [Map("trained", places, 0.75), Map("initial", -places, 0.5)])
+    matrices = np.eye(6) + 0.1 * rng.normal(size=(4, 6, 6))
+    rows = [Row(["cadec", "mean", "50.00"], "ours <b>"), Row(["cadec", "cls", "4"], "X", "V1, 3")]
+    return Report(
+        title="an encoder </title><b>",
+        facts=[("pooling", "cls"), ("run", "</dd><script>window.hacked = 3</script>")],
+        tables=[(["normalization", "pooling", "acc@1"], rows)],
+        panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),
+        by_concept=figure,
+        by_type=figure,
+        relations=compare_relations(matrices, ["CHD|isa", "PAR|inverse_isa", "RO|<u>", "RO|x"]),
+        explorer=explorer_data(entries, vectors, 3),
+        explorer_note="All terms of toy.tsv.",
+    )

@@ -1,0 +1,206 @@
+"""`python -m launch.ablation`: one table of all systems; what is done is not done again."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from coder_jax.systems.coder.objective import CoderLoss
+from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.recipes import RECIPES
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.errors import BadInput
+from launch import ablation
+
+MU = RECIPES["small"]().loss.mu
+VERSIONS = {"jax": "1"}
+
+
+def record(benchmark, pooling, **scores):
+    encoder = {"pooling": pooling}
+    return {"benchmark": benchmark, "encoder": encoder, "scores": scores, "versions": VERSIONS}
+
+
+@pytest.fixture
+def words(write, tmp_path):
+    """A command with a dataset, an encoder, benchmarks of two kinds and a dictionary."""
+    out = tmp_path / "out"
+    out.mkdir()
+    data = write("data/manifest.json", '{"content_hash": "1f"}').parent
+    init = write("init/model.safetensors", "weights").parent
+    en, folds = write("en.tsv", "pain\tC1\n"), write("folds/0/test.txt", "pain").parent.parent
+    write("dictionary.tsv", "ache\tC1\n")
+    words = ["--data", data, "--init", init, "--out", out, "--dictionary"]
+    words += [write("terms.tsv", "ache\tC1\n"), "--benchmark", f"en={en}", f"folds={folds}"]
+    return [str(word) for word in words]
+
+
+def test_the_table():
+    records = [
+        record("en", "cls", **{"mrr": 0.9, "acc@1": 0.705}),
+        record("en", "mean", **{"mrr": 0.9, "acc@1": 0.5}),
+        record("links", "cls", **{"hits@1": 0.1, "mrr": 0.25}),
+        record("sim", "cls", spearman=None),
+        record("look", "cls"),
+        record("mcsm", "cls", mcsm=9.5),
+    ]
+    row = ablation.row_of("CODER", "cls", records)
+    assert row == {
+        "system": "CODER",
+        "pooling": "cls",
+        "en acc@1": 0.705,
+        "links mrr": 0.25,
+        "sim spearman": None,
+        "mcsm mcsm": 9.5,
+    }
+    assert ablation.markdown([row]) == (
+        "| system | pooling | en acc@1 | links mrr | sim spearman | mcsm mcsm |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| CODER | cls | 70.5 | 25.0 | undefined | 9.50 |\n"
+    )
+
+
+@pytest.mark.parametrize("name", ablation.SYSTEMS)
+def test_every_system_is_a_valid_run(name):
+    from coder_jax.commands.train import parse
+
+    parse(ablation.SYSTEMS[name]).validate()
+
+
+def test_a_command_that_fails_ends_all(words, tmp_path, capfd):
+    assert ablation.main([*words, f"none={tmp_path / 'none.tsv'}"]) == 2
+    assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err
+
+
+def test_without_a_dataset(words, tmp_path, capsys):
+    assert ablation.main([*words, "--data", str(tmp_path)]) == 2
+    assert f"{tmp_path}: found no manifest.json there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, changed",
+    [
+        ("data", "data/manifest.json"),
+        ("init", "init/model.safetensors"),
+        ("benchmark.en", "en.tsv"),
+        ("benchmark.en", "dictionary.tsv"),
+        ("benchmark.folds", "folds/0/test.txt"),
+        ("benchmark.folds", "folds/1/test.txt"),
+        ("dictionary.", "terms.tsv"),
+    ],
+)
+def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys, name, changed):
+    records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+    monkeypatch.setattr(ablation, "results_of", lambda *_: records)
+    assert ablation.main(words) == ablation.main(words) == 0
+    write(changed, '{"content_hash": "other"}')
+    assert ablation.main(words) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if " there, " in line)
+    assert line.startswith(f"  {name}: '")
+
+
+def test_a_hub_id_and_a_case_study_of_the_paper_have_no_files(words):
+    args, flags = ablation.parse([*words, "look=paper:knowledge", "--init", "org/name"])
+    settings = ablation.settings_of(args, flags)
+    assert settings["init"] == "org/name"
+    assert settings["benchmark"]["look"] == "paper:knowledge"
+
+
+def test_files_that_moved_are_the_same(words, tmp_path):
+    before = ablation.settings_of(*ablation.parse(words))
+    for name in ("data", "init", "folds", "en.tsv", "dictionary.tsv", "terms.tsv"):
+        (tmp_path / "elsewhere" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).rename(tmp_path / "elsewhere" / name)
+    moved = [word.replace(str(tmp_path), str(tmp_path / "elsewhere")) for word in words]
+    assert ablation.settings_of(*ablation.parse(moved)) == before
+
+
+def test_settings_of_before_there_were_hashes(words, write, capsys):
+    write("out/ablation.json", '{"data": "d", "systems": {}}')
+    assert ablation.main(words) == 2
+    assert "has the format None, expected 2: it does not say" in capsys.readouterr().err
+
+
+def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+
+    def check(*more):
+        args, flags = ablation.parse([*words, *more])
+        settings = ablation.settings_of(args, flags)
+        ablation.check_settings(args, settings)
+        return settings
+
+    first = check("--systems", "coder", "uniform")
+    assert first["systems"].keys() == {"coder", "uniform"}
+    write_json(out / "ablation.json", first)
+    for more in (["--systems", "coder"], ["--systems", "coder_v1"], ["--passes", "2"]):
+        check(*more)
+    check("--systems", "synonyms", "--steps", "9")  # which has no results yet
+    for more, found in (
+        (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
+        (["--mu", "0.5"], f"systems.uniform.loss.mu: {MU} there, 0.5 here"),
+        (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
+        (["--dictionary", "en=t.tsv"], "dictionary.en: 'absent' there, 't.tsv' here"),
+    ):
+        with pytest.raises(BadInput, match=re.escape(found)):
+            check(*more, *(["--systems", "coder", "uniform"] if "--mu" in more else []))
+
+    def changed(small=RECIPES["small"]):
+        """The recipe after an edit."""
+        return dataclasses.replace(small(), loss=CoderLoss(mu=0.7))
+
+    monkeypatch.setitem(RECIPES, "small", changed)
+    with pytest.raises(BadInput, match=f"systems.coder.loss.mu: {MU} there, 0.7 here"):
+        check()
+    (out / "ablation.json").unlink()
+    check("--steps", "9")
+    (out / "coder").mkdir()
+    (out / "coder/results.json").touch()
+    with pytest.raises(BadInput, match="holds results but no ablation.json"):
+        check()
+
+
+def test_settings_are_kept_of_what_is_done(words, tmp_path, monkeypatch):
+    records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+    asked = []
+
+    def results_of(name, *_):
+        asked.append(name)
+        return records
+
+    monkeypatch.setattr(ablation, "results_of", results_of)
+    assert ablation.main([*words, "--systems", "coder", "coder_v1"]) == 0
+    assert ablation.main([*words, "--systems", "uniform", "--mu", "0.5"]) == 0
+    assert asked == ["initial encoder", "coder", "coder_v1", "initial encoder", "uniform"]
+    versions = json.loads((tmp_path / "out/table.json").read_text())["versions"]
+    assert versions == {"initial encoder": VERSIONS, "uniform": VERSIONS}
+    systems = json.loads((tmp_path / "out/ablation.json").read_text())["systems"]
+    mus = {name: config["loss"]["mu"] for name, config in systems.items()}
+    assert mus == {"coder": MU, "coder_v1": CoderV1Loss().mu, "uniform": 0.5}
+    assert ablation.main([*words, "--systems", "uniform"]) == 2
+
+
+@pytest.mark.slow
+def test_two_steps_of_each_system(tmp_path, hpo_path, minilm_path, capfd):
+    options = BuildOptions(
+        source=hpo_path, out=tmp_path / "hpo", tokenizer=minilm_path, hold_out=200
+    )
+    heldout = build_dataset(options) / "heldout"
+    mentions = (heldout / "mentions.tsv").read_text(encoding="utf-8").splitlines()
+    asked = {line.split("\t")[1] for line in mentions}
+    terms = (heldout / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in terms if line.split("\t")[1] in asked]
+    (tmp_path / "terms.tsv").write_text("\n".join(kept), encoding="utf-8")
+    words = ["--data", tmp_path / "hpo", "--init", minilm_path, "--out", tmp_path / "out"]
+    words += ["--benchmark", f"heldout={heldout / 'mentions.tsv'}", "--steps", "2"]
+    words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "8", "--repeats", "2"]
+    assert ablation.main([str(word) for word in words]) == 0
+    rows = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]
+    assert len(rows) == 2 * (1 + len(ablation.SYSTEMS))
+    assert len({row["heldout acc@1"] for row in rows if row["pooling"] == "cls"}) > 1
+    capfd.readouterr()
+    assert ablation.main([str(word) for word in words]) == 0
+    assert "$ " not in capfd.readouterr().out, "nothing is done again"
