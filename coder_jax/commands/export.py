@@ -56,16 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.folder import push_to_hub
-    from coder_jax.systems.finished_run import export_run, load_run
+    from coder_jax.systems.finished_run import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
-    run = load_run(args.checkpoint, args.step)
-    if args.license:
-        run.card["license"] = args.license
+    system, run = load_run(args.checkpoint, args.step)
+    card = {"license": args.license} if args.license else {}
     with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
         remote = in_bucket(args.out)
         out = Path(temporary) / "export" if remote else args.out
-        differences = export_run(run, out, pytorch_bin=args.pytorch_bin)
+        differences = system.export(run, out, card=card, pytorch_bin=args.pytorch_bin)
         if remote:
             publish_export(out, args.out)
         checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())

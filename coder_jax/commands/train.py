@@ -13,7 +13,7 @@ import tyro
 
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.config import Config
-from data_pipeline.batches.spec import StepCut
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.process.errors import BadInput
 
@@ -27,10 +27,11 @@ def parse(arguments: list[str]) -> Config:
         f"    --recipe {name}: {(recipe.__doc__ or '').splitlines()[0]}"
         for name, recipe in RECIPES.items()
     )
+    recipe = RECIPES[known.recipe]()
     return tyro.cli(
-        Config,
+        Config[type(recipe.system)],  # type: ignore
         args=flags,
-        default=RECIPES[known.recipe](),
+        default=recipe,
         prog="python -m coder_jax train [--recipe RECIPE]",
         description=f"{__doc__}\n{described}\n\nDefaults below are those of {known.recipe}.",
     )
@@ -41,11 +42,11 @@ ON_ALL_HOSTS = True
 MARKS = ("manifest.json", "batches.json")  # of a built dataset, of batches in files
 
 
-def open_source(config: Config):
+def open_source(config: Config) -> BatchSource:
     """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
     from coder_jax.devices.mesh import make_mesh, step_cut
 
-    run, steps = config.run, config.optimizer.steps
+    system, run = config.system, config.run
     if not run.data or not run.out:
         raise BadInput("give --data (a built dataset) and --out (the folder of the run)")
     folder = local_folder(run.data, *MARKS)
@@ -53,30 +54,21 @@ def open_source(config: Config):
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
         )
-    groups = StepCut(passes=run.passes).groups_per_block(config.batch)
-    cut = step_cut(make_mesh(groups), run.passes)
-    from data_pipeline.batches.files import INDEX, BatchFiles
-
-    if (folder / INDEX).exists():
-        files = BatchFiles(folder, config.batch, cut, rows=run.rows, run_steps=steps)
-        if steps > files.last_step:
-            raise BadInput(
-                f"{folder} has the batches of {files.last_step} steps, but the run has "
-                f"{steps}; write more of them, or set --steps {files.last_step}"
-            )
-        return files
-    # Only here does training meet TensorFlow.
-    from data_pipeline.batches.stream import BatchMaker
-    from data_pipeline.dataset.store import open_dataset
-
-    return BatchMaker(open_dataset(folder), config.batch, cut, rows=run.rows, run_steps=steps)
+    if system.groups % run.passes:
+        raise BadInput(
+            f"{system.groups} groups do not divide evenly into {run.passes} passes; use a number "
+            f"of passes that divides {system.groups}"
+        )
+    cut = step_cut(make_mesh(system.groups // run.passes), run.passes)
+    return system.open(folder, cut, rows=run.rows, steps=config.optimizer.steps)
 
 
 def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
     source = open_source(config)
-    from coder_jax.training.train import say, train
+    from coder_jax.devices.hosts import say
+    from coder_jax.training.train import train
 
     result = train(config, source)
     say(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")

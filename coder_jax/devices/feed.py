@@ -7,7 +7,7 @@ They are asked for one step ahead, so that no device waits for Python.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -15,8 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.mesh import AXES, put_batch, replicated
-from data_pipeline.batches.packing import rows_in_use
-from data_pipeline.batches.spec import RowPlan, StepCut
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import stopping
 
 
@@ -24,6 +23,7 @@ class Fed(NamedTuple):
     """What one step gets."""
 
     batch: dict[str, jax.Array]  # [P, B, ...], of all hosts
+    rows: int  # packed rows of a block
     fill: float  # the part of this host's tokens that are no padding
 
 
@@ -54,46 +54,44 @@ class Feed:
 
     Args:
         mesh: the devices of all hosts.
-        cut, plan: of the batches.
         clock: when to save.
 
-    After each batch `stop` and `save` say what all hosts are to do once its step is taken.
+    After each batch `stops` and `saves` say what all hosts are to do once its step is taken.
     """
 
-    def __init__(self, mesh: Mesh, cut: StepCut, plan: RowPlan, clock: SaveClock):
-        self.mesh, self.cut, self.plan, self.clock = mesh, cut, plan, clock
+    def __init__(self, mesh: Mesh, clock: SaveClock):
+        self.mesh, self.clock = mesh, clock
         self.alone = jax.process_count() == 1
         self._agreed = (0, 0)
         self._largest = jax.jit(lambda flags: flags.max(axis=0), out_shardings=replicated(mesh))
 
-    @property
-    def stop(self) -> bool:
+    def stops(self) -> bool:
         """Whether the run is to save and stop after this step."""
         return stopping.asked() if self.alone else bool(self._agreed[0])
 
-    @property
-    def save(self) -> bool:
-        """Whether it is time to save after this step."""
+    def saves(self) -> bool:
+        """Whether it is time to save after this step; asked once a step, as the clock restarts."""
         return self.clock.due() if self.alone else bool(self._agreed[1])
 
-    def __call__(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Fed]:
-        """The batches of all hosts on the devices; what comes in is this host's part of each."""
+    def __call__(self, source: BatchSource, first_step: int, last_step: int) -> Iterator[Fed]:
+        """The batches of steps first_step to last_step - 1 of all hosts, on the devices."""
+        batches = source.batches(first_step, last_step)
         if self.alone:
             for batch in batches:
-                yield self._placed(batch, rows_in_use(batch["segments"]))
+                yield self._placed(source, batch, source.rows_in_use(batch))
             return
         ahead = None
         for batch in batches:
-            asked = self._ask(batch)
+            asked = self._ask(source.rows_in_use(batch))
             if ahead is not None:
-                yield self._answered(*ahead)
+                yield self._answered(source, *ahead)
             ahead = batch, asked
         if ahead is not None:
-            yield self._answered(*ahead)
+            yield self._answered(source, *ahead)
 
-    def _ask(self, batch: Mapping[str, np.ndarray]) -> jax.Array:
+    def _ask(self, rows: int) -> jax.Array:
         first = jax.process_index() == 0
-        mine = [rows_in_use(batch["segments"]), stopping.asked(), first and self.clock.due()]
+        mine = [rows, stopping.asked(), first and self.clock.due()]
         flags = np.array([mine], np.int32)
         everyones = jax.make_array_from_callback(
             (self.mesh.size, len(mine)),
@@ -102,16 +100,19 @@ class Feed:
         )
         return self._largest(everyones)
 
-    def _answered(self, batch: Mapping[str, np.ndarray], asked: jax.Array) -> Fed:
+    def _answered(
+        self, source: BatchSource, batch: Mapping[str, np.ndarray], asked: jax.Array
+    ) -> Fed:
         rows, stop, save = np.asarray(asked.addressable_data(0)).tolist()
         self._agreed = stop, save
-        return self._placed(batch, rows)
+        return self._placed(source, batch, rows)
 
-    def _placed(self, batch: Mapping[str, np.ndarray], needed: int) -> Fed:
-        rows = self.plan.rows(needed)
+    def _placed(self, source: BatchSource, batch: Mapping[str, np.ndarray], needed: int) -> Fed:
+        rows = source.plan.rows(needed)
         cut_off = {
-            name: array[:, :, :rows] if name in ("tokens", "positions", "segments") else array
+            name: array[:, :, :rows] if name in source.packed else array
             for name, array in batch.items()
         }
-        fill = float(np.mean(cut_off["segments"] > 0))
-        return Fed(put_batch(self.mesh, self.cut, cut_off), fill)
+        return Fed(
+            put_batch(self.mesh, source.cut, cut_off, source.packed), rows, source.fill(cut_off)
+        )

@@ -222,6 +222,12 @@ def is_first() -> bool:
     return host_index() == 0
 
 
+def say(text: str) -> None:
+    """Print on the first host alone."""
+    if is_first():
+        print(text)
+
+
 def barrier(name: str, seconds: float = A_DAY) -> None:
     """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
     if host_count() == 1:

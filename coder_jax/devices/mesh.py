@@ -1,4 +1,4 @@
-"""The device mesh and where each array lives on it: two axes, one table.
+"""The device mesh and where each array lies on it: two axes, one table.
 
 The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
 and needs nothing of the others but the sum of the gradients. Where there are more devices than
@@ -6,10 +6,9 @@ groups, several of them, the axis `within`, share a block: its rows and its anch
 
 | array | place |
 |---|---|
-| tokens, positions, segments [P, B, R, L] | B over `groups`, R over `within` |
-| concepts, relations, types [P, B, G, ...] | B over `groups` |
-| relation matrices [R, D, D], their gradient and moments | the first D over all devices |
-| encoder, its gradient and moments | on every device; or, if asked for, each large array over all |
+| packed rows of a batch [P, B, R, L] | B over `groups`, R over `within` |
+| other arrays of a batch [P, B, G, ...] | B over `groups` |
+| a part of the parameters, its gradient and moments | on every device; or one dimension over all |
 """
 
 import math
@@ -20,20 +19,10 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.systems.groups.relations import is_matrices
 from data_pipeline.batches.spec import StepCut
 
 AXES = ("groups", "within")
-BATCH = {
-    "tokens": PartitionSpec(None, "groups", "within"),
-    "positions": PartitionSpec(None, "groups", "within"),
-    "segments": PartitionSpec(None, "groups", "within"),
-    "concepts": PartitionSpec(None, "groups"),
-    "relations": PartitionSpec(None, "groups"),
-    "types": PartitionSpec(None, "groups"),
-}
-VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
-QUERIES = PartitionSpec("groups")  # [B, G, U, m, D]
+BLOCKS = PartitionSpec("groups")  # [B, ...]
 EVERYWHERE = PartitionSpec()
 # Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
 SMALLEST_TO_SHARD = 1 << 16
@@ -74,29 +63,29 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, EVERYWHERE)
 
 
-def state_sharding(mesh: Mesh, state: Any, *, shard_encoder: bool) -> Any:
-    """The place of each array of a `TrainState` of shapes: a tree of shardings like it.
+def batch_place(name: str, packed: Sequence[str]) -> PartitionSpec:
+    """The place of an array of a batch, [P, B, ...]; `packed` names those of packed rows."""
+    return PartitionSpec(None, "groups", *(["within"] if name in packed else []))
+
+
+def place_of(mesh: Mesh, shape: Sequence[int], spread: int | str | None) -> NamedSharding:
+    """The place of an array of parameters.
 
     Args:
         mesh: the devices.
-        state: parameters and optimizer state; an array belongs to the part ("encoder" or
-            "relations") that the path to it names.
-        shard_encoder: spread the encoder's large arrays over all devices, too.
+        shape: of the array.
+        spread: the dimension that lies over all devices; "largest": the first that can, beginning
+            with the largest, if the array is large; None: whole on each device.
     """
-
-    def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        parts = {getattr(part, "key", None) for part in path}
-        if is_matrices(path, leaf):
-            return NamedSharding(mesh, _spread(leaf.shape, mesh, [1]))
-        if "encoder" in parts and shard_encoder and leaf.size >= SMALLEST_TO_SHARD:
-            largest_first = sorted(range(leaf.ndim), key=lambda i: -leaf.shape[i])
-            return NamedSharding(mesh, _spread(leaf.shape, mesh, largest_first))
-        return replicated(mesh)
-
-    return jax.tree_util.tree_map_with_path(place, state)
+    if isinstance(spread, int) and spread < len(shape):
+        return NamedSharding(mesh, _spread(shape, mesh, [spread]))
+    if spread == "largest" and math.prod(shape) >= SMALLEST_TO_SHARD:
+        largest_first = sorted(range(len(shape)), key=lambda i: -shape[i])
+        return NamedSharding(mesh, _spread(shape, mesh, largest_first))
+    return replicated(mesh)
 
 
-def _spread(shape: tuple[int, ...], mesh: Mesh, dimensions: list[int]) -> PartitionSpec:
+def _spread(shape: Sequence[int], mesh: Mesh, dimensions: list[int]) -> PartitionSpec:
     """The first of `dimensions` that divides over all devices, or over one axis; else nothing."""
     for axes in (AXES, AXES[:1], AXES[1:]):
         parts = math.prod(mesh.shape[axis] for axis in axes)
@@ -106,28 +95,27 @@ def _spread(shape: tuple[int, ...], mesh: Mesh, dimensions: list[int]) -> Partit
     return PartitionSpec()
 
 
-def features_of_matrices(mesh: Mesh, width: int) -> tuple[str, ...] | None:
-    """The axes over which the first D of the relation matrices is spread; None for none.
-
-    A device that holds some rows of every matrix needs those features of every head: these are
-    small, so the heads travel and the matrices stay.
-    """
-    spread = _spread((1, width, width), mesh, [1])
-    return spread[1] if spread else None
+def spread_axes(mesh: Mesh, size: int) -> tuple[str, ...] | None:
+    """The axes over which a dimension of this size is spread; None for none."""
+    spread = _spread((size,), mesh, [0])
+    return spread[0] if spread else None
 
 
-def lie(mesh: Mesh, array: jax.Array, place: PartitionSpec) -> jax.Array:
+def constrain(mesh: Mesh, array: jax.Array, place: PartitionSpec) -> jax.Array:
     """In traced code: the array, which is to lie there; its gradient, too."""
     return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
 
 
-def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+def put_batch(
+    mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray], packed: Sequence[str]
+) -> dict[str, jax.Array]:
     """This host's blocks as part of the whole batch on all devices; the copy goes on by itself.
 
     Args:
         mesh: the devices.
         cut: of the batch.
         batch: [P, blocks of this host, ...] each.
+        packed: names of the arrays of packed rows.
 
     Returns:
         [P, B, ...] each, B the blocks of all hosts.
@@ -139,9 +127,29 @@ def put_batch(mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray]) -> dict
             return mine[index[0], first - cut.first : last - cut.first, *index[2:]]
 
         shape = (mine.shape[0], cut.blocks, *mine.shape[2:])
-        return jax.make_array_from_callback(shape, NamedSharding(mesh, BATCH[name]), part)
+        place = NamedSharding(mesh, batch_place(name, packed))
+        return jax.make_array_from_callback(shape, place, part)
 
     return {name: put(name, array) for name, array in batch.items()}
+
+
+def batch_shapes(
+    mesh: Mesh, cut: StepCut, shapes: Mapping[str, tuple[int, ...]], packed: Sequence[str]
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `put_batch` returns, as int32 shapes with their places.
+
+    Args:
+        mesh, cut, packed: as for `put_batch`.
+        shapes: [P, blocks of this host, ...] each (`BatchSource.shapes`).
+    """
+    return {
+        name: jax.ShapeDtypeStruct(
+            (shape[0], cut.blocks, *shape[2:]),
+            np.int32,
+            sharding=NamedSharding(mesh, batch_place(name, packed)),
+        )
+        for name, shape in shapes.items()
+    }
 
 
 def put_whole(array: np.ndarray, sharding: NamedSharding) -> jax.Array:

@@ -11,7 +11,7 @@ H heads, K head width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout
 from coder_jax.models.pooling import first_tokens, mean_by_term
 
-__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert"]
+__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert", "merge_encoder", "split_encoder"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     # The exact form through erf; jax.nn.gelu goes through erfc, which costs more on every backend.
@@ -272,3 +272,14 @@ def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
 def abstract_bert(config: BertConfig, dtype: Any = jnp.float32, *, pooler: bool = True) -> Bert:
     """A Bert whose parameters are shapes only: its structure, at no cost."""
     return nnx.eval_shape(lambda: Bert(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
+
+
+def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:
+    """The structure of an encoder, and its parameters as nested dictionaries of arrays."""
+    graph, params = nnx.split(bert, nnx.Param)
+    return graph, nnx.to_pure_dict(params)
+
+
+def merge_encoder(graph: nnx.GraphDef, params: Mapping[str, Any]) -> Bert:
+    """The encoder with these parameters, arrays or tracers."""
+    return nnx.merge(graph, nnx.State(params))

@@ -10,10 +10,9 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import ExportedRelations, read_relations
 from coder_jax.models.encoder_settings import SETTINGS_FILE
 from coder_jax.models.hf_files import find_folder, read_json
-from coder_jax.runs.files import WHOLE, small_files
+from coder_jax.runs.files import WHOLE
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 
 
@@ -59,18 +58,20 @@ def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
 
 def run_subject(name: str, path: str, pooling: str | None) -> Subject:
     """The newest checkpoint of a run."""
-    run = load_run(Path(path))
-    settings = run.settings.changed(pooling=pooling)
-    encoder = TermEncoder(run.bert, load_tokenizer(run.tokenizer), settings)
-    metrics = small_files(path) / "metrics.jsonl"
-    facts = [("run", path), ("initial encoder", run.card["base_model"])]
+    system, run = load_run(Path(path))
+    trained = system.trained(run)
+    encoder, card, metrics = trained.encoder, trained.card, run.folder / "metrics.jsonl"
+    if pooling:
+        settings = encoder.settings.changed(pooling=pooling)
+        encoder = TermEncoder(encoder.bert, encoder.tokenizer, settings)
+    facts = [("run", path), ("initial encoder", card["base_model"])]
     for part in ("recipe", "data"):
-        facts += [(key, str(value)) for key, value in run.card[part].items()]
-    facts.append(("dataset hash", run.card["dataset_hash"][:12]))
+        facts += [(key, str(value)) for key, value in card[part].items()]
+    facts.append(("dataset hash", card["dataset_hash"][:12]))
     return Subject(
         name,
         encoder,
-        run.relations,
+        trained.tables.get("relations"),
         read_metrics(metrics) if metrics.exists() else [],
         [("recipe" if key == "name" else key, value) for key, value in facts],
     )

@@ -1,6 +1,7 @@
 """Checkpoints of a run: Orbax behind a few functions.
 
-OUT/checkpoints/N/  state after step N: params, opt_state, identity (as in run.json), checksums
+OUT/checkpoints/N/  state after step N: params, rest (of the state), identity (as in run.json),
+                    notes (what the run knew then), checksums
 
 A checkpoint is written under another name and renamed when it is whole; one that makes place for
 another is renamed before it is deleted. So what bears a step's number is whole, whenever the
@@ -9,17 +10,15 @@ has no renames, a file that is written last says that a checkpoint is whole (orb
 """
 
 import contextlib
-import dataclasses
 import errno
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from coder_jax.devices.hosts import barrier, first_decides, is_first
 from coder_jax.runs.checkpoint_reader import examine, in_a_line, or_damaged
@@ -28,7 +27,6 @@ from coder_jax.runs.folder import check_identity
 from coder_jax.runs.lock import lock_run
 from coder_jax.runs.orbax_noise import quieten
 from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder
-from coder_jax.training.state import TrainState
 from data_pipeline.files.buckets import client_errors, in_bucket, move_folder
 from data_pipeline.process.errors import BadInput
 
@@ -39,24 +37,45 @@ SEEN_WITHIN_SECONDS = 90
 RELOAD_SECONDS = 2
 
 
+class Kept(preservation_policy.PreservationPolicy):
+    """Which checkpoints stay: at multiples of some steps, the best, the two newest of the others.
+
+    Args:
+        multiples: the steps, at multiples of any of which they stay.
+    """
+
+    def __init__(self, multiples: Sequence[int]):
+        self.multiples, self.best = multiples, -1
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """A flag for each checkpoint, oldest first."""
+        stay = [
+            step == self.best or any(step % multiple == 0 for multiple in self.multiples)
+            for step in (found.step for found in checkpoints)
+        ]
+        newest = [place for place, stays in enumerate(stay) if not stays][-2:]
+        return [stays or place in newest for place, stays in enumerate(stay)]
+
+
 class Checkpoints:
     """The checkpoints of the run that this process trains; saving goes on in the background.
 
     Args:
         out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
-        keep_steps: checkpoints at multiples of this step stay; of the others the two newest.
+        keep_steps: checkpoints at multiples of any of these steps stay, and the best one; of the
+            others the two newest.
 
     Raises:
         BadInput: if another process trains in the folder.
     """
 
-    def __init__(self, out: Path, keep_steps: int):
+    def __init__(self, out: Path, keep_steps: Sequence[int]):
         self.remote = in_bucket(out)
         self.lock = lock_run(out) if is_first() and not self.remote else None
         self.folder = checkpoint_folder(out)
+        self.kept = Kept(keep_steps)
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=2,
-            keep_period=keep_steps,
+            preservation_policy=self.kept,
             cleanup_tmp_directories=True,  # of saves that were killed
             todelete_subdir=None if self.remote else DELETED,
             atomicity_options=atomicity(self.folder),
@@ -94,29 +113,52 @@ class Checkpoints:
         """The steps that were saved whole, oldest first."""
         return sorted(self.manager.all_steps())
 
-    def save(self, state: TrainState, step: int, this_run: dict[str, Any]) -> None:
-        """Begin to save the state after `step` steps; nothing is done if it is there already."""
+    def save(
+        self,
+        step: int,
+        params: Any,
+        rest: Any,
+        *,
+        identity: Mapping[str, Any],
+        notes: Mapping[str, Any],
+    ) -> None:
+        """Begin to save the state after `step` steps; nothing is done if it is there already.
+
+        Args:
+            step: steps that were taken.
+            params, rest: the parameters, and all else of the state.
+            identity: of run.json.
+            notes: what the run knows at this step: `best`, [step, score] of the best checkpoint so
+                far, which stays; and what the caller wants to find again.
+        """
         if step == self.latest:
             return
         items = {
-            "params": ocp.args.StandardSave(state.params),
-            "opt_state": ocp.args.StandardSave(of_optimizer(state)),
-            "identity": ocp.args.JsonSave(this_run),
-            "checksums": ocp.args.JsonSave(state_checksums(state)),
+            "params": ocp.args.StandardSave(params),
+            "rest": ocp.args.StandardSave(rest),
+            "identity": ocp.args.JsonSave(dict(identity)),
+            "notes": ocp.args.JsonSave(dict(notes)),
+            "checksums": ocp.args.JsonSave(checksums({"params": params, "rest": rest})),
         }
+        self.kept.best = notes["best"][0] if notes.get("best") else -1
         with explain_failed_save(self.folder):
             self.manager.wait_until_finished()
             self._empty_deleted()
             self.manager.save(step, args=ocp.args.Composite(**items), force=True)
 
-    def restore(self, like: TrainState, this_run: dict[str, Any], instead: int = 0) -> TrainState:
-        """The newest state, laid out on the devices as the arrays or shapes of `like` are.
+    def restore(
+        self, params: Any, rest: Any, this_run: dict[str, Any], instead: int = 0
+    ) -> tuple[int, Any, Any, dict[str, Any]]:
+        """The newest state, laid out on the devices as arrays or shapes are.
 
         Args:
-            like: arrays or shapes.
+            params, rest: of `save`, arrays or shapes.
             this_run: what `identity` says.
             instead: the step to go on from if the newest cannot be read; those after it are
                 renamed, never deleted. 0 for none.
+
+        Returns:
+            (step, params, rest, notes).
 
         Raises:
             BadInput: if the checkpoint is of another run, or cannot be read; a new run is never
@@ -126,11 +168,11 @@ class Checkpoints:
             raise BadInput(f"{self.folder} has no checkpoint to restore")
         step = self._step_to_restore(instead) if instead else self.latest
         try:
-            state = self._read(step, like, this_run)
+            restored = self._read(step, params, rest, this_run)
         except Damaged as damage:
             raise self._cannot_be_read(step, str(damage)) from damage
         self._set_aside([newer for newer in self.steps if newer > step])
-        return state
+        return step, *restored
 
     def _step_to_restore(self, instead: int) -> int:
         """The newest step if it is whole, else `instead`; the first host looks for all."""
@@ -150,30 +192,22 @@ class Checkpoints:
             raise self._cannot_be_read(instead, problem)
         return instead
 
-    def _read(self, step: int, like: TrainState, this_run: dict[str, Any]) -> TrainState:
-        """The state after `step` steps; Damaged if it is not what was saved."""
+    def _read(
+        self, step: int, params: Any, rest: Any, this_run: dict[str, Any]
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """The state after `step` steps and its notes; Damaged if it is not what was saved."""
         arrays = ocp.args.Composite(
-            params=ocp.args.StandardRestore(like.params),
-            opt_state=ocp.args.StandardRestore(of_optimizer(like)),
+            params=ocp.args.StandardRestore(params), rest=ocp.args.StandardRestore(rest)
         )
-        notes = ocp.args.Composite(
-            identity=ocp.args.JsonRestore(), checksums=ocp.args.JsonRestore()
+        texts = ocp.args.Composite(
+            **{name: ocp.args.JsonRestore() for name in ("identity", "notes", "checksums")}
         )
-        saved = or_damaged(lambda: self.manager.restore(step, args=notes))
+        saved = or_damaged(lambda: self.manager.restore(step, args=texts))
         check_identity(saved.identity, this_run, f"checkpoint {self.folder / str(step)}")
         restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
-        opt_state, relation_steps = restored.opt_state, None
-        if like.relation_steps is not None:
-            opt_state, relation_steps = opt_state
-        state = dataclasses.replace(
-            like,
-            step=jax.device_put(np.int32(step), like.step.sharding),
-            params=restored.params,
-            opt_state=opt_state,
-            relation_steps=relation_steps,
-        )
-        check_sums(state_checksums(state), saved.checksums)
-        return state
+        found = {"params": restored.params, "rest": restored.rest}
+        check_sums(checksums(found), saved.checksums)
+        return restored.params, restored.rest, saved.notes
 
     def _cannot_be_read(self, step: int, problem: str) -> BadInput:
         """The error that says so, and which other checkpoint is whole."""
@@ -231,18 +265,6 @@ class Checkpoints:
 def in_words(steps: Sequence[int]) -> str:
     """Steps, for messages."""
     return ", ".join(map(str, steps)) or "none"
-
-
-def of_optimizer(state: TrainState) -> Any:
-    """What is saved as the optimizer's: with the lazy update its `relation_steps`, too."""
-    if state.relation_steps is None:
-        return state.opt_state
-    return state.opt_state, state.relation_steps
-
-
-def state_checksums(state: TrainState) -> dict[str, int]:
-    """The checksum of every array of parameters and optimizer state."""
-    return checksums({"params": state.params, "opt_state": of_optimizer(state)})
 
 
 @contextlib.contextmanager

@@ -27,6 +27,27 @@ def saved_steps(out: Path) -> list[int]:
     return sorted(found.step for found in names.find_all(folder))
 
 
+def best_step(out: Path) -> int:
+    """The step of the best checkpoint that a run has, by the score that its system chooses by.
+
+    Raises:
+        BadInput: if the newest checkpoint, which tells it, cannot be read, or tells none.
+    """
+    folder = checkpoint_folder(out) / str(saved_steps(out)[-1])
+    try:
+        best = or_damaged(lambda: read_json_item(folder, "notes")).get("best")
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; name another step"
+        ) from damage
+    if best is None or best[0] not in saved_steps(out):
+        raise BadInput(
+            f"checkpoint {folder} tells no best one: the run was not scored yet; name a step of "
+            f"{', '.join(map(str, saved_steps(out)))}, or train with --eval-steps"
+        )
+    return best[0]
+
+
 def read_params(out: Path, step: int) -> dict[str, Any]:
     """The parameters of a run after `step` steps, as NumPy arrays, whatever devices they had.
 
@@ -45,7 +66,7 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
 def examine(folder: Path) -> str | None:
     """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
     try:
-        for item in ("params", "opt_state"):
+        for item in ("params", "rest"):
             read_item(folder, item)
     except Damaged as damage:
         return str(damage)
@@ -58,14 +79,10 @@ def read_item(folder: Path, item: str) -> Any:
     Raises:
         Damaged: if it cannot be read, or is not what was saved.
     """
-    alone = ocp.options.MultiprocessingOptions(
-        primary_host=jax.process_index(), active_processes={jax.process_index()}
-    )
+    alone = this_host()
 
     def read() -> tuple[Any, dict[str, int]]:
-        notes = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
-        with ocp.Checkpointer(notes, multiprocessing_options=alone) as reader:
-            saved = reader.restore(folder / "checksums")
+        saved = read_json_item(folder, "checksums")
         arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
         with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
             shapes = reader.metadata(folder / item).item_metadata.tree
@@ -77,6 +94,21 @@ def read_item(folder: Path, item: str) -> Any:
     saved = {name: value for name, value in saved.items() if name.startswith(f"{item}/")}
     check_sums(checksums({item: restored}), saved)
     return restored
+
+
+def read_json_item(folder: Path, item: str) -> dict[str, Any]:
+    """One item of a checkpoint that is JSON, without waiting for other hosts."""
+    alone = this_host()
+    handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
+    with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+        return reader.restore(folder / item)
+
+
+def this_host() -> ocp.options.MultiprocessingOptions:
+    """What makes Orbax wait for no other host."""
+    return ocp.options.MultiprocessingOptions(
+        primary_host=jax.process_index(), active_processes={jax.process_index()}
+    )
 
 
 def or_damaged(read: Callable[[], Read]) -> Read:

@@ -17,7 +17,7 @@ from data_pipeline.process.errors import BadInput
 
 WHOLE = "run.json"  # with it a folder is a run's
 FETCHED = (WHOLE, "metrics.jsonl")
-PUBLISHED = (*FETCHED, "tokenizer/*", "tensorboard/*")
+PUBLISHED = (*FETCHED, "tokenizer/*", "tensorboard/*", "index/*/*")
 
 
 class RunFiles:

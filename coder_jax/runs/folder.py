@@ -1,7 +1,7 @@
 """The folder of a training run: what the run is, and whose it is.
 
-OUT/run.json        what the run is: configuration, dataset, encoder; refused if it differs
-OUT/tokenizer/      the tokenizer of the dataset
+OUT/run.json        what the run is: configuration, data, start; refused if it differs
+OUT/tokenizer/ ...  what the run keeps of its data
 OUT/checkpoints/    checkpoint.py
 OUT/metrics.jsonl   metrics.py
 OUT/lock            held by the process that trains (run_lock.py)
@@ -10,45 +10,44 @@ OUT/lock            held by the process that trains (run_lock.py)
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coder_jax.models.hf_files import read_json
 from coder_jax.runs.lock import LOCK, lock_run
-from coder_jax.training.config import Config, differences, to_json
+from coder_jax.training.config import differences
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 
-FORMAT = 2
-# What a claim that was cut off leaves.
-OF_A_CLAIM = {LOCK, ".partial", "tokenizer", "run.json.unfinished"}
+FORMAT = 3
+# What a claim that was cut off leaves, beside what the run keeps of its data.
+OF_A_CLAIM = {LOCK, ".partial", "run.json.unfinished"}
 
 
 def identity(
-    config: Config, manifest: Mapping[str, Any], encoder: Mapping[str, Any]
+    config: Mapping[str, Any], data: Mapping[str, Any], start: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same when a run goes on: all but where and how it is carried out.
 
     Args:
-        config: of the run.
-        manifest: of the dataset.
-        encoder: what is known of the initial encoder: `config` (its config.json), `pooler`
-            (whether it has one), `license`.
+        config: of the run, as JSON; its `run` does not count.
+        data: of `BatchSource.identity`.
+        start: of `System.start`.
     """
-    settings = to_json(config)
-    del settings["run"]
-    dataset = {
-        name: manifest[name]
-        for name in ("name", "release", "cleaning", "counts", "relations", "content_hash")
-    }
-    tokenizer = {name: manifest["tokenizer"][name] for name in ("hash", "max_length")}
-    parts = {"config": settings, "dataset": dataset, "tokenizer": tokenizer, "encoder": encoder}
+    settings = {name: value for name, value in config.items() if name != "run"}
+    parts = {"config": settings, **data, "start": start}
     return json.loads(json.dumps({"format": FORMAT, **parts}))
 
 
-def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> None:
+def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequence[str]) -> None:
     """Make `out` the folder of this run, or see that it already is.
+
+    Args:
+        out: the folder.
+        this_run: of `identity`.
+        data: folder of the data.
+        kept: names in it of which the run keeps a copy.
 
     Raises:
         BadInput: if the folder belongs to a run with another configuration or dataset (with the
@@ -56,7 +55,7 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> No
     """
     path = out / "run.json"
     names = {entry.name for entry in out.iterdir()} if out.exists() else set()
-    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM:
+    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM | set(kept):
         raise BadInput(
             f"{out} is not empty and is not the folder of a run (it has no run.json); "
             "choose another --out, or empty it"
@@ -69,10 +68,11 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], tokenizer: Path) -> No
             return
         partial = out / ".partial"
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(tokenizer, partial / "tokenizer")
-        shutil.rmtree(out / "tokenizer", ignore_errors=True)  # of a claim that was cut off
-        os.replace(partial / "tokenizer", out / "tokenizer")
-        partial.rmdir()
+        for name in kept:
+            shutil.copytree(data / name, partial / name)
+            shutil.rmtree(out / name, ignore_errors=True)  # of a claim that was cut off
+            os.replace(partial / name, out / name)
+        shutil.rmtree(partial, ignore_errors=True)
         write_json(path, this_run)  # last: with it the folder is the run's
     finally:
         if lock:

@@ -1,35 +1,21 @@
 """The configuration of a training run: typed, closed, visible; flags; JSON in and out.
 
-The defaults are the paper's values for CODER_ENG; recipes.py has the others. No object here acts.
+What a paper decides is in its `System`; the recipes choose one. No object here acts.
 """
 
 import dataclasses
 import json
-from typing import Annotated, Any, Literal
+import types
+import typing
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from coder_jax.systems.coder.objective import CoderLoss
-from coder_jax.systems.groups.heads import SystemLoss
-from data_pipeline.batches.spec import BatchSpec
+from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    """The encoder that is trained."""
-
-    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the BERT to start from."""
-    pooling: Literal["cls", "mean", "pooler"] = "cls"
-    """How the hidden states of a term become its vector."""
-    dropout: float | None = None
-    """Rate for hidden states and attention; the initial encoder's own rates if None."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
-    relation_noise: float = 0.01
-    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
-    translation."""
+S = TypeVar("S", bound=System)
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +25,13 @@ class OptimizerConfig:
     steps: int = 100_000
     """Optimizer steps of the whole run."""
     learning_rate: float = 2e-5
-    """Peak of the encoder's learning rate."""
+    """Peak of the learning rate."""
     warmup_steps: int = 10_000
     """Steps over which the rate rises."""
-    relation_learning_rate_factor: float = 1.0
-    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
-    relation_update: Literal["lazy", "dense"] = "lazy"
-    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
-    that they missed, or all; the same but for rounding."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """After the warm-up the rate falls in a line to 0 at the last step, or stays."""
     weight_decay: float = 0.01
-    """Of kernels and embeddings; biases, norms and relation matrices do not decay."""
+    """Of kernels and embeddings; biases and norms do not decay."""
     clip_norm: float = 1.0
     """Largest global gradient norm; 0 never clips."""
     b1: float = 0.9
@@ -91,57 +74,74 @@ class RunConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Generic[S]):
     """Everything that a training run depends on."""
 
-    recipe: tyro.conf.Suppress[str] = "coder_eng"
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ModelConfig
-    )
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
-    # The recipe chooses the system; its flags are then those of --help.
-    loss: Annotated[SystemLoss, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = (
-        dataclasses.field(default_factory=CoderLoss)
-    )
+    recipe: tyro.conf.Suppress[str]
+    system: Annotated[S, tyro.conf.arg(name="")]
     optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=OptimizerConfig
     )
+    start: Annotated[str, tyro.conf.arg(name="from")] = ""
+    """Folder of another run, whose parameters after its last step this one begins with."""
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
         """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
-        self.batch.validate()
         optimizer, run = self.optimizer, self.run
         if not 0 <= optimizer.warmup_steps < optimizer.steps:
             raise BadInput(
                 f"warmup_steps is {optimizer.warmup_steps} and steps is {optimizer.steps}; "
                 "the warm-up must be shorter than the run"
             )
-        if optimizer.relation_update == "lazy" and optimizer.b1**2 >= optimizer.b2:
-            raise BadInput(
-                f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
-                "matrices needs b1 < sqrt(b2); use --relation-update dense"
-            )
-        if self.model.dropout is not None and not 0 <= self.model.dropout < 1:
-            raise BadInput(
-                f"dropout is {self.model.dropout}; it must be at least 0 and less than 1"
-            )
-        if self.loss.mu and self.batch.draw == "synonyms":
-            raise BadInput(
-                f"mu is {self.loss.mu}, but the draw 'synonyms' takes no relations; "
-                "use --mu 0 or another draw"
-            )
-        self.loss.validate(self.batch)
+        self.system.validate(optimizer)
         for name in ("passes", "log_steps", "save_steps"):
             if getattr(run, name) < 1:
                 raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
+        if self.system.whole and run.passes > 1:
+            raise BadInput(
+                f"passes is {run.passes}, but the loss of {self.system.name} needs the whole batch "
+                "at once; use --passes 1 and, if memory is short, more devices"
+            )
 
 
 def to_json(config: Config) -> dict[str, Any]:
     """The configuration as nested dictionaries of plain values."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
+    values = json.loads(json.dumps(dataclasses.asdict(config)))
+    values["system"] = {"name": config.system.name, **values["system"]}
+    return values
+
+
+def from_json(kind: type[T], values: dict[str, Any]) -> T:
+    """A frozen dataclass from what `dataclasses.asdict` and JSON made of it.
+
+    Args:
+        kind: the dataclass; its fields may be dataclasses.
+        values: one for each field; a field that is not there keeps its default.
+
+    Raises:
+        BadInput: if there is a value that the dataclass does not know.
+    """
+    hints = typing.get_type_hints(kind)
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - names)
+    if unknown:
+        raise BadInput(
+            f"found the settings {', '.join(unknown)}, which {kind.__name__} does not have; they "
+            "are of another version of coder_jax"
+        )
+    return kind(**{name: _typed(hints[name], value) for name, value in values.items()})
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """A value from JSON as its type hint wants it: a dataclass, a tuple, or as it is."""
+    if typing.get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    if isinstance(value, dict):
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        (kind,) = (option for option in options if dataclasses.is_dataclass(option))
+        return from_json(kind, value)  # type: ignore[arg-type]
+    return tuple(value) if isinstance(value, list) else value
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any], prefix: str = "") -> list[str]:

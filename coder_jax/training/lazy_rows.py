@@ -1,10 +1,15 @@
-r"""Relation matrices that a step touches only if it needs them, with the result of dense Adam.
+r"""Rows of a table that a step touches only if it uses them, with the result of an update of all.
 
-A step uses a few of the R matrices, but dense Adam rewrites all of them, and their two moments, in
-every step: those without a gradient still move along their moments, and these decay. Here a step
-borrows the matrices that it needs, makes up for the steps that they missed, takes its own step with
-them, and puts them back. The missed steps have a closed form. After n steps without a gradient,
-from step t on, moments are :math:`b_1^n m` and :math:`b_2^n v`, and the matrix has moved by
+A step uses a few of the R rows of a table (relation matrices, vectors of concepts), but dense Adam
+rewrites all of them, and their two moments, in every step. Here a step gathers the rows that it
+uses, works on these, and scatters them back. What becomes of the others, `Part.untouched` says.
+
+"stay": they and their moments stay as they are, as in PyTorch's SparseAdam.
+
+"catch up": dense Adam moves rows without a gradient along their moments, and these decay. When a
+row is used again, it first makes up for the steps that it missed, which have a closed form. After n
+steps without a gradient, from step t on, moments are :math:`b_1^n m` and :math:`b_2^n v`, and the
+row has moved by
 
 .. math:: -\sum_{j=1}^{n} \eta_{t+j} \frac{b_1^j m / (1 - b_1^{t+j})}
                                          {\sqrt{b_2^j v / (1 - b_2^{t+j})} + \epsilon}
@@ -17,7 +22,7 @@ quadrature): exact but for rounding where :math:`\epsilon` is small beside the g
 within 1 % of the missed movement where it rules. The :math:`w_j` fall like
 :math:`(b_1/\sqrt{b_2})^j`, so the sum is cut off where nothing is left.
 
-Adam: Kingma and Ba 2015. V borrowed matrices, R matrices, D width.
+Adam: Kingma and Ba 2015. V gathered rows, R rows of the table.
 """
 
 import dataclasses
@@ -29,24 +34,49 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from coder_jax.devices.mesh import BATCH, EVERYWHERE, features_of_matrices, lie
-from coder_jax.systems.groups.relations import is_matrices
+from coder_jax.devices.mesh import EVERYWHERE, batch_place, constrain, spread_axes
 from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.optimizer import relation_learning_rate
-from coder_jax.training.state import TrainState
+from coder_jax.training.optimizer import rate_of_part
+from coder_jax.training.state import TrainState, is_of_part
+from coder_jax.training.system import Part
+from data_pipeline.process.errors import BadInput
 
 NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
 
 
+def lazy_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts of which a step works on some rows only."""
+    return {name: part for name, part in parts.items() if part.touched}
+
+
+def that_catch_up(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts whose rows make up for missed steps; `TrainState.row_steps` counts these."""
+    return {name: part for name, part in lazy_parts(parts).items() if part.untouched == "catch up"}
+
+
 @dataclasses.dataclass(frozen=True)
 class MissedSteps:
-    """The steps that matrices missed, in closed form.
+    """The steps that rows of a part missed, in closed form.
 
     Attributes:
-        config: of Adam; b1 < sqrt(b2), or the sum above has no end.
+        config: of Adam.
+        name, part: whose rows missed them.
+
+    Raises:
+        BadInput: unless b1 < sqrt(b2), or the sum above has no end.
     """
 
     config: OptimizerConfig
+    name: str
+    part: Part
+
+    def __post_init__(self) -> None:
+        b1, b2 = self.config.b1, self.config.b2
+        if b1**2 >= b2:
+            raise BadInput(
+                f"b1 is {b1} and b2 is {b2}: rows of {self.name} that make up for missed steps "
+                "need b1 < sqrt(b2); choose another b1 or b2, or the dense update"
+            )
 
     @property
     def terms(self) -> int:
@@ -58,14 +88,14 @@ class MissedSteps:
         """The two (W, E), float32 [V] each.
 
         Args:
-            since_V: int32, t, the steps that a matrix is up to date with.
+            since_V: int32, t, the steps that a row is up to date with.
             now: int32 scalar, the steps that were taken, at least t.
         """
         config = self.config
         j = jnp.arange(1, self.terms + 1)[None, :]
         step_VJ = since_V[:, None] + j
         first, second = (-jnp.expm1(step_VJ * math.log(b)) for b in (config.b1, config.b2))
-        w_VJ = relation_learning_rate(config)(step_VJ - 1) * jnp.sqrt(second) / first
+        w_VJ = rate_of_part(config, self.part)(step_VJ - 1) * jnp.sqrt(second) / first
         w_VJ = w_VJ * (config.b1 / math.sqrt(config.b2)) ** j
         w_VJ = jnp.where(step_VJ <= now, w_VJ, 0.0)
         sum_V = w_VJ.sum(axis=1)
@@ -85,111 +115,157 @@ class MissedSteps:
             for side in (-1, 1)
         ]
 
-    def make_up(self, state: TrainState, since_V: jax.Array, now: jax.Array) -> TrainState:
-        """The state with its matrices and their moments as after `now` steps.
+    def catch_up(self, state: TrainState, since_V: jax.Array, now: jax.Array) -> TrainState:
+        """The state with the part's rows and their moments as after `now` steps.
 
         Args:
-            state: whose matrices and moments are [V, D, D].
+            state: whose arrays of the part are [V, ...].
             since_V, now: as in `nodes`.
         """
         config = self.config
-        missed_V11 = (now - since_V).astype(jnp.float32)[:, None, None]
-        leaves = jax.tree_util.tree_leaves_with_path(state.opt_state)
-        moments = {_moment(path): leaf for path, leaf in leaves if is_matrices(path, leaf)}
-        # A matrix that never had a gradient has no moments and stays: 0 / tiny.
-        moved_VDD = sum(
-            w_V[:, None, None]
-            * moments["mu"]
-            / (jnp.sqrt(moments["nu"]) + jnp.maximum(e_V, 1e-30)[:, None, None])
-            for w_V, e_V in self.nodes(since_V, now)
-        )
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        ours = [(path, leaf) for path, leaf in leaves if is_of_part(self.name, path, leaf)]
+        moments = {(_moment(path), _inside(self.name, path)): leaf for path, leaf in ours}
+        nodes = self.nodes(since_V, now)
 
-        def made_up(path: tuple[Any, ...], leaf: Any) -> Any:
-            if not is_matrices(path, leaf):
+        def caught_up(path: tuple[Any, ...], leaf: Any) -> Any:
+            if not is_of_part(self.name, path, leaf):
                 return leaf
+            rows = (-1,) + (1,) * (leaf.ndim - 1)
             decay = {"mu": config.b1, "nu": config.b2}.get(_moment(path))
-            return leaf - moved_VDD if decay is None else leaf * decay**missed_V11
+            if decay is not None:
+                return leaf * decay ** (now - since_V).astype(jnp.float32).reshape(rows)
+            mean, square = (moments[name, _inside(self.name, path)] for name in ("mu", "nu"))
+            # A row that never had a gradient has no moments and stays: 0 / tiny.
+            moved = sum(
+                w_V.reshape(rows)
+                * mean
+                / (jnp.sqrt(square) + jnp.maximum(e_V, 1e-30).reshape(rows))
+                for w_V, e_V in nodes
+            )
+            return leaf - moved
 
-        return jax.tree_util.tree_map_with_path(made_up, state)
+        return jax.tree_util.tree_map_with_path(caught_up, state)
 
 
 def _moment(path: tuple[Any, ...]) -> str:
     """mu or nu; empty for what is no moment of Adam."""
-    names = (getattr(part, "name", "") for part in path)
+    names = (getattr(key, "name", "") for key in path)
     return next((name for name in names if name in ("mu", "nu")), "")
 
 
-def settle(state: TrainState, config: OptimizerConfig) -> TrainState:
-    """The whole state with no missed step left: what a finished run keeps.
-
-    A checkpoint of before holds each matrix as it was when it was last used; to settle it there
-    would make a run that goes on from it differ, in rounding, from one that was never stopped.
-
-    Args:
-        state: given up (donation); as it is if it is not lazy.
-        config: of the run.
-    """
-    if state.relation_steps is None:
-        return state
-
-    def settled(state: TrainState) -> TrainState:
-        since_R = jnp.asarray(state.relation_steps)
-        state = MissedSteps(config).make_up(state, since_R, state.step)
-        return dataclasses.replace(state, relation_steps=jnp.full_like(since_R, state.step))
-
-    places = jax.tree.map(lambda leaf: leaf.sharding, state)
-    return jax.jit(settled, donate_argnums=0, out_shardings=places)(state)
+def _inside(part: str, path: tuple[Any, ...]) -> str:
+    """Which array of the part a path leads to."""
+    last = max(place for place, key in enumerate(path) if getattr(key, "key", None) == part)
+    return jax.tree_util.keystr(path[last:])
 
 
-def borrow(
-    state: TrainState, batch: Mapping[str, jax.Array], missed: MissedSteps, mesh: Mesh
-) -> tuple[TrainState, dict[str, jax.Array], jax.Array]:
-    """What a step needs of the state: its V = min(R, ids) matrices, up to date.
+@dataclasses.dataclass(frozen=True)
+class LazyRows:
+    """How a step works on the rows that it uses.
 
-    Args:
-        state: whole.
-        batch: of the step.
-        missed: of the run's optimizer.
+    Attributes:
+        parts: of `lazy_parts`.
+        config: of Adam.
         mesh: the devices.
-
-    Returns:
-        (state, batch, borrowed): the state with V matrices in place of R; the batch with its
-        relations counted among these; and int32 [V], the relation of each, R where there is none.
+        packed: names of the batch's arrays of packed rows (`BatchSource.packed`).
     """
-    assert state.relation_steps is not None
-    number = state.relation_steps.shape[0]
-    relations = lie(mesh, batch["relations"], EVERYWHERE)
-    used = jnp.where(relations < 0, number, relations)  # negative ones stand for no relation
-    size = min(number, relations.size)
-    # One more, for those without, which are the largest and so the last.
-    borrowed = jnp.unique(used.reshape(-1), size=size + 1, fill_value=number)[:size]
 
-    def take(path: tuple[Any, ...], leaf: Any) -> Any:
-        if not is_matrices(path, leaf):
-            return leaf
-        matrix_VDD = leaf.at[borrowed].get(mode="clip", indices_are_sorted=True)
-        axes = features_of_matrices(mesh, leaf.shape[-1])
-        return lie(mesh, matrix_VDD, PartitionSpec(None, axes))
+    parts: dict[str, Part]
+    config: OptimizerConfig
+    mesh: Mesh
+    packed: tuple[str, ...]
 
-    rows = jax.tree_util.tree_map_with_path(take, state)
-    since = state.relation_steps.at[borrowed].get(mode="clip")
-    rows = missed.make_up(dataclasses.replace(rows, relation_steps=None), since, state.step)
-    local = jnp.where(relations < 0, relations, jnp.searchsorted(borrowed, used))
-    local = lie(mesh, local.astype(relations.dtype), BATCH["relations"])
-    return rows, {**batch, "relations": local}, borrowed
+    def missed(self, name: str) -> MissedSteps:
+        """The missed steps of a part that catches up."""
+        return MissedSteps(self.config, name, self.parts[name])
 
+    def gather_rows(
+        self, state: TrainState, batch: Mapping[str, jax.Array]
+    ) -> tuple[TrainState, dict[str, jax.Array], dict[str, jax.Array]]:
+        """What a step needs of the state: of each part V = min(R, numbers) rows, up to date.
 
-def put_back(whole: TrainState, rows: TrainState, borrowed: jax.Array) -> TrainState:
-    """The state after the step: all of `rows`, its matrices among the others of `whole`."""
-    assert whole.relation_steps is not None
+        Returns:
+            (state, batch, gathered): the state with V rows in place of R; the batch, in which rows
+            are numbered among these; and by part int32 [V], the row of each, R where there is none.
+        """
+        gathered, batch = {}, dict(batch)
+        for name, part in self.parts.items():
+            assert part.touched is not None
+            table = jax.tree.leaves(state.params[name])
+            number = table[0].shape[0]
+            numbers = constrain(self.mesh, batch[part.touched], EVERYWHERE)
+            used = jnp.where(numbers < 0, number, numbers)
+            size = min(number, numbers.size)
+            # One more, for those without, which are the largest and so the last.
+            rows_V = jnp.unique(used.reshape(-1), size=size + 1, fill_value=number)[:size]
+            since = state.row_steps.get(name)
+            others = {key: steps for key, steps in state.row_steps.items() if key != name}
+            state = self._take(name, dataclasses.replace(state, row_steps={}), rows_V)
+            if since is not None:
+                since_V = since.at[rows_V].get(mode="clip")
+                state = self.missed(name).catch_up(state, since_V, state.step)
+            state = dataclasses.replace(state, row_steps=others)
+            local = jnp.where(numbers < 0, numbers, jnp.searchsorted(rows_V, used))
+            place = batch_place(part.touched, self.packed)
+            batch[part.touched] = constrain(self.mesh, local.astype(numbers.dtype), place)
+            gathered[name] = rows_V
+        return state, batch, gathered
 
-    def put(path: tuple[Any, ...], old: Any, new: Any) -> Any:
-        if not is_matrices(path, old):
-            return new
-        return old.at[borrowed].set(new, mode="drop", indices_are_sorted=True)
+    def _take(self, name: str, state: TrainState, rows_V: jax.Array) -> TrainState:
+        """The state with some rows of a part, spread over the devices as the part is."""
+        spread = self.parts[name].spread
 
-    steps = whole.relation_steps.at[borrowed].set(rows.step, mode="drop")
-    state = jax.tree_util.tree_map_with_path(
-        put, dataclasses.replace(whole, relation_steps=None), rows
-    )
-    return dataclasses.replace(state, relation_steps=steps)
+        def take(path: tuple[Any, ...], leaf: Any) -> Any:
+            if not is_of_part(name, path, leaf):
+                return leaf
+            rows = leaf.at[rows_V].get(mode="clip", indices_are_sorted=True)
+            place = EVERYWHERE
+            if isinstance(spread, int) and 0 < spread < leaf.ndim:
+                axes = spread_axes(self.mesh, leaf.shape[spread])
+                place = PartitionSpec(*[None] * spread, axes)
+            return constrain(self.mesh, rows, place)
+
+        return jax.tree_util.tree_map_with_path(take, state)
+
+    def scatter_rows(
+        self, whole: TrainState, after: TrainState, gathered: Mapping[str, jax.Array]
+    ) -> TrainState:
+        """The state after the step: all of `after`, its rows among the others of `whole`."""
+        state, steps = dataclasses.replace(after, row_steps={}), dict(whole.row_steps)
+        old_state = dataclasses.replace(whole, row_steps={})
+        for name, rows_V in gathered.items():
+
+            def put(
+                path: tuple[Any, ...], old: Any, new: Any, name: str = name, rows: Any = rows_V
+            ) -> Any:
+                if not is_of_part(name, path, old):
+                    return new
+                return old.at[rows].set(new, mode="drop", indices_are_sorted=True)
+
+            state = jax.tree_util.tree_map_with_path(put, old_state, state)
+            if name in steps:
+                steps[name] = steps[name].at[rows_V].set(after.step, mode="drop")
+        return dataclasses.replace(state, row_steps=steps)
+
+    def settled(self, state: TrainState) -> TrainState:
+        """The whole state with no missed step left: what a finished run keeps.
+
+        A checkpoint of before holds each row as it was when it was last used; to catch up there
+        would make a run that goes on from it differ, in rounding, from one that was never stopped.
+
+        Args:
+            state: given up (donation); as it is if nothing catches up.
+        """
+        if not state.row_steps:
+            return state
+
+        def caught_up(state: TrainState) -> TrainState:
+            since = {name: jnp.asarray(steps) for name, steps in state.row_steps.items()}
+            for name, since_R in since.items():
+                state = self.missed(name).catch_up(state, since_R, state.step)
+            steps = {name: jnp.full_like(since_R, state.step) for name, since_R in since.items()}
+            return dataclasses.replace(state, row_steps=steps)
+
+        places = jax.tree.map(lambda leaf: leaf.sharding, state)
+        return jax.jit(caught_up, donate_argnums=0, out_shardings=places)(state)

@@ -1,68 +1,81 @@
-"""The optimizer: AdamW with a decay mask, linear warm-up and decay, clipping of the global norm."""
+"""The optimizer: Adam for each part at its own rate, warm-up, decay, clipped global norm."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import optax
 
 from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.system import Params, Part
 
 
 def learning_rate(config: OptimizerConfig) -> optax.Schedule:
-    """Step -> rate: linear from 0 to the peak during the warm-up, then linear to 0 at the end.
+    """Step -> rate: linear from 0 to the peak during the warm-up, then as `config.schedule` says.
 
     The first step already has a rate above 0, so that no step is without effect.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
+    if config.schedule == "constant":
+        return optax.join_schedules([rise, optax.constant_schedule(peak)], [warmup])
     fall = optax.linear_schedule(peak, 0.0, config.steps - warmup)
     return optax.join_schedules([rise, fall], [warmup])
 
 
-def relation_learning_rate(config: OptimizerConfig) -> optax.Schedule:
-    """Step -> rate of the relation matrices: a multiple of the encoder's."""
-    schedule = learning_rate(config)
+def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:
+    """Step -> learning rate of a part that is trained."""
+    schedule, multiple = learning_rate(config), part.rate
+    assert multiple is not None
+    if multiple == 1.0:
+        return schedule
+    return lambda step: multiple * schedule(step)
 
-    def relation_schedule(step: jax.Array) -> jax.Array:
-        return config.relation_learning_rate_factor * schedule(step)
 
-    return relation_schedule
+def decayed(params: Any, undecayed: tuple[str, ...]) -> Any:
+    """True for each array of a part that weight decay applies to.
 
-
-def decayed(params: Any) -> Any:
-    """True for each parameter of the encoder that weight decay applies to: kernels and tables.
-
-    Biases and layer norms have one dimension. The pooler does not decay either, so that it stays
-    as it was where no gradient reaches it (pooling cls or mean).
+    Biases and layer norms have one dimension and do not decay; nor does what `undecayed` names.
     """
 
     def decays(path: tuple[Any, ...], array: jax.Array) -> bool:
-        return array.ndim >= 2 and not any(part.key == "pooler" for part in path)
+        inside = {getattr(key, "key", None) for key in path}
+        return array.ndim >= 2 and not inside & set(undecayed)
 
     return jax.tree_util.tree_map_with_path(decays, params)
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimizer of {'encoder': ..., and what is in `objective.head_shapes`}.
-
-    Relation matrices do not decay: towards zero they would forget the identity that they start
-    at. They have a learning rate of their own, `relation_learning_rate_factor` times the encoder's;
-    and so have translations and the head of semantic types.
-    """
+def make_optimizer(
+    config: OptimizerConfig, parts: Mapping[str, Part]
+) -> optax.GradientTransformation:
+    """The optimizer of the parts that are trained: {part: arrays} without those held fixed."""
     moments = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
-    optimizers = {
-        "encoder": optax.adamw(
-            learning_rate(config), weight_decay=config.weight_decay, mask=decayed, **moments
-        ),
-        "relations": optax.adam(relation_learning_rate(config), **moments),
-    }
+    optimizers: dict[Any, optax.GradientTransformation] = {}
+    for name, part in parts.items():
+        if part.rate is None:
+            continue
+        rate = rate_of_part(config, part)
+        if part.decay:
+            optimizers[name] = optax.adamw(
+                rate,
+                weight_decay=config.weight_decay,
+                mask=lambda params, part=part: decayed(params, part.undecayed),
+                **moments,
+            )
+        else:
+            optimizers[name] = optax.adam(rate, **moments)
 
     def label_parts(params: Any) -> Any:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _: "encoder" if path[0].key == "encoder" else "relations", params
-        )
+        return {
+            name: jax.tree.map(lambda _, name=name: name, part) for name, part in params.items()
+        }
 
     by_part = optax.partition(optimizers, label_parts)
     if not config.clip_norm:
         return by_part
     return optax.chain(optax.clip_by_global_norm(config.clip_norm), by_part)
+
+
+def trained(params: Params, parts: Mapping[str, Part]) -> Params:
+    """The parameters that the optimizer changes."""
+    return {name: value for name, value in params.items() if parts[name].rate is not None}

@@ -1,4 +1,4 @@
-"""The state of a run: parameters and optimizer state, made anew or as shapes for a restore."""
+"""The state of a run: all that a step changes, made anew or as shapes for a restore."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,15 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 from jax.sharding import Mesh
 
-from coder_jax.devices.mesh import put_whole, state_sharding
-from coder_jax.models.bert import Bert
-from coder_jax.systems.groups.heads import new_heads
-from coder_jax.systems.groups.relations import has_matrices
-
-Params = dict[str, Any]  # {"encoder": nested dict, and what is in `objective.head_shapes`}
+from coder_jax.devices.mesh import place_of, put_whole, replicated
+from coder_jax.training.optimizer import trained
+from coder_jax.training.system import Params, Part, System
 
 
 @jax.tree_util.register_dataclass
@@ -26,87 +22,126 @@ class TrainState:
 
     step: Any  # int32 scalar, the steps that were taken; an array, or its shape
     params: Params
+    extra: Any
+    """What is neither parameter nor moment, such as running statistics; {} where there is none."""
     opt_state: Any
-    relation_steps: Any = None
-    """int32 [R], the steps that each relation matrix is up to date with; None if with all."""
+    row_steps: dict[str, Any]
+    """By part whose rows catch up (`lazy_rows`): int32 [R], the steps that each is up to date
+    with."""
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """All but step and parameters: what a checkpoint keeps beside these."""
+        return {"extra": self.extra, "opt_state": self.opt_state, "row_steps": self.row_steps}
+
+    @classmethod
+    def restored(cls, like: "TrainState", step: int, params: Params, rest: Any) -> "TrainState":
+        """The state from what a checkpoint keeps; `like` has the place of `step`."""
+        return cls(jax.device_put(np.int32(step), like.step.sharding), params, **rest)
 
 
-def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:
-    """The structure of an encoder, and its parameters as nested dictionaries of arrays."""
-    graph, params = nnx.split(bert, nnx.Param)
-    return graph, nnx.to_pure_dict(params)
-
-
-def merge_encoder(graph: nnx.GraphDef, params: Mapping[str, Any]) -> Bert:
-    """The encoder with these parameters, arrays or tracers."""
-    return nnx.merge(graph, nnx.State(params))
+def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
+    """Whether the leaf of a `TrainState` at this path is an array of a part, or a moment of one."""
+    if leaf.ndim == 0 or getattr(path[0], "name", "") not in ("params", "opt_state"):
+        return False
+    return any(getattr(key, "key", None) == part for key in path)
 
 
 def abstract_state(
-    encoder: dict[str, Any],
-    heads: dict[str, Any],
+    system: System,
+    about: Mapping[str, Any],
+    parts: Mapping[str, Part],
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
     *,
-    shard_encoder: bool = False,
-    lazy: bool = False,
+    spread_largest: bool,
 ) -> TrainState:
     """The state as shapes with their place on the devices: what is filled, anew or by a restore.
 
     Args:
-        encoder: shapes of the encoder's parameters.
-        heads: shapes of the objective's own parameters (`objective.head_shapes`).
+        system, about: whose `shapes` it has.
+        parts: of `system.check_parts`.
         optimizer: whose state belongs to it.
-        mesh, shard_encoder: see `mesh.state_sharding`.
-        lazy: relation matrices, if there are any, are updated as in `lazy_relations`.
+        mesh: the devices.
+        spread_largest: whether parts with `spread` "largest" are spread.
     """
-    params = {"encoder": encoder, **heads}
-    relation_steps = None
-    if lazy and has_matrices(heads):
-        relation_steps = jax.ShapeDtypeStruct(heads["relations"].shape[:1], jnp.int32)
-    state = TrainState(
-        jax.ShapeDtypeStruct((), jnp.int32),
-        params,
-        jax.eval_shape(optimizer.init, params),
-        relation_steps,
-    )
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        state,
-        state_sharding(mesh, state, shard_encoder=shard_encoder),
-    )
+    params, extra = system.shapes(about)
+    row_steps = {
+        name: jax.ShapeDtypeStruct(jax.tree.leaves(params[name])[0].shape[:1], jnp.int32)
+        for name, part in parts.items()
+        if part.touched and part.untouched == "catch up"
+    }
+    opt_state = jax.eval_shape(optimizer.init, trained(params, parts))
+    state = TrainState(jax.ShapeDtypeStruct((), jnp.int32), params, extra, opt_state, row_steps)
+
+    def placed(path: tuple[Any, ...], leaf: Any) -> Any:
+        inside = [name for name in parts if is_of_part(name, path, leaf)]
+        where = replicated(mesh)
+        if inside:
+            spread = parts[inside[0]].spread
+            if spread != "largest" or spread_largest:
+                where = place_of(mesh, leaf.shape, spread)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+
+    return jax.tree_util.tree_map_with_path(placed, state)
 
 
 def new_state(
     like: TrainState,
-    encoder: dict[str, Any],
+    system: System,
+    initial: Params,
+    parts: Mapping[str, Part],
     optimizer: optax.GradientTransformation,
-    *,
-    noise: float,
-    seed: int,
 ) -> TrainState:
     """The state before the first step; no device ever holds more than its part.
 
     Args:
         like: of `abstract_state`.
-        encoder: the initial encoder's parameters, whole, in this host's memory.
-        optimizer: whose state belongs to it.
-        noise, seed: of `objective.new_heads`.
+        system: whose `begin` makes what was not read.
+        initial: parts that were read, whole, in this host's memory.
+        parts, optimizer: of `abstract_state`.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, like)
+    read = {name: initial[name] for name in like.params if name in initial}
     params: Params = {
-        "encoder": jax.tree.map(
-            lambda array, sharding: put_whole(np.asarray(array), sharding),
-            encoder,
-            where.params["encoder"],
+        name: jax.tree.map(
+            lambda array, sharding: put_whole(np.asarray(array), sharding), part, where.params[name]
         )
+        for name, part in read.items()
     }
-    heads = {name: shapes for name, shapes in like.params.items() if name != "encoder"}
-    places = {name: where.params[name] for name in heads}
-    params |= jax.jit(lambda: new_heads(heads, noise=noise, seed=seed), out_shardings=places)()
-    opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(params)
-    steps, relation_steps = jax.tree.map(
+    missing = {name: shapes for name, shapes in like.params.items() if name not in read}
+    places = {name: where.params[name] for name in missing}, where.extra
+    begun, extra = jax.jit(lambda: system.begin(missing, like.extra), out_shardings=places)()
+    params |= begun
+    opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(trained(params, parts))
+    step, row_steps = jax.tree.map(
         lambda leaf: put_whole(np.zeros(leaf.shape, np.int32), leaf.sharding),
-        (like.step, like.relation_steps),
+        (like.step, like.row_steps),
     )
-    return TrainState(steps, params, opt_state, relation_steps)
+    return TrainState(step, params, extra, opt_state, row_steps)
+
+
+def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
+    """The parameters by part, for people: how many, how large, how trained, where they lie."""
+    devices = like.step.sharding.mesh.size
+    lines = []
+    for name, part in parts.items():
+        arrays = jax.tree.leaves(like.params[name])
+        count = sum(array.size for array in arrays)
+        size = sum(array.size * array.dtype.itemsize for array in arrays)
+        here = bytes_per_device(arrays)
+        rate = "held fixed" if part.rate is None else f"learning rate x {part.rate:g}"
+        rows = f", the rows of {part.touched} that a step uses" if part.touched else ""
+        where = f"whole on each of {devices} devices" if devices > 1 else "on one device"
+        if here < size:
+            where = f"spread over {devices} devices, {here / 1e6:,.1f} MB each"
+        lines.append(f"  {name:<12} {count:>13,} {size / 1e6:>10,.1f} MB  {rate}{rows}; {where}")
+    return "\n".join(["parameters", *lines])
+
+
+def bytes_per_device(tree: Any) -> int:
+    """Bytes of shapes with shardings that one device holds."""
+    return sum(
+        int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )

@@ -1,210 +1,80 @@
-"""The train step: a state and a packed batch in, the next state and the step's metrics out.
+"""The train step: one jitted function from a state and a batch to the next state and its metrics.
 
-One jitted function. The groups of a pass run side by side; passes follow one another and their
-gradients are averaged, which changes nothing but memory, because a loss lives inside its group.
+The groups of a pass run side by side; passes follow one another and their gradients are averaged,
+which changes nothing but memory, because a loss lives inside its group.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
-from coder_jax.devices.mesh import (
-    EVERYWHERE,
-    QUERIES,
-    VECTORS,
-    features_of_matrices,
-    lie,
-    replicated,
-)
-from coder_jax.models.dropout import mix_bits
-from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.heads import SystemLoss, group_loss
-from coder_jax.systems.groups.relations import relation_matrices, relation_queries, translated
-from coder_jax.training.lazy_rows import MissedSteps, borrow, put_back
-from coder_jax.training.state import Params, TrainState, merge_encoder
+from coder_jax.devices.memory import check_memory
+from coder_jax.devices.mesh import batch_shapes, local_copy, make_mesh, replicated, step_cut
+from coder_jax.training.config import Config
+from coder_jax.training.lazy_rows import LazyRows, lazy_parts
+from coder_jax.training.optimizer import make_optimizer, trained
+from coder_jax.training.state import TrainState, abstract_state
+from coder_jax.training.system import Loss, Part, Tick, check_parts
+from data_pipeline.batches.spec import BatchSource, StepCut
 
-# (state, batch) -> (state, metrics), compiled when it is first called.
-TrainStep = jax.stages.Wrapped
-
-
-def dropout_ids(
-    seed: int,
-    step: jax.Array,
-    first_term_B: jax.Array,
-    segments_BRL: jax.Array,
-    positions_BRL: jax.Array,
-) -> jax.Array:
-    """uint32 [B, R, L]: a number for each token, a function of seed, step, term and position.
-
-    The term counts within the step, not within its block, the first of which is `first_term_B`:
-    dropout does not depend on how the step is cut or packed.
-    """
-    term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
-    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step.astype(jnp.uint32))
-    return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
-
-
-def single(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
-
-    def mapped(*arguments: Any) -> jax.Array:
-        return function(*jax.tree.map(lambda array: array[0], arguments))[None]
-
-    return mapped
-
-
-def all_queries(
-    mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
-) -> jax.Array:
-    """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
-
-    Args:
-        mesh: the devices.
-        table: float32 [R, D, D], matrices, or [R, D], translations.
-        relation_BGU: int32, of the distinct triplets.
-        head_BGkD: float32, the vectors of the heads.
-    """
-    put = partial(lie, mesh)
-    width = head_BGkD.shape[-1]
-    head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
-    if table.ndim == 2:
-        query_BGUmD = translated(table, relation_BGU, head_BGUmD)
-        return put(query_BGUmD, QUERIES).reshape(head_BGkD.shape)
-    axes = features_of_matrices(mesh, width)
-    if axes is None:
-        matrix_BGUDD = relation_matrices(table, relation_BGU)
-        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-    else:
-        relation_BGU = put(relation_BGU, EVERYWHERE)
-        matrix_BGUDD = relation_matrices(table, relation_BGU)
-        # The constraint holds for the gradient, too: it is made where the matrices lie.
-        matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
-        if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
-            head_BGUmD = put(head_BGUmD, EVERYWHERE)
-        head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
-        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-        if mesh.shape["within"] > 1:
-            query_BGUmD = put(query_BGUmD, EVERYWHERE)
-    return put(query_BGUmD, QUERIES).reshape(head_BGkD.shape)
-
-
-def make_loss(
-    graph: nnx.GraphDef,
-    loss: SystemLoss,
-    mesh: Mesh,
-    *,
-    pairs: int,
-    pooling: str,
-    seed: int,
-    dropout: bool,
-) -> Callable[..., tuple[jax.Array, dict[str, jax.Array]]]:
-    """The mean loss over the groups of one pass, as a function of parameters and batch."""
-
-    put = partial(lie, mesh)
-
-    def pass_loss(
-        params: Params, batch: Mapping[str, jax.Array], number: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        blocks, groups, terms = batch["concepts"].shape
-        rows = [batch[name] for name in ("tokens", "positions", "segments")]
-        first_term_B = (number * blocks + jnp.arange(blocks)) * groups * terms
-        ids = dropout_ids(seed, step, first_term_B, rows[2], rows[1]) if dropout else None
-        bert = merge_encoder(graph, params["encoder"])
-
-        def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
-            tokens_RL, positions_RL, segments_RL = rows
-            return bert.term_vectors(
-                tokens_RL, positions_RL, segments_RL, groups * terms, pooling, ids_RL
-            )
-
-        # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
-        encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
-        vector_BGND = put(encode_blocks(rows, ids).reshape(blocks, groups, terms, -1), VECTORS)
-        queries, logits = None, None
-        if "relations" in params:
-            head_BGkD = vector_BGND[:, :, :pairs]
-            queries = all_queries(mesh, params["relations"], batch["relations"], head_BGkD)
-        if "types" in params:
-            logits = vector_BGND @ params["types"]["kernel"]
-            logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
-        group = Group(
-            vectors=vector_BGND,
-            concepts=batch["concepts"],
-            relations=batch["relations"],
-            queries=queries,
-            types=batch.get("types"),
-            type_logits=logits,
-        )
-        loss_BG, metrics_BG = jax.vmap(jax.vmap(partial(group_loss, loss=loss)))(group)
-        return loss_BG.mean(), jax.tree.map(jnp.mean, metrics_BG)
-
-    return pass_loss
+Metrics = dict[str, jax.Array]
 
 
 def make_train_step(
-    graph: nnx.GraphDef,
-    loss: SystemLoss,
+    loss: Loss,
     optimizer: optax.GradientTransformation,
-    mesh: Mesh,
+    parts: Mapping[str, Part],
+    lazy: LazyRows,
     where: TrainState,
-    *,
-    pairs: int,
-    pooling: str,
-    seed: int,
-    dropout: bool,
-    missed: MissedSteps | None = None,
-) -> TrainStep:
+) -> jax.stages.Wrapped:
     """The jitted step; it takes the state's memory over (donation), so keep no reference to it.
 
     Args:
-        graph: structure of the encoder (`split_encoder`).
-        loss: hyperparameters of the objective.
+        loss: of `System.loss`.
         optimizer: of `make_optimizer`.
-        mesh: the devices.
+        parts: of the parameters.
+        lazy: how it works on the rows that it uses.
         where: the sharding of each array of the state, of arrays or shapes.
-        pairs: k, of a group.
-        pooling: cls, mean or pooler.
-        seed: of the dropout.
-        dropout: whether the encoder's dropout is on.
-        missed: of a state whose relation matrices are updated as in `lazy_relations`.
 
     Returns:
         step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
         float32 scalars.
     """
-    pass_loss = make_loss(
-        graph, loss, mesh, pairs=pairs, pooling=pooling, seed=seed, dropout=dropout
-    )
-    value_and_grad = jax.value_and_grad(pass_loss, has_aux=True)
 
-    def train_step(
-        state: TrainState, batch: dict[str, jax.Array]
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-        passes = batch["tokens"].shape[0]
-        whole, borrowed = state, None
-        if missed is not None:
-            state, batch, borrowed = borrow(state, batch, missed, mesh)
+    def train_step(state: TrainState, batch: dict[str, jax.Array]) -> tuple[TrainState, Metrics]:
+        passes = jax.tree.leaves(batch)[0].shape[0]
+        whole = state
+        state, batch, gathered = lazy.gather_rows(state, batch)
+        learnt = trained(state.params, parts)
+        fixed = {name: value for name, value in state.params.items() if name not in learnt}
 
-        def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Params]:
-            (total, metrics), grads = value_and_grad(state.params, part, number, state.step)
-            return {"loss": total, **metrics}, grads
+        def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Any, Any]:
+            def of_learnt(learnt: Any) -> Any:
+                return loss({**fixed, **learnt}, state.extra, part, Tick(state.step, number))
+
+            gradient = jax.value_and_grad(of_learnt, has_aux=True)
+            (total, (extra, metrics)), grads = gradient(learnt)
+            return {"loss": total, **metrics}, grads, extra
 
         if passes == 1:
-            metrics, grads = one_pass(jnp.int32(0), jax.tree.map(lambda array: array[0], batch))
+            first = jax.tree.map(lambda array: array[0], batch)
+            metrics, grads, extra = one_pass(jnp.int32(0), first)
         else:
-            metrics, grads = _mean_over_passes(one_pass, batch, passes)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+            metrics, grads, extra = _mean_over_passes(one_pass, batch, passes)
+        updates, opt_state = optimizer.update(grads, state.opt_state, learnt)
         metrics["grad_norm"] = optax.tree.norm(grads)
-        params = optax.apply_updates(state.params, updates)
-        state = TrainState(step=state.step + 1, params=params, opt_state=opt_state)
-        return state if borrowed is None else put_back(whole, state, borrowed), metrics
+        for name, of_part in grads.items():
+            metrics[f"grad_norm/{name}"] = optax.tree.norm(of_part)
+        params = {**fixed, **optax.apply_updates(learnt, updates)}
+        after = TrainState(state.step + 1, params, extra, opt_state, state.row_steps)
+        return lazy.scatter_rows(whole, after, gathered), metrics
 
+    mesh = where.step.sharding.mesh
     places = jax.tree.map(lambda leaf: leaf.sharding, where), replicated(mesh)
     return jax.jit(train_step, donate_argnums=0, out_shardings=places)
 
@@ -224,3 +94,94 @@ def _mean_over_passes(
 
     total, _ = jax.lax.scan(add, zeros, (jnp.arange(passes, dtype=jnp.int32), batch))
     return jax.tree.map(lambda value: value / passes, total)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """The step of a run with what belongs to it; compiled when its shapes are known.
+
+    Attributes:
+        mesh: the devices.
+        cut: how a step is cut for them.
+        parts: of the parameters.
+        like: the state as shapes with their places.
+        optimizer: of the parts that are trained.
+        lazy: how a step works on the rows that it uses.
+        jitted: of `make_train_step`.
+        config: of the run.
+    """
+
+    mesh: Mesh
+    cut: StepCut
+    parts: dict[str, Part]
+    like: TrainState
+    optimizer: optax.GradientTransformation
+    lazy: LazyRows
+    jitted: jax.stages.Wrapped
+    config: Config
+    compiled: dict[int, jax.stages.Compiled] = dataclasses.field(default_factory=dict)
+
+    def one_host(self, tree: Any) -> Any:
+        """Arrays of all devices as whole arrays on one device of this host; all hosts call it."""
+        return local_copy(self.mesh, tree)
+
+    def compile(self, source: BatchSource, rows: int) -> str:
+        """Compile the step for blocks of so many rows.
+
+        Returns:
+            what the program needs of each device's memory, in words.
+
+        Raises:
+            BadInput: if it does not fit; nothing was loaded or run.
+        """
+        shapes = batch_shapes(self.mesh, self.cut, source.shapes(rows), source.packed)
+        self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
+        return check_memory(self.compiled[rows], self.mesh.size, self.cut.passes)
+
+    def __call__(
+        self, state: TrainState, batch: dict[str, jax.Array], rows: int
+    ) -> tuple[TrainState, Metrics]:
+        """Take a step with a batch whose blocks have so many rows; `state` is given up.
+
+        Raises:
+            XlaRuntimeError: if an array would have to come from this host's memory: what a step
+                needs lies on the devices, or each step would wait for a copy.
+        """
+        with jax.transfer_guard("disallow"):
+            return self.compiled[rows](state, batch)
+
+
+def make_step(
+    config: Config,
+    about: Mapping[str, Any],
+    packed: tuple[str, ...],
+    *,
+    devices: Sequence[jax.Device] | None = None,
+    dropout: bool = True,
+) -> Step:
+    """The step of a run, not yet compiled.
+
+    Args:
+        config: the run.
+        about: of `System.start`.
+        packed: of `BatchSource.packed`.
+        devices: of the mesh; all of all hosts if None.
+        dropout: whether dropout is on.
+    """
+    system, run = config.system, config.run
+    mesh = make_mesh(system.groups // run.passes, devices)
+    parts = check_parts(system.parts(), system.shapes(about)[0])
+    optimizer = make_optimizer(config.optimizer, parts)
+    like = abstract_state(system, about, parts, optimizer, mesh, spread_largest=run.shard_encoder)
+    lazy = LazyRows(lazy_parts(parts), config.optimizer, mesh, packed)
+    loss = system.loss(about, mesh, dropout=dropout)
+    return Step(
+        mesh=mesh,
+        cut=step_cut(mesh, run.passes),
+        parts=parts,
+        like=like,
+        optimizer=optimizer,
+        lazy=lazy,
+        jitted=make_train_step(loss, optimizer, parts, lazy, like),
+        config=config,
+    )

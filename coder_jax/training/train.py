@@ -1,63 +1,30 @@
-"""The training run: a configuration and a source of batches in, a trained encoder on disk out.
-
-Read `train` from top to bottom: it is the whole run.
-"""
+"""The training run, which knows no paper: `train` is the whole of it, from top to bottom."""
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from huggingface_hub import ModelCard
-
-from coder_jax.devices.feed import Feed, SaveClock
-from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree
-from coder_jax.devices.memory_plan import check_memory, plan_memory
-from coder_jax.devices.mesh import local_copy
-from coder_jax.evaluation.normalization.heldout import HeldOut, in_words
-from coder_jax.models.bert import Bert, abstract_bert
-from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.hf_files import find_folder
-from coder_jax.models.hf_weights import check_vocabulary, load_bert
+from coder_jax.devices.feed import Fed, Feed, SaveClock
+from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree, say
 from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.files import RunFiles
+from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.files import RunFiles, small_files
 from coder_jax.runs.folder import check_identity, claim_run_folder, identity, read_identity
-from coder_jax.runs.metrics import MetricsLog, Window
+from coder_jax.runs.metrics import MetricsLog, scores_in_words
 from coder_jax.training.config import Config, to_json
-from coder_jax.training.lazy_rows import settle
 from coder_jax.training.optimizer import learning_rate
-from coder_jax.training.run_step import RunStep, make_run_step
-from coder_jax.training.state import (
-    TrainState,
-    merge_encoder,
-    new_state,
-    split_encoder,
-)
-from data_pipeline.batches.spec import RowPlan, StepCut
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
+from coder_jax.training.refresh import Refresh
+from coder_jax.training.state import TrainState, new_state, overview
+from coder_jax.training.step import make_step
+from coder_jax.training.system import Params, View
+from coder_jax.training.window import Window
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped
-
-
-class BatchSource(Protocol):
-    """Where batches come from: a `BatchMaker` over a dataset, or `BatchFiles` written before."""
-
-    folder: Path
-    """Holds `tokenizer/`, and `heldout/` if terms were held out."""
-    cut: StepCut
-    """How the steps are cut for the devices."""
-    plan: RowPlan
-    """The numbers of rows that a block can have."""
-    manifest: Mapping[str, Any]
-    """Of the dataset."""
-
-    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """This host's batches of first_step to last_step - 1, as `BatchMaker.batch` says."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,67 +34,7 @@ class RunResult:
     out: str
     steps: int
     seconds: float  # of training with its evaluations, in all processes of the run
-    heldout: dict[str, float]  # scores of the last evaluation; empty if there was none
-
-
-def initial_encoder(config: Config, manifest: Mapping[str, Any]) -> tuple[Bert, dict[str, Any]]:
-    """The encoder that a new run starts from, and what `identity` keeps of it.
-
-    Raises:
-        BadInput: if the dataset was tokenized with another tokenizer than the encoder's own.
-    """
-    init = config.model.init
-    folder = find_folder(init)
-    found = tokenizer_hash(load_tokenizer(folder))
-    expected = manifest["tokenizer"]["hash"]
-    if found != expected:
-        raise BadInput(
-            f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
-            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
-            f"--tokenizer {init}, or start from the other encoder"
-        )
-    bert, hf_config, report = load_bert(folder, pooling=config.model.pooling)
-    say(str(report))
-    check_vocabulary(manifest["tokenizer"]["vocab_size"], bert.config, init)
-    longest = manifest["tokenizer"]["max_length"]
-    if longest > bert.config.longest_term:
-        raise BadInput(
-            f"the dataset's terms have up to {longest} tokens, but {init} has "
-            f"{bert.config.longest_term} positions; build it with a smaller --max-length"
-        )
-    return bert, {
-        "config": hf_config,
-        "pooler": bert.pooler is not None,
-        "license": read_license(folder),
-    }
-
-
-def read_license(folder: Path) -> str | None:
-    """The license that the model card in a Hugging Face folder states, if there is one."""
-    card = folder / "README.md"
-    return ModelCard.load(card).data.license if card.exists() else None
-
-
-def encoder_structure(config: Config, encoder: Mapping[str, Any]) -> Bert:
-    """The encoder as shapes, with the run's dropout and arithmetic."""
-    bert_config, rate = BertConfig.from_hf(encoder["config"]), config.model.dropout
-    if rate is not None:
-        bert_config = dataclasses.replace(bert_config, hidden_dropout=rate, attention_dropout=rate)
-    return abstract_bert(bert_config, jnp.dtype(config.model.dtype), pooler=encoder["pooler"])
-
-
-def resolve_dtype(config: Config) -> Config:
-    """The configuration with `auto` decided, so that a run never changes its arithmetic."""
-    if config.model.dtype != "auto":
-        return config
-    dtype: Any = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, dtype=dtype))
-
-
-def say(text: str) -> None:
-    """Print on the first host alone."""
-    if is_first():
-        print(text)
+    scores: dict[str, dict[str, float]]  # of the last evaluation; empty if there was none
 
 
 def train(config: Config, source: BatchSource) -> RunResult:
@@ -138,154 +45,176 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
     Args:
         config: the run.
-        source: its batches.
+        source: its batches, of `System.open`.
 
     Raises:
         Stopped: if the run was asked to stop, once it has saved.
-        BadInput: if the run folder belongs to another run, if tokenizer and dataset do not fit, if
-            the state does not fit into the devices, or if the loss is not finite; the checkpoints
-            that are there stay as they are.
+        BadInput: if the run folder belongs to another run, if the data does not fit, if the state
+            does not fit into the devices, or if the loss is not finite; the checkpoints that are
+            there stay as they are.
     """
-    # ---- Config ----
-    config = resolve_dtype(config)
+    # ---- Config: what all hosts must have alike ----
+    config = dataclasses.replace(config, system=config.system.decided())
     config.validate()
-    run = config.run
+    system, run, steps = config.system, config.run, config.optimizer.steps
     for name, value in to_json(config).items():
         for setting, chosen in value.items() if isinstance(value, dict) else [(name, value)]:
             must_agree(setting, chosen)
-    must_agree("the content hash of --data", source.manifest["content_hash"])
+    must_agree("the content hash of --data", content_hash(source))
     barrier("all hosts agree")  # before anything is written
-    _check_dataset(config, source)
-    heldout = None
-    if run.eval_steps:
-        heldout = HeldOut(source.folder, source.manifest, config.model.pooling, run.eval_terms)
+    score = system.scorer(source, run) if run.eval_steps else None
 
-    # ---- Run folder ----
-    with RunFiles(run.out) as files:
-        bert = None
+    with contextlib.ExitStack() as opened:
+        # ---- Run folder: what the run is; another one is refused ----
+        files = opened.enter_context(RunFiles(run.out))
+        initial: Params | None = None
         if (files.here / "run.json").exists():
             there = read_identity(files.here)
-            encoder = there["encoder"]
-            check_identity(there, identity(config, source.manifest, encoder), files.name)
+            about = there["start"]
+            check_identity(there, identity(to_json(config), source.identity, about), files.name)
         else:
-            bert, encoder = initial_encoder(config, source.manifest)
-        this_run = identity(config, source.manifest, encoder)
+            about, initial = start(config, source)
+        this_run = identity(to_json(config), source.identity, about)
         if is_first():
-            claim_run_folder(files.here, this_run, source.folder / "tokenizer")
+            claim_run_folder(files.here, this_run, source.folder, source.kept)
             files.publish()
         barrier("the run folder is there")
         files.fetch()
         if not (files.here / "run.json").exists():
             raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
         check_identity(read_identity(files.here), this_run, files.name)
-        with contextlib.closing(Checkpoints(Path(run.out), run.save_steps)) as checkpoints:
-            if bert is None and checkpoints.latest is None:  # it stopped before its first
-                bert, _ = initial_encoder(config, source.manifest)
-            return _take_steps(config, source, files, checkpoints, this_run, bert, heldout)
 
+        # ---- Devices, optimizer, step: as shapes, compiled before anything is loaded ----
+        step_of_run = make_step(config, about, source.packed)
+        assert source.cut == step_of_run.cut, "batches are cut for another mesh"
+        say(overview(step_of_run.like, step_of_run.parts))
+        say(step_of_run.compile(source, source.plan.sizes[0]))
 
-def _check_dataset(config: Config, source: BatchSource) -> None:
-    """BadInput if the dataset lacks what the loss needs."""
-    if config.loss.mu and not source.manifest["relations"]:
-        raise BadInput(
-            f"mu is {config.loss.mu}, but {source.folder} has no relations; use --mu 0 to train on "
-            "synonyms alone"
+        # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
+        keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
+        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
+        notes: dict[str, Any] = {"best": None, "index": None}
+        like, optimizer = step_of_run.like, step_of_run.optimizer
+        if checkpoints.latest is None:
+            if initial is None:  # the run stopped before its first checkpoint
+                _, initial = start(config, source)
+            state = new_state(like, system, initial, step_of_run.parts, optimizer)
+            first_step = 0
+        else:
+            first_step, params, rest, notes = checkpoints.restore(
+                like.params, like.rest, this_run, run.restore_step
+            )
+            state = TrainState.restored(like, first_step, params, rest)
+        del initial  # the devices have it
+
+        # ---- What looks at the run ----
+        log = opened.enter_context(contextlib.closing(MetricsLog(files.here, first_step, steps)))
+        window = Window(
+            system.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
         )
-    if config.loss.type_weight and not source.manifest["semantic_types"]:
-        raise BadInput(
-            f"type_weight is {config.loss.type_weight}, but {source.folder} has no semantic types "
-            "(MRSTY.RRF); use --type-weight 0"
-        )
+        clock = SaveClock(run.save_minutes)
+        feed = Feed(step_of_run.mesh, clock)
+        refresh = Refresh(system, files, step_of_run.mesh, about)
+        scores: dict[str, dict[str, float]] = {}
 
+        def look(step: int, state: TrainState) -> dict[str, dict[str, float]]:
+            """The scores after a step; none if the run is asked to stop meanwhile."""
+            if score is None:
+                return {}
+            window.check()  # do not score what a loss that is not finite has touched
+            with window.paused():
+                view = View(
+                    step=step,
+                    params=step_of_run.one_host(
+                        {name: state.params[name] for name in system.scored or state.params}
+                    ),
+                    extra=step_of_run.one_host(state.extra),
+                    mesh=step_of_run.mesh,
+                    about=about,
+                )
+                found: dict[str, dict[str, float]] = {}
+                if is_first():  # one host's devices; the others wait
+                    with contextlib.suppress(Stopped):
+                        found = score(view)
+                found = first_decides(found)
+            if found:
+                log.write(step, {"eval": found})
+                log.say(f"step {step}: {scores_in_words(found)}")
+            return found
 
-def _take_steps(
-    config: Config,
-    source: BatchSource,
-    files: RunFiles,
-    checkpoints: Checkpoints,
-    this_run: dict[str, Any],
-    bert: Bert | None,
-    heldout: HeldOut | None,
-) -> RunResult:
-    """The run from its folder on: from `bert`, or if that is None from the newest checkpoint."""
-    run, steps = config.run, config.optimizer.steps
-    made, state = _prepare(config, source, checkpoints, this_run, bert)
-    first_step = int(state.step)
-    log = MetricsLog(files.here, first_step, steps)
-    window = Window(
-        config.batch.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
-    )
-    clock = SaveClock(run.save_minutes)
-    feed = Feed(made.mesh, source.cut, source.plan, clock)
-    scores: dict[str, float] = {}
+        def is_best(step: int) -> bool:
+            """Whether the scores of a step are the best so far; then they are noted."""
+            if system.best is None or not scores or step == 0:
+                return False
+            benchmark, metric = system.best.split("/")
+            value = scores[benchmark][metric]
+            if notes["best"] is not None and value <= notes["best"][1]:
+                return False
+            notes["best"] = [step, value]
+            return True
 
-    def look(step: int) -> dict[str, float]:
-        """Scores on the held-out terms; none if the run is asked to stop meanwhile."""
-        if heldout is None or (step % run.eval_steps and step < steps):
-            return scores
-        window.check()  # do not score what a loss that is not finite has touched
-        with window.paused(), contextlib.suppress(Stopped):
-            return _score_heldout(heldout, made, state, step, log)
-        return {}
+        # ---- Before the first step: the scores that curves begin with ----
+        if score is not None and (first_step == 0 or first_step % run.eval_steps == 0):
+            scores = first_decides(log.scores(first_step)) or look(first_step, state)
+            is_best(first_step)  # the run may have been stopped while it looked
 
-    # ---- Loop ----
-    try:
-        if first_step and not first_decides(log.has_scores(first_step)):
-            scores = look(first_step)  # the run was stopped while it looked
-        batches = feed(source.batches(first_step, steps))
+        # ---- Loop ----
+        batches: Iterator[Fed] = iter(())
         for step in range(first_step + 1, steps + 1):
+            if step - 1 == first_step or refresh.due(step - 1):
+                with window.paused():
+                    source, notes["index"] = refresh.at(step - 1, state, source, notes["index"])
+                    batches = feed(source, step - 1, refresh.until(step - 1, steps))
             with window.waiting():
                 fed = next(batches)
-            state, metrics = made.train_step(state, fed.batch)
+            if fed.rows not in step_of_run.compiled:
+                with window.paused():
+                    step_of_run.compile(source, fed.rows)
+            state, metrics = step_of_run(state, fed.batch, fed.rows)
             window.add(step, metrics, fill=fed.fill)
             last = step == steps
             if step % run.log_steps == 0 or last:
                 values = window.close()
                 log.write(step, values)
                 log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
-            scores = look(step)
-            stop = feed.stop
+            looked = score is not None and (step % run.eval_steps == 0 or last)
+            if looked:
+                scores = look(step, state)
+            stop = feed.stops()
             if last:
-                state = settle(state, config.optimizer)
-            if step % run.save_steps == 0 or feed.save or last or stop:
+                state = step_of_run.lazy.settled(state)
+            best = looked and is_best(step)
+            kept = step % run.save_steps == 0 or refresh.due(step)
+            if kept or best or feed.saves() or last or stop:
                 window.check()
                 files.publish()  # before: what a checkpoint goes on from is there with it
-                checkpoints.save(state, step, this_run)
+                checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
                 clock.restart()
-            if stop and not (last and (scores or heldout is None)):
+            if stop and not (last and (scores or score is None)):
                 raise Stopped
-    finally:
-        log.close()
     return RunResult(files.name, steps, log.seconds, scores)
 
 
-def _score_heldout(
-    heldout: HeldOut, made: RunStep, state: TrainState, step: int, log: MetricsLog
-) -> dict[str, float]:
-    """The scores of the encoder of the moment, also written and said; Stopped if asked to."""
-    encoder_params = local_copy(made.mesh, state.params["encoder"])
-    found = heldout.scores(merge_encoder(made.graph, encoder_params))
-    log.write(step, {"eval": {"heldout": found}})
-    log.say(f"step {step}: held-out {in_words(found)}")
-    return found
+def start(config: Config, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    """What a new run begins with: as `System.start`, or with the parameters of the run `--from`.
+
+    Raises:
+        BadInput: as `System.start`; or if there is no such run, or no checkpoint of it.
+    """
+    system = config.system
+    if not config.start:
+        return system.start(source)
+    other = read_identity(small_files(config.start))
+    there = saved_steps(Path(config.start))
+    if not there:
+        raise BadInput(f"--from {config.start} has no checkpoint yet; train it first")
+    chosen = best_step(Path(config.start)) if system.best else there[-1]
+    about, params = system.carry(read_params(Path(config.start), chosen), other, source)
+    digest = hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()
+    say(f"starting from step {chosen} of {config.start}: {', '.join(params)}")
+    return {**about, "from": {"step": chosen, "run": digest}}, params
 
 
-def _prepare(
-    config: Config,
-    source: BatchSource,
-    checkpoints: Checkpoints,
-    this_run: dict[str, Any],
-    bert: Bert | None,
-) -> tuple[RunStep, TrainState]:
-    """The step and the state before it: what `_take_steps` begins with."""
-    structure = encoder_structure(config, this_run["encoder"])
-    relations, types = (len(source.manifest[name]) for name in ("relations", "semantic_types"))
-    made = make_run_step(config, structure, relations, types)
-    assert source.cut == made.cut, "batches are cut for another mesh"
-    plan = plan_memory(made.like, structure, config.batch, source.cut, source.plan)
-    say(check_memory(plan))
-    if bert is None:
-        return made, checkpoints.restore(made.like, this_run, config.run.restore_step)
-    noise, seed = config.model.relation_noise, config.batch.seed
-    encoder = split_encoder(bert)[1]
-    return made, new_state(made.like, encoder, made.optimizer, noise=noise, seed=seed)
+def content_hash(source: BatchSource) -> str:
+    """A hash of what the data is, for hosts to compare."""
+    return hashlib.sha256(json.dumps(source.identity, sort_keys=True).encode()).hexdigest()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.process.errors import BadInput
@@ -70,7 +71,7 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     os.replace(temporary, folder)
 
 
-class BatchFiles:
+class BatchFiles(PackedGroups):
     """The batches of a folder that `write_batches` made; needs no TensorFlow.
 
     Args:
@@ -93,7 +94,7 @@ class BatchFiles:
     ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        self.manifest: dict[str, Any] = self.index["manifest"]
+        self.manifest = self.index["manifest"]
         self.last_step: int = self.index["last_step"]
         expected, found = dataclasses.asdict(spec), self.index["spec"]
         differing = [

@@ -1,7 +1,9 @@
 """What a batch is made of: the numbers that decide the batch of every step."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -126,3 +128,52 @@ class RowPlan:
     def rows(self, needed: int) -> int:
         """The smallest number of rows that is enough; `ample` if none is."""
         return next((rows for rows in self.sizes if needed <= rows), self.ample)
+
+
+class BatchSource(Protocol):
+    """Where the batches of a run come from; a pure function of data, settings and step.
+
+    The arrays of a batch are int32 [P, blocks of this host, ...].
+    """
+
+    folder: Path
+    """Of the data."""
+    kept: tuple[str, ...]
+    """Names in `folder`, such as tokenizer, of which a run keeps a copy."""
+    cut: StepCut
+    """How the steps are cut for the devices."""
+    plan: RowPlan
+    """The numbers of rows that a block can have."""
+    packed: tuple[str, ...]
+    """The arrays [P, B, R, L] of packed rows; of all others the third dimension counts groups."""
+    manifest: Mapping[str, Any]
+    """Of the dataset."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of the data must be the same when a run goes on; plain JSON."""
+        ...
+
+    def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of a batch whose blocks have so many rows."""
+        ...
+
+    def rows_in_use(self, batch: Mapping[str, np.ndarray]) -> int:
+        """The rows that the fullest block of a batch needs."""
+        ...
+
+    def fill(self, batch: Mapping[str, np.ndarray]) -> float:
+        """The part of a batch's tokens that are no padding."""
+        ...
+
+    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
+        """This host's batches of first_step to last_step - 1."""
+        ...
+
+    def with_index(self, index: Path) -> Self:
+        """The same data with an index that `System.refresh` has written.
+
+        Raises:
+            BadInput: if the index is not of this data.
+        """
+        ...

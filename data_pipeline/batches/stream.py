@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from data_pipeline.batches.draws.groups import Draw
+from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.dataset.quiet_tensorflow import tf
@@ -65,7 +66,7 @@ def first_fit_decreasing(
     return cell // (max_length * rows), tf.reshape(by_length, [-1]), cell % rows, offset
 
 
-class BatchMaker:
+class BatchMaker(PackedGroups):
     """Makes the batch of any step; holds the dataset's tables as tensors.
 
     Args:

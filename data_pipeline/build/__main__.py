@@ -11,12 +11,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.build.options import BuildOptions
-from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.process.command import run_command
-from data_pipeline.terminology.filters import Filters
 from data_pipeline.sources.obo import SYNONYM_SCOPES
+from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.filters import Filters
 
 EXAMPLES = """\
 examples:

@@ -19,26 +19,9 @@ import polars as pl
 import tokenizers
 from tokenizers import Tokenizer
 
-from data_pipeline.process import stopping
-from data_pipeline.files.buckets import (
-    address,
-    cache_folder,
-    explained,
-    open_bucket,
-    publish_folder,
-    short_hash,
-)
 from data_pipeline.build.options import BuildOptions
-from data_pipeline.process.errors import BadInput
-from data_pipeline.files.file_lock import locked
-from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
-from data_pipeline.sources.obo import read_obo
 from data_pipeline.dataset.quiet_tensorflow import tf, tfds
-from data_pipeline.sources.release_files import reading, remove_scratch
-from data_pipeline.sources.rrf import read_rrf
-from data_pipeline.sources.source import Source
 from data_pipeline.dataset.store import FORMAT, MANIFEST, WORK_MARK, is_dataset, read_manifest
-from data_pipeline.terminology.terminology import Terminology, read_terminology
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.dataset.write_dataset import (
     BlockWriter,
@@ -51,6 +34,23 @@ from data_pipeline.dataset.write_dataset import (
     tidy,
     write_shards,
 )
+from data_pipeline.files.buckets import (
+    address,
+    cache_folder,
+    explained,
+    open_bucket,
+    publish_folder,
+    short_hash,
+)
+from data_pipeline.files.file_lock import locked
+from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.obo import read_obo
+from data_pipeline.sources.release_files import reading, remove_scratch
+from data_pipeline.sources.rrf import read_rrf
+from data_pipeline.sources.source import Source
+from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
+from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 LOCK = "lock"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import tokenizers
 
-from data_pipeline.terminology.clean import CLEANING
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.filters import Filters
 from data_pipeline.sources.release_files import release_paths
+from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.filters import Filters
 
 CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
 

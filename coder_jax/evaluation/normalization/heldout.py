@@ -52,12 +52,6 @@ class HeldOut:
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
-def in_words(scores: Mapping[str, float]) -> str:
-    """The scores of `HeldOut` for the terminal."""
-    shown = "  ".join(f"{name} {scores[name]:.4f}" for name in ("acc@1", "acc@5", "mrr"))
-    return f"{shown}  (among {scores['terms']:,} terms)"
-
-
 def with_dictionary_of(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:

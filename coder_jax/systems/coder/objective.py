@@ -7,15 +7,17 @@ import jax
 
 from coder_jax.systems.groups.group import Group, MultiSimilarity, cosine, distance, term_loss
 from coder_jax.systems.groups.multi_similarity import multi_similarity_loss
-from data_pipeline.batches.spec import BatchSpec
+from coder_jax.systems.groups.relation_system import RelationSystem
+from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.system import Part
 from data_pipeline.process.errors import BadInput
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CoderLoss:
-    """The total loss is L_MS + mu * L_MS^rel."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderSystem(RelationSystem):
+    """CODER: the total loss is L_MS + mu * L_MS^rel."""
 
-    type_weight: ClassVar[float] = 0.0
+    name: ClassVar[str] = "coder"
 
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""
@@ -24,17 +26,31 @@ class CoderLoss:
     -|e_i + r - e_j|, which needs other constants than a cosine."""
     term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
     relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    relation_update: Literal["lazy", "dense"] = "lazy"
+    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
+    that they missed, or all; the same but for rounding."""
 
-    def validate(self, batch: BatchSpec) -> None:
-        """Raise BadInput where the batches hold what this loss does not know."""
-        if batch.corrupted_tails:
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.relation_update == "lazy" and optimizer.b1**2 >= optimizer.b2:
+            raise BadInput(
+                f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
+                "matrices needs b1 < sqrt(b2); use --relation-update dense"
+            )
+        if self.batch.corrupted_tails:
             raise BadInput(
                 "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
                 "a recipe of CODER v1"
             )
 
+    def head_parts(self) -> dict[str, Part]:
+        return {"relations": self.relation_part(lazy=self.relation_update == "lazy")}
 
-def group_loss(group: Group, loss: CoderLoss) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return group_loss(group, self)
+
+
+def group_loss(group: Group, loss: CoderSystem) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The loss of one group of k pairs, N = 2k.
 
     Returns:

@@ -5,21 +5,29 @@ concept that took the tail's place.
 """
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from coder_jax.systems.groups.group import Group, MultiSimilarity, norm, term_loss
-from data_pipeline.batches.spec import BatchSpec
+from coder_jax.systems.groups.relation_system import RelationSystem
+from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.system import Params, Part
 from data_pipeline.process.errors import BadInput
 
+TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CoderV1Loss:
-    """The total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
 
-    score: ClassVar[str] = "translation"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderV1System(RelationSystem):
+    """CODER v1: the total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
+
+    name: ClassVar[str] = "coder_v1"
+    score = "translation"
 
     mu: float = 1.0
     """Weight of TransE; 0 does without relations (MS, MS+STY in the paper's table 6)."""
@@ -29,21 +37,61 @@ class CoderV1Loss:
     """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
     term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
 
-    def validate(self, batch: BatchSpec) -> None:
-        """Raise BadInput where the batches lack what this loss needs."""
-        if self.mu and not batch.corrupted_tails:
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.mu and not self.batch.corrupted_tails:
             raise BadInput(
                 f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
                 "use --corrupted-tails or --mu 0"
             )
-        if self.type_weight and not batch.semantic_types:
+        if self.type_weight and not self.batch.semantic_types:
             raise BadInput(
                 f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
                 "--semantic-types or --type-weight 0"
             )
 
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        super().needs(manifest, folder)
+        if self.type_weight and not manifest["semantic_types"]:
+            raise BadInput(
+                f"type_weight is {self.type_weight}, but {folder} has no semantic types "
+                "(MRSTY.RRF); use --type-weight 0"
+            )
 
-def group_loss(group: Group, loss: CoderV1Loss) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def head_parts(self) -> dict[str, Part]:
+        types = Part(rate=self.relation_learning_rate_factor)
+        return {"relations": self.relation_part(lazy=False), "types": types}
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        heads = super().head_shapes(about, width)
+        if self.type_weight and about["types"]:
+            heads["types"] = {
+                "kernel": jax.ShapeDtypeStruct((width, about["types"]), jnp.float32),
+                "bias": jax.ShapeDtypeStruct((about["types"],), jnp.float32),
+            }
+        return heads
+
+    def new_heads(self, shapes: Params) -> Params:
+        heads = super().new_heads(shapes)
+        if "types" in shapes:
+            shape = shapes["types"]["kernel"].shape
+            kernel = TYPE_NOISE * jax.random.normal(jax.random.key(self.batch.seed), shape)
+            heads["types"] = {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
+        return heads
+
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        group = super().fill(group, params, mesh)
+        if "types" not in params:
+            return group
+        logits = group.vectors @ params["types"]["kernel"]
+        logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
+        return dataclasses.replace(group, type_logits=logits)
+
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return group_loss(group, self)
+
+
+def group_loss(group: Group, loss: CoderV1System) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The loss of one group of k pairs; with relations N = 3k.
 
     Returns:

@@ -5,11 +5,13 @@ would be. With the identity as matrix the query is the head itself, so that S is
 S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 """
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from coder_jax.devices.mesh import BLOCKS, EVERYWHERE, constrain, spread_axes
 
 
 def table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
@@ -60,11 +62,38 @@ def translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) 
     return head_UmD + translation_UD[..., None, :]
 
 
-def has_matrices(params: Mapping[str, Any]) -> bool:
-    """Whether parameters, arrays or shapes, have relation matrices: not translations, nor none."""
-    return "relations" in params and params["relations"].ndim == 3
+def all_queries(
+    mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
+) -> jax.Array:
+    """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
 
-
-def is_matrices(path: tuple[Any, ...], leaf: Any) -> bool:
-    """Whether the leaf of a `TrainState` at this path is the matrices or a moment of theirs."""
-    return leaf.ndim == 3 and any(getattr(part, "key", None) == "relations" for part in path)
+    Args:
+        mesh: the devices.
+        table: float32 [R, D, D], matrices, or [R, D], translations.
+        relation_BGU: int32, of the distinct triplets.
+        head_BGkD: float32, the vectors of the heads.
+    """
+    put = partial(constrain, mesh)
+    width = head_BGkD.shape[-1]
+    head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
+    if table.ndim == 2:
+        query_BGUmD = translated(table, relation_BGU, head_BGUmD)
+        return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
+    # A device that holds some rows of every matrix needs those features of every head: these are
+    # small, so the heads travel and the matrices stay.
+    axes = spread_axes(mesh, width)
+    if axes is None:
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+    else:
+        relation_BGU = put(relation_BGU, EVERYWHERE)
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        # The constraint holds for the gradient, too: it is made where the matrices lie.
+        matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
+        if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
+            head_BGUmD = put(head_BGUmD, EVERYWHERE)
+        head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        if mesh.shape["within"] > 1:
+            query_BGUmD = put(query_BGUmD, EVERYWHERE)
+    return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)

@@ -1,0 +1,79 @@
+"""Recipes of CODER v1 (Yuan et al. 2020): its encoders, their ablations, and a small machine.
+
+| value | where it stands |
+|---|---|
+| 256 terms in a group, at most 8 of a concept; 8 groups in a step; rate 2e-5 | paper, section 4.1 |
+| mu 1, margin 1; weight of semantic types 0.1 in ablations | paper, section 3 and table 6 |
+| AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
+| 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code |
+"""
+
+import dataclasses
+
+from coder_jax.systems.coder.recipes import small
+from coder_jax.systems.coder_v1.objective import CoderV1System
+from coder_jax.systems.groups.packed_encoder import ModelConfig
+from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.spec import BatchSpec
+
+
+def coder_v1_eng() -> Config[CoderV1System]:
+    """CODER v1, English: BioBERT, 125,000 steps, TransE with corrupted tails (MS+REL).
+
+        bash launch/train.sh --recipe coder_v1_eng --data datasets/umls_eng --out runs/coder_v1_eng
+
+    One week on one RTX 2080 Ti in the paper.
+    """
+    return Config(
+        recipe="coder_v1_eng",
+        system=CoderV1System(
+            model=ModelConfig(init="dmis-lab/biobert-v1.1"),
+            # 256 terms: 10 triplets of 8 terms for head, tail and corrupted tail.
+            batch=BatchSpec(triplets=10, corrupted_tails=True),
+        ),
+        optimizer=OptimizerConfig(steps=1_000_000),
+        run=RunConfig(save_steps=100_000),
+    )
+
+
+def coder_v1_all() -> Config[CoderV1System]:
+    """CODER v1 of all languages: multilingual BERT."""
+    base = coder_v1_eng()
+    model = ModelConfig(init="bert-base-multilingual-cased")
+    system = dataclasses.replace(base.system, model=model)
+    return dataclasses.replace(base, recipe="coder_v1_all", system=system)
+
+
+def _ablation(name: str, *, mu: float = 1.0, type_weight: float = 0.0) -> Config[CoderV1System]:
+    """CODER v1 with another loss on the same terms, those of the corrupted tails too."""
+    base = coder_v1_eng()
+    batch = dataclasses.replace(base.system.batch, semantic_types=type_weight > 0)
+    system = dataclasses.replace(base.system, batch=batch, mu=mu, type_weight=type_weight)
+    return dataclasses.replace(base, recipe=name, system=system)
+
+
+def coder_v1_eng_types() -> Config[CoderV1System]:
+    """CODER v1's ablation MS+REL+STY (table 6): semantic types are learnt, too."""
+    return _ablation("coder_v1_eng_types", type_weight=0.1)
+
+
+def coder_v1_eng_types_no_relations() -> Config[CoderV1System]:
+    """CODER v1's ablation MS+STY (table 6)."""
+    return _ablation("coder_v1_eng_types_no_relations", mu=0.0, type_weight=0.1)
+
+
+def coder_v1_eng_no_relations() -> Config[CoderV1System]:
+    """CODER v1's ablation MS (table 6)."""
+    return _ablation("coder_v1_eng_no_relations", mu=0.0)
+
+
+def small_v1() -> Config[CoderV1System]:
+    """`small` with the loss of CODER v1, on about as many terms."""
+    base = small()
+    batch = dataclasses.replace(base.system.batch, triplets=42, corrupted_tails=True)
+    system = CoderV1System(
+        model=base.system.model,
+        batch=batch,
+        relation_learning_rate_factor=base.system.relation_learning_rate_factor,
+    )
+    return Config(recipe="small_v1", system=system, optimizer=base.optimizer, run=base.run)

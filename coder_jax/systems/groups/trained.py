@@ -1,0 +1,119 @@
+"""A trained system of groups as a folder for the Hub: the encoder, its relations, a model card."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.export.folder import export_encoder
+from coder_jax.export.relations import ExportedRelations
+from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.runs.metrics import read_metrics
+from coder_jax.systems.groups.packed_encoder import GroupSystem
+from coder_jax.training.system import SavedRun, Trained
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+
+
+def trained_groups(system: GroupSystem, run: SavedRun) -> Trained:
+    """The encoder of a run, its relations, and what is known of it."""
+    tokenizer = load_tokenizer(run.folder / "tokenizer")
+    encoder = TermEncoder(trained_bert(run), tokenizer, trained_settings(system, run))
+    relations = trained_relations(run)
+    tables = {} if relations is None else {"relations": relations}
+    return Trained(encoder=encoder, card=describe(system, run), tables=tables)
+
+
+def trained_bert(run: SavedRun) -> Bert:
+    """The encoder of a run, in float32."""
+    encoder = run.identity["start"]["encoder"]
+    config = BertConfig.from_hf(encoder["config"])
+    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder["pooler"]))
+    return merge_encoder(graph, run.params["encoder"])
+
+
+def trained_settings(system: GroupSystem, run: SavedRun) -> EncoderSettings:
+    """How terms became vectors in training."""
+    return EncoderSettings(
+        pooling=system.model.pooling,
+        cleaning=run.identity["dataset"]["cleaning"],
+        max_length=run.identity["tokenizer"]["max_length"],
+    )
+
+
+def trained_relations(run: SavedRun) -> ExportedRelations | None:
+    """The relation table of a run with its labels; None if none was learnt."""
+    table = run.params.get("relations")
+    return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
+
+
+def export_groups(
+    system: GroupSystem,
+    run: SavedRun,
+    out: Path,
+    *,
+    card: Mapping[str, Any] | None = None,
+    pytorch_bin: bool = False,
+) -> dict[str, float]:
+    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+
+    Args:
+        system, run: what was trained.
+        out: the folder to write.
+        card: what the model card says in place of, or beside, what is known of the run.
+        pytorch_bin: also write pytorch_model.bin.
+    """
+    settings = trained_settings(system, run)
+    return export_encoder(
+        trained_bert(run),
+        run.folder / "tokenizer",
+        run.identity["start"]["encoder"]["config"],
+        out,
+        pooling=settings.pooling,
+        cleaning=settings.cleaning,
+        max_length=settings.max_length,
+        relations=trained_relations(run),
+        card={**describe(system, run), **(card or {})},
+        pytorch_bin=pytorch_bin,
+    )
+
+
+def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
+    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    config, dataset = run.identity["config"], run.identity["dataset"]
+    counts, batch, optimizer = dataset["counts"], system.batch, config["optimizer"]
+    metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
+    lines = read_metrics(metrics) if metrics.exists() else []
+    rows = [
+        {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
+        for line in lines
+        if "eval" in line and line["step"] == run.step
+    ]
+    return {
+        "name": f"CODER ({config['recipe']})",
+        "license": run.identity["start"]["encoder"]["license"],
+        "base_model": system.model.init,
+        "data": {
+            "terminology": f"{dataset['name']} {dataset['release']}",
+            "concepts": f"{counts['concepts']:,}",
+            "terms": f"{counts['terms']:,}",
+            "triplets": f"{counts['triplets']:,}",
+            "relations": len(dataset["relations"]),
+            "cleaning": dataset["cleaning"],
+        },
+        "recipe": {
+            "name": config["recipe"],
+            "steps": f"{run.step:,} of {optimizer['steps']:,}",
+            "terms per step": batch.terms,
+            "groups x triplets x repeats": f"{batch.groups} x {batch.triplets} x {batch.repeats}",
+            "draw": batch.draw,
+            "mu": config["system"]["mu"],
+            "learning rate": optimizer["learning_rate"],
+            "seed": batch.seed,
+        },
+        "results": rows,
+        "dataset_hash": dataset["content_hash"],
+    }

@@ -1,0 +1,123 @@
+"""Refreshes: indexes that a run makes of its own parameters, on which the batches after it depend.
+
+OUT/index/N/  what `System.refresh` wrote after N steps; whole or not there
+
+The batches of the steps N + 1 to N + `refresh_steps` depend on it. Its hash is in the notes of
+their checkpoints, so that a run goes on with the index that it was stopped with or not at all; and
+a checkpoint is kept at each refresh, from which a lost index is made again.
+"""
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+
+from coder_jax.devices.hosts import barrier, first_decides, is_first
+from coder_jax.runs.files import RunFiles
+from coder_jax.training.state import TrainState
+from coder_jax.training.system import System, View
+from data_pipeline.batches.spec import BatchSource
+from data_pipeline.process.errors import BadInput
+
+FOLDER = "index"
+KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
+
+
+@dataclasses.dataclass(frozen=True)
+class Refresh:
+    """The refreshes of a run; for a system without any, nothing is ever due.
+
+    Attributes:
+        system: what makes an index.
+        files: of the run.
+        mesh: the devices.
+        about: of `System.start`.
+    """
+
+    system: System
+    files: RunFiles
+    mesh: Mesh
+    about: Mapping[str, Any]
+
+    def due(self, step: int) -> bool:
+        """Whether an index is made after so many steps."""
+        return bool(self.system.refresh_steps) and step % self.system.refresh_steps == 0
+
+    def until(self, step: int, steps: int) -> int:
+        """The last step whose batches depend on the index that is there after `step` steps."""
+        every = self.system.refresh_steps
+        return min(step - step % every + every, steps) if every else steps
+
+    def at(
+        self, step: int, state: TrainState, source: BatchSource, noted: Mapping[str, Any] | None
+    ) -> tuple[BatchSource, dict[str, Any] | None]:
+        """The batches after `step` steps: with the index that is due then, or the last one.
+
+        Args:
+            step: steps that were taken.
+            state: after them.
+            source: the batches so far.
+            noted: step and hash of the index that the batch of `step` depended on.
+
+        Returns:
+            (source, note): the batches, and step and hash of the index that they depend on.
+
+        Raises:
+            BadInput: if the index is not the one that was noted.
+        """
+        if not self.system.refresh_steps:
+            return source, None
+        if self.due(step):
+            folder = self._make(step, state)
+            found: dict[str, Any] = {"step": step, "hash": first_decides(hash_folder(folder))}
+        else:
+            assert noted is not None, "a run between two refreshes has an index"
+            folder = self.files.here / FOLDER / str(noted["step"])
+            found = {"step": noted["step"], "hash": hash_folder(folder)}
+            if found != noted:
+                raise BadInput(
+                    f"the index {folder}, which the run's batches depend on, has the hash "
+                    f"{found['hash'][:12]}; expected {noted['hash'][:12]}: it is lost or was "
+                    f"changed. To make it again, go on from the checkpoint at which it was made: "
+                    f"move the checkpoints after step {noted['step']} away, and give the same "
+                    "command again"
+                )
+        return source.with_index(folder), found
+
+    def _make(self, step: int, state: TrainState) -> Path:
+        """Write the index of a step; one that a stopped run left is made again."""
+        folder = self.files.here / FOLDER / str(step)
+        partial = folder.with_name(f".{step}.partial")
+        if is_first():
+            for old in (partial, folder):
+                shutil.rmtree(old, ignore_errors=True)
+            partial.mkdir(parents=True)
+        barrier("a folder for the index")
+        view = View(
+            step=step, params=state.params, extra=state.extra, mesh=self.mesh, about=self.about
+        )
+        self.system.refresh(view, partial)
+        barrier("the index is written")
+        if is_first():
+            partial.rename(folder)
+            made = sorted(int(path.name) for path in folder.parent.iterdir() if path.name.isdigit())
+            for earlier in made[:-KEPT]:
+                shutil.rmtree(folder.with_name(str(earlier)))
+            self.files.publish()
+        barrier("the index is there")
+        self.files.fetch()
+        return folder
+
+
+def hash_folder(folder: Path) -> str:
+    """SHA-256 of the names and contents of all files in a folder; of nothing if it is not there."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

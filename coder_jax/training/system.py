@@ -1,0 +1,278 @@
+"""The protocol by which a paper plugs into training: all that the training loop knows of one.
+
+A `System` is a frozen dataclass of hyperparameters. It says what a batch is made of, which parts
+its parameters have and how each is trained, and what the loss is. `train.py` does the rest:
+devices, optimizer, checkpoints, resume, metrics.
+
+    class MySystem(System): ...                                coder_jax/systems/my_system/
+    Config(recipe="mine", system=MySystem(...), ...)           its recipes.py
+    python -m coder_jax train --recipe mine --data ... --out ...
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+
+import jax
+from jax.sharding import Mesh
+
+from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.training.config import OptimizerConfig, RunConfig
+
+Params = dict[str, Any]
+"""One entry for each part: an array, or a nested dictionary of arrays."""
+Tree = Any
+Batch = Mapping[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """How one top-level part of the parameters is trained, and where it lies."""
+
+    rate: float | None = 1.0
+    """Its learning rate as a multiple of the run's. None: held fixed, with no gradient and no
+    moments."""
+    decay: bool = False
+    """Whether weight decay applies to its arrays of two dimensions or more."""
+    undecayed: tuple[str, ...] = ()
+    """Names inside the part that do not decay, though the others do."""
+    spread: int | Literal["largest"] | None = None
+    """The dimension of its arrays that lies over all devices. "largest": each large array by its
+    largest dimension, if the run asks for it (--shard-encoder). None: whole on every device."""
+    touched: str | None = None
+    """The array of the batch, int32, that numbers the rows (first dimension) which a step uses; a
+    negative number stands for none. Then a step works on these rows alone, and the loss finds them
+    in the part, numbered anew in the batch. None: a step uses all."""
+    untouched: Literal["catch up", "stay"] = "catch up"
+    """What becomes of rows that a step does not use. "catch up": what dense Adam would do, made up
+    for when they are used again. "stay": nothing, as in PyTorch's SparseAdam."""
+
+    def validate(self, name: str) -> None:
+        """Raise ValueError where the values contradict each other."""
+        if self.touched and (self.decay or self.rate is None):
+            raise ValueError(
+                f"part {name}: rows that are updated alone neither decay nor are fixed"
+            )
+
+
+class Tick(NamedTuple):
+    """Where in the run a loss is computed: with the seed, all that randomness may depend on."""
+
+    step: jax.Array
+    """int32 scalar, the steps that were taken before this one."""
+    number: jax.Array
+    """int32 scalar, which of the step's passes it is."""
+
+
+# (params, extra, batch of one pass, tick) -> (mean loss over the pass, (extra, metrics)). Arrays of
+# the batch are [B, ...]; metrics are float32 scalars.
+Loss = Callable[[Params, Tree, Batch, Tick], tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class View:
+    """A run at one of its steps.
+
+    For scores its arrays are whole, on one device of the first host; for a refresh they lie as they
+    do in training.
+    """
+
+    step: int
+    """Steps that were taken."""
+    params: Params
+    extra: Tree
+    mesh: Mesh
+    about: Mapping[str, Any]
+    """Of `System.start`."""
+
+
+# What a run is scored by: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
+Scorer = Callable[[View], dict[str, dict[str, float]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SavedRun:
+    """A run as its folder tells it, for `System.export`."""
+
+    step: int
+    params: Params
+    """NumPy arrays."""
+    identity: Mapping[str, Any]
+    """Of run.json."""
+    folder: Path
+    """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a run has learnt, for those who look at it: reports, demos."""
+
+    encoder: Any
+    """A `TermEncoder`, or what encodes as it does."""
+    card: Mapping[str, Any]
+    """What the model card tells (`export.model_card`)."""
+    tables: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What was learnt beside it, by the name of its part."""
+
+
+class System(abc.ABC):
+    """One paper: subclasses are frozen dataclasses, and a recipe is a value of one."""
+
+    name: ClassVar[str]
+    """By which run.json tells the class; one of the names in `systems/recipes.py`."""
+    refresh_steps = 0
+    """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
+    best: ClassVar[str | None] = None
+    """The score, "benchmark/metric", by which a checkpoint is the best; None: the last is."""
+    whole: ClassVar[bool] = False
+    """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
+    `extra` needs it, as statistics of parts of a batch are not those of the batch."""
+
+    scored: ClassVar[tuple[str, ...]] = ()
+    """The parts that `scorer` is given; all of them if empty."""
+
+    # ---- What a step is ----
+
+    @property
+    @abc.abstractmethod
+    def groups(self) -> int:
+        """The parts of a step that may lie on different devices, or follow one another in passes
+        unless `whole`; the loss of a step is the mean over them."""
+
+    @property
+    @abc.abstractmethod
+    def terms(self) -> int:
+        """The terms of a step, in which its speed is told."""
+
+    @abc.abstractmethod
+    def validate(self, optimizer: "OptimizerConfig") -> None:
+        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+
+    def decided(self) -> Self:
+        """The system with nothing left to the machine: a run never changes its arithmetic."""
+        return self
+
+    @abc.abstractmethod
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        """The batches of a run.
+
+        Args:
+            data: folder of a dataset, or of batches in files.
+            cut: how a step is cut for the devices.
+            rows: packed rows to provide for the fullest block; planned if 0.
+            steps: of the run.
+        """
+
+    # ---- Parameters ----
+
+    @abc.abstractmethod
+    def parts(self) -> dict[str, Part]:
+        """The parts that the parameters may have; those of a run are in `shapes`."""
+
+    @abc.abstractmethod
+    def start(self, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """What a new run begins with.
+
+        Returns:
+            (about, initial): what of it must be known to go on without its files (run.json keeps
+            it: plain JSON), and the parameters that were read, NumPy arrays, of some of the parts.
+
+        Raises:
+            BadInput: if its files cannot be read, or do not fit the data.
+        """
+
+    def carry(
+        self, params: Params, identity: Mapping[str, Any], source: BatchSource
+    ) -> tuple[dict[str, Any], Params]:
+        """As `start`, for a run that begins with another run's parameters.
+
+        Args:
+            params: of the other run, NumPy arrays.
+            identity: the other run's run.json.
+            source: of this run.
+        """
+        return dict(identity["start"]), {
+            name: params[name] for name in self.parts() if name in params
+        }
+
+    @abc.abstractmethod
+    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+        """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds what is neither parameter nor
+        moment, such as running statistics, and is {} where there is none."""
+
+    @abc.abstractmethod
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        """For traced code: the parts that `start` has not read, and extra, before the first step.
+
+        Args:
+            params, extra: their shapes.
+        """
+
+    @abc.abstractmethod
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """The loss of a pass; may say with `mesh.constrain` where its arrays lie."""
+
+    # ---- While it trains ----
+
+    def refresh(self, view: View, folder: Path) -> None:
+        """Write an index that the batches of the next `refresh_steps` steps depend on.
+
+        All hosts call it, and compute together; the first writes. Equal parameters on the same
+        devices must give equal files.
+
+        Args:
+            view: of the run.
+            folder: new and empty; it gets its name when all is written.
+        """
+        raise ValueError(f"system {self.name} has no refresh, but refresh_steps")
+
+    def scorer(self, source: BatchSource, run: "RunConfig") -> Scorer | None:
+        """What the run is scored by before step 1, every `eval_steps` and at the end.
+
+        Raises:
+            BadInput: if the data has nothing to score by.
+        """
+        return None
+
+    # ---- When it is trained ----
+
+    @abc.abstractmethod
+    def trained(self, run: SavedRun) -> Trained:
+        """What a run has learnt."""
+
+    @abc.abstractmethod
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        """Write a folder for the Hugging Face Hub.
+
+        Args:
+            run: what was trained.
+            out: the folder; an earlier export there is replaced.
+            options: of the command `export`: `card`, what the model card says in place of what is
+                known of the run, such as its license; `pytorch_bin`, also to write old weights.
+
+        Returns:
+            The largest difference of vectors for each library that opened the export.
+        """
+
+
+def check_parts(parts: Mapping[str, Part], params: Params) -> dict[str, Part]:
+    """The parts of these parameters.
+
+    Raises:
+        ValueError: if a part of the parameters was not declared, or contradicts itself.
+        BadInput: if none is trained.
+    """
+    undeclared = sorted(params.keys() - parts.keys())
+    if undeclared:
+        raise ValueError(f"parts {undeclared} of the parameters are not in System.parts()")
+    found = {name: parts[name] for name in sorted(params)}
+    for name, part in found.items():
+        part.validate(name)
+    if all(part.rate is None for part in found.values()):
+        raise BadInput(f"all parts ({', '.join(found)}) are held fixed: there is nothing to train")
+    return found
