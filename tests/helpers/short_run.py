@@ -9,9 +9,11 @@ import pytest
 from tiny_bert import write_model
 from tiny_run import dataset_for
 
-import coder_jax.training.run_step
+import coder_jax.training.step
 from coder_jax.devices.mesh import make_mesh
-from coder_jax.training.config import Config, ModelConfig, OptimizerConfig, RunConfig
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.groups.packed_encoder import ModelConfig
+from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.batches.stream import BatchMaker
 
@@ -35,8 +37,7 @@ def source_for(model: Path) -> BatchMaker:
 def config(model, out, **run):
     return Config(
         recipe="test",
-        model=ModelConfig(init=str(model)),
-        batch=SPEC,
+        system=CoderSystem(model=ModelConfig(init=str(model)), batch=SPEC),
         optimizer=OptimizerConfig(steps=6, learning_rate=1e-3, warmup_steps=2),
         run=RunConfig(**{"out": str(out), "save_steps": 3, "log_steps": 2} | run),
     )
@@ -47,8 +48,9 @@ class Stops:
 
     def __init__(self, source, after):
         self.source, self.after = source, after
-        self.folder, self.manifest = source.folder, source.manifest
-        self.cut, self.plan = source.cut, source.plan
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
 
     def batches(self, first_step, last_step):
         for step, batch in enumerate(self.source.batches(first_step, last_step), first_step):
@@ -62,7 +64,7 @@ def one_device() -> Iterator[None]:
     """Eight fake devices would only make the compiler slow here; test_step.py has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            coder_jax.training.run_step,
+            coder_jax.training.step,
             "make_mesh",
             lambda groups, _=None: make_mesh(groups, jax.devices()[:1]),
         )

@@ -194,7 +194,7 @@ CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the mach
 def assert_nothing_lost(out, checkpoints=99):
     """The newest checkpoints are whole, and until then every step is in the metrics once."""
     for step in saved_steps(out)[-checkpoints:]:
-        for item in ("params", "opt_state"):
+        for item in ("params", "rest"):
             read_item(out / "checkpoints" / str(step), item)
     steps = [line["step"] for line in lines_of(out) if "eval" not in line]
     until = newest(out)
@@ -204,7 +204,7 @@ def assert_nothing_lost(out, checkpoints=99):
 def assert_same_end(out, straight, steps):
     """State and metrics are bitwise those of the undisturbed run, and no litter is left."""
     assert_nothing_lost(out)
-    for item in ("params", "opt_state"):
+    for item in ("params", "rest"):
         got, want = (read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
         jax.tree.map(np.testing.assert_array_equal, got, want)
     lines = [

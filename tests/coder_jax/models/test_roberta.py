@@ -18,7 +18,7 @@ from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_files import read_json
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.systems.finished_run import export_run, load_run
-from coder_jax.training import run_step
+from coder_jax.training import step as step_module
 from coder_jax.training.config import Config, ModelConfig, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
@@ -119,7 +119,7 @@ def test_export_and_back(folder, tmp_path, pooling):
 
 def test_training_moves_the_encoder_and_exports_it(folder, tmp_path, monkeypatch):
     one = jax.devices()[:1]  # eight would only make the compiler slow here
-    monkeypatch.setattr(run_step, "make_mesh", lambda groups, _=None: make_mesh(groups, one))
+    monkeypatch.setattr(step_module, "make_mesh", lambda groups, _=None: make_mesh(groups, one))
     write_tiny_batches(tmp_path / "batches", folder, steps=2)
     source = BatchFiles(tmp_path / "batches", SPEC)
     config = Config(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +18,26 @@ import pytest
 
 from coder_jax.runs import checkpoint
 from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.checkpoint_reader import read_params, saved_steps
+from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
 from coder_jax.runs.checksums import Damaged, check_sums, checksum, checksums
 from coder_jax.runs.folder import claim_run_folder
-from coder_jax.training.state import TrainState
 from data_pipeline.process.errors import BadInput
 
-THIS_RUN = {"format": 2, "config": {"seed": 0}}
+THIS_RUN = {"format": 3, "config": {"seed": 0}}
+NOTES = {"best": None, "index": None}
 
 
 def state_after(step, scale=1.0):
     rng = np.random.default_rng(step)
     encoder = {name: jnp.float32(scale * rng.normal(size=(40, 8))) for name in ("a", "b")}
     params = {"encoder": encoder, "relations": jnp.float32(rng.normal(size=(3, 8, 8)))}
-    return TrainState(jnp.int32(step), params, optax.adam(0.1).init(params))
+    return params, {"opt_state": optax.adam(0.1).init(params)}
+
+
+def save(checkpoints, step, best=None, scale=1.0):
+    params, rest = state_after(step, scale)
+    notes = {**NOTES, "best": best}
+    checkpoints.save(step, params, rest, identity=THIS_RUN, notes=notes)
 
 
 def assert_same(got, want):
@@ -42,16 +49,23 @@ def out(tmp_path):
     """A run folder with checkpoints of steps 2, 4 and 6."""
     folder = tmp_path / "run"
     folder.mkdir()
-    checkpoints = Checkpoints(folder, keep_steps=2)
+    checkpoints = Checkpoints(folder, keep_steps=[2])
     for step in (2, 4, 6):
-        checkpoints.save(state_after(step), step, THIS_RUN)
+        save(checkpoints, step)
     checkpoints.close()
     return folder
 
 
+class Restored(NamedTuple):
+    step: int
+    params: Any
+    rest: Any
+    notes: dict
+
+
 def restored(out, instead=0, like=None):
-    with contextlib.closing(Checkpoints(out, keep_steps=2)) as checkpoints:
-        return checkpoints.restore(like or state_after(0), THIS_RUN, instead)
+    with contextlib.closing(Checkpoints(out, keep_steps=[2])) as checkpoints:
+        return Restored(*checkpoints.restore(*(like or state_after(0)), THIS_RUN, instead))
 
 
 def largest_file(out, step, item="params"):
@@ -84,10 +98,10 @@ def test_damage_is_seen_named_and_stops_the_run(out, damage):
         read_params(out, 6)
 
 
-@pytest.mark.parametrize("item", ["params", "opt_state", "identity", "checksums"])
+@pytest.mark.parametrize("item", ["params", "rest", "identity", "notes", "checksums"])
 def test_no_damage_to_any_file_is_taken_for_a_state(out, item, tmp_path):
     """Each file of a checkpoint in turn: it either makes no difference or is noticed."""
-    want, noticed = state_after(6), 0
+    (want, want_rest), noticed = state_after(6), 0
     folder = out / "checkpoints" / "6" / item
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         whole = path.read_bytes()
@@ -98,11 +112,12 @@ def test_no_damage_to_any_file_is_taken_for_a_state(out, item, tmp_path):
             except BadInput:
                 noticed += 1
             else:
-                assert_same(found.params, want.params)
-                assert_same(found.opt_state, want.opt_state)
+                assert_same(found.params, want)
+                assert_same(found.rest, want_rest)
+                assert found.notes == NOTES
             path.write_bytes(whole)
     assert noticed >= 2
-    assert_same(restored(out).params, want.params)
+    assert_same(restored(out).params, want)
 
 
 def test_a_flipped_bit_names_the_array(out):
@@ -114,17 +129,17 @@ def test_a_flipped_bit_names_the_array(out):
 def test_goes_on_from_an_older_one_when_asked_and_deletes_nothing(out, capsys):
     flip_a_bit(largest_file(out, 6))
     damaged = largest_file(out, 6).read_bytes()
-    assert_same(restored(out, instead=4).params, state_after(4).params)
+    assert_same(restored(out, instead=4).params, state_after(4)[0])
     assert saved_steps(out) == [2, 4]
     aside = out / "checkpoints" / "6.unreadable"
     assert damaged in [path.read_bytes() for path in aside.rglob("*") if path.is_file()]
     assert "renamed checkpoint 6" in capsys.readouterr().out
 
     # The same command again, as a launcher gives it, goes on from what came after.
-    checkpoints = Checkpoints(out, keep_steps=2)
-    checkpoints.save(state_after(6), 6, THIS_RUN)
+    checkpoints = Checkpoints(out, keep_steps=[2])
+    save(checkpoints, 6)
     checkpoints.close()
-    assert_same(restored(out, instead=4).params, state_after(6).params)
+    assert_same(restored(out, instead=4).params, state_after(6)[0])
     flip_a_bit(largest_file(out, 6))
     restored(out, instead=2)
     assert saved_steps(out) == [2]
@@ -166,7 +181,7 @@ def test_restored_on_other_devices_it_is_still_what_was_saved(out):
 
     state = restored(out, like=jax.tree.map(place, state_after(0)))
     assert state.params["encoder"]["a"].sharding.spec == spread.spec
-    assert_same(state.params, state_after(6).params)
+    assert_same(state.params, state_after(6)[0])
 
 
 def test_a_checksum_sees_every_element_its_place_and_its_bits():
@@ -190,7 +205,7 @@ def test_a_checksum_sees_every_element_its_place_and_its_bits():
 def test_a_checkpoint_that_makes_place_is_never_half_deleted_under_its_number(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep_steps=100)
     for step in (1, 2, 3, 4):
-        checkpoints.save(state_after(step), step, THIS_RUN)
+        save(checkpoints, step)
         checkpoints.manager.wait_until_finished()
         assert (tmp_path / "checkpoints" / "deleted").exists() == (step > 2)
     checkpoints.close()
@@ -198,17 +213,38 @@ def test_a_checkpoint_that_makes_place_is_never_half_deleted_under_its_number(tm
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["3", "4"]
 
 
+def test_the_best_checkpoint_stays_and_every_later_one_tells_which_it_is(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep_steps=[100])
+    for step, best in ((1, None), (2, [2, 0.5]), (3, [2, 0.5]), (4, [2, 0.5]), (5, [2, 0.5])):
+        save(checkpoints, step, best)
+    checkpoints.close()
+    assert saved_steps(tmp_path) == [2, 4, 5] and best_step(tmp_path) == 2
+    with contextlib.closing(Checkpoints(tmp_path, keep_steps=[100])) as checkpoints:
+        *_, notes = checkpoints.restore(*state_after(0), THIS_RUN)
+        assert notes["best"] == [2, 0.5]
+        save(checkpoints, 6, [6, 0.75])
+        save(checkpoints, 7, [6, 0.75])
+        save(checkpoints, 8, [6, 0.75])
+    assert saved_steps(tmp_path) == [6, 7, 8] and best_step(tmp_path) == 6
+
+
+def test_a_run_without_scores_has_no_best_checkpoint(out):
+    with pytest.raises(BadInput, match="tells no best one: .* name a step of 2, 4, 6"):
+        best_step(out)
+
+
 def test_what_a_killed_save_left_is_cleared_and_never_read(out):
     folder = out / "checkpoints"
     shutil.copytree(folder / "6", folder / "8.orbax-checkpoint-tmp")
     assert saved_steps(out) == [2, 4, 6]
-    assert int(restored(out).step) == 6
+    assert restored(out).step == 6
     assert saved_steps(out) == [2, 4, 6] and not list(folder.glob("*tmp*"))
 
 
 HOLDER = """
 import sys, time
 from pathlib import Path
+from typing import Any, NamedTuple
 from coder_jax.runs.lock import lock_run
 lock = lock_run(Path(sys.argv[1]))
 print("locked", flush=True)
@@ -224,8 +260,8 @@ def test_one_process_per_run_folder_and_kill_9_frees_it(out, repo):
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
         for attempt in (
-            lambda: Checkpoints(out, keep_steps=2),
-            lambda: claim_run_folder(out, THIS_RUN, Path("unused")),
+            lambda: Checkpoints(out, keep_steps=[2]),
+            lambda: claim_run_folder(out, THIS_RUN, Path("unused"), ()),
         ):
             with pytest.raises(
                 BadInput, match=f"process {holder.pid} on .* is training in .*another --out"
@@ -235,8 +271,8 @@ def test_one_process_per_run_folder_and_kill_9_frees_it(out, repo):
     finally:
         holder.kill()
         holder.communicate()
-    Checkpoints(out, keep_steps=2).close()
-    Checkpoints(out, keep_steps=2).close()
+    Checkpoints(out, keep_steps=[2]).close()
+    Checkpoints(out, keep_steps=[2]).close()
 
 
 def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, monkeypatch):
@@ -246,7 +282,7 @@ def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, m
     monkeypatch.setattr(checkpoint, "RELOAD_SECONDS", 0.05)
     comes = threading.Timer(1, lambda: (out / "late").rename(newest))
     comes.start()
-    assert_same(restored(out).params, state_after(6).params)
+    assert_same(restored(out).params, state_after(6)[0])
     comes.join()
 
     newest.rename(out / "late")
@@ -254,6 +290,6 @@ def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, m
     with pytest.raises(
         BadInput, match="first host sees the checkpoints 2, 4, 6, but this host sees 2, 4; --out"
     ):
-        Checkpoints(out, keep_steps=2)
+        Checkpoints(out, keep_steps=[2])
     monkeypatch.undo()
-    assert_same(restored(out).params, state_after(4).params)  # the failed one left no lock
+    assert_same(restored(out).params, state_after(4)[0])  # the failed one left no lock

@@ -6,29 +6,30 @@ import types
 import pytest
 
 from coder_jax.commands.train import open_source, parse
-from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.recipes import RECIPES
-from coder_jax.training.config import Config, RunConfig, differences, to_json
+from coder_jax.training.config import RunConfig, differences, from_json, to_json
 from data_pipeline.process.errors import BadInput
 
 
 def test_coder_eng_is_the_paper():
     config = RECIPES["coder_eng"]()
-    assert (config.batch.groups, config.batch.triplets, config.batch.repeats) == (8, 16, 8)
-    assert config.batch.pairs == 128 and config.batch.draw == "relations"
-    assert dataclasses.astuple(config.loss.term) == (2, 50, 0.5, 0.1)
-    assert config.loss.relation == config.loss.term and config.loss.mu == 1
+    system, batch = config.system, config.system.batch
+    assert (batch.groups, batch.triplets, batch.repeats) == (8, 16, 8)
+    assert batch.pairs == 128 and batch.draw == "relations"
+    assert dataclasses.astuple(system.term) == (2, 50, 0.5, 0.1)
+    assert system.relation == system.term and system.mu == 1
     assert (config.optimizer.steps, config.optimizer.warmup_steps) == (100_000, 10_000)
-    assert config.optimizer.learning_rate == 2e-5 and config.model.pooling == "cls"
+    assert config.optimizer.learning_rate == 2e-5 and system.model.pooling == "cls"
 
 
 def test_coder_all_differs_as_the_paper_says():
     lines = differences(to_json(RECIPES["coder_all"]()), to_json(RECIPES["coder_eng"]()))
     assert [line.split(":")[0] for line in lines] == [
-        "model.init",
         "optimizer.steps",
         "recipe",
-        "run.save_steps",
+        "system.model.init",
     ]
 
 
@@ -43,9 +44,9 @@ def test_flags_change_single_values():
     config = parse(["--recipe", "small", "--out", "runs/x", "--term.alpha", "3", "--names", "any"])
     changed = differences(to_json(config), to_json(RECIPES["small"]()))
     assert [line.split(":")[0] for line in changed] == [
-        "batch.names",
-        "loss.term.alpha",
         "run.out",
+        "system.batch.names",
+        "system.term.alpha",
     ]
 
 
@@ -87,9 +88,8 @@ def test_messages_of_coder_v1(flags, message):
 
 
 def test_the_recipe_chooses_the_system():
-    assert parse(["--recipe", "coder_v1_eng", "--transe-margin", "2"]).loss == CoderV1Loss(
-        transe_margin=2.0
-    )
+    system = parse(["--recipe", "coder_v1_eng", "--transe-margin", "2"]).system
+    assert isinstance(system, CoderV1System) and system.transe_margin == 2.0
     with pytest.raises(SystemExit):
         parse(["--recipe", "coder_eng", "--transe-margin", "2"])
 
@@ -106,17 +106,32 @@ def test_the_recipe_chooses_the_system():
 def test_the_ablations_of_coder_v1_differ_in_the_loss_alone(name, mu, type_weight):
     """Table 6: MS+REL, MS+REL+STY, MS+STY, MS."""
     config, whole = RECIPES[name](), RECIPES["coder_v1_eng"]()
-    assert config.loss == CoderV1Loss(mu=mu, type_weight=type_weight)
+    assert (config.system.mu, config.system.type_weight) == (mu, type_weight)
     changed = {line.split(":")[0] for line in differences(to_json(config), to_json(whole))}
-    assert changed <= {"recipe", "loss.mu", "loss.type_weight", "batch.semantic_types"}
-    assert config.batch.terms == 8 * 240
+    assert changed <= {"recipe", "system.mu", "system.type_weight", "system.batch.semantic_types"}
+    assert config.system.batch.terms == 8 * 240
 
 
 def test_the_ablation_with_translations_is_the_appendix():
     """A.5; the base is negative, as the similarity is."""
-    loss = RECIPES["coder_eng_transe"]().loss
-    assert dataclasses.astuple(loss.relation) == (0.2, 5, -28, 0.1) and loss.mu == 0.1
-    assert loss.term == RECIPES["coder_eng"]().loss.term and loss.score == "translation"
+    system = RECIPES["coder_eng_transe"]().system
+    assert dataclasses.astuple(system.relation) == (0.2, 5, -28, 0.1) and system.mu == 0.1
+    assert system.term == RECIPES["coder_eng"]().system.term and system.score == "translation"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_configuration_comes_back_from_json(name):
+    config = RECIPES[name]()
+    values = to_json(config)["system"]
+    assert values.pop("name") == config.system.name
+    assert from_json(type(config.system), values) == config.system
+
+
+def test_json_with_a_setting_of_another_version_is_refused():
+    values = to_json(RECIPES["small"]())["system"] | {"temperature": 0.05}
+    values.pop("name")
+    with pytest.raises(BadInput, match="found the settings temperature, which CoderSystem does"):
+        from_json(CoderSystem, values)
 
 
 @pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])
@@ -138,7 +153,7 @@ def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
 
 def test_data_and_out_are_needed(tmp_path):
     with pytest.raises(BadInput, match="give --data"):
-        open_source(Config())
+        open_source(RECIPES["small"]())
     run = RunConfig(data=str(tmp_path / "nothing"), out=str(tmp_path / "run"))
     with pytest.raises(BadInput, match="nothing is not there; build a dataset"):
-        open_source(Config(run=run))
+        open_source(dataclasses.replace(RECIPES["small"](), run=run))

@@ -2,17 +2,21 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.optimizer import learning_rate, make_optimizer
+from coder_jax.training.optimizer import learning_rate, make_optimizer, trained
+from coder_jax.training.system import Part
 
 CONFIG = OptimizerConfig(
     steps=100, learning_rate=1e-2, warmup_steps=10, weight_decay=0.1, clip_norm=0.0
 )
+
+PARTS = {"encoder": Part(decay=True, undecayed=("pooler",)), "relations": Part()}
 
 
 def params():
@@ -25,8 +29,8 @@ def params():
     }
 
 
-def one_step(config, gradient):
-    optimizer, start = make_optimizer(config), params()
+def one_step(config, gradient, parts=PARTS):
+    optimizer, start = make_optimizer(config, parts), trained(params(), parts)
     tree = {
         "encoder": {
             "layers": {0: {"kernel": jnp.full((2, 2), gradient), "bias": jnp.full(2, gradient)}},
@@ -34,7 +38,7 @@ def one_step(config, gradient):
         },
         "relations": jnp.full((3, 2, 2), gradient),
     }
-    updates, _ = optimizer.update(tree, optimizer.init(start), start)
+    updates, _ = optimizer.update(trained(tree, parts), optimizer.init(start), start)
     return optax.apply_updates(start, updates)
 
 
@@ -64,8 +68,21 @@ def test_first_step_is_adamw_with_decay_on_kernels_alone():
     np.testing.assert_array_equal(after["encoder"]["pooler"]["kernel"], 2.0)
 
 
-def test_relations_have_their_own_rate():
-    after = one_step(dataclasses.replace(CONFIG, relation_learning_rate_factor=20.0), 0.3)
+def test_a_constant_schedule_stays_at_the_peak_after_the_warm_up():
+    schedule = learning_rate(dataclasses.replace(CONFIG, schedule="constant"))
+    assert float(schedule(0)) == pytest.approx(1e-2 / 11)
+    assert float(schedule(10)) == float(schedule(99)) == pytest.approx(1e-2)
+
+
+def test_a_part_that_is_held_fixed_has_no_moments():
+    parts = {**PARTS, "encoder": Part(rate=None)}
+    assert "encoder" not in one_step(CONFIG, 0.3, parts)
+    state = make_optimizer(CONFIG, parts).init(trained(params(), parts))
+    assert {leaf.shape for leaf in jax.tree.leaves(state) if leaf.ndim} == {(3, 2, 2)}
+
+
+def test_a_part_has_its_own_rate():
+    after = one_step(CONFIG, 0.3, {**PARTS, "relations": Part(rate=20.0)})
     np.testing.assert_allclose(after["relations"], 2 - 20 * 1e-2 / 11, rtol=1e-5)
 
 

@@ -11,25 +11,29 @@ from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
 
 import coder_jax.devices.mesh
-from coder_jax.devices.mesh import make_mesh, put_batch, step_cut
+from coder_jax.devices.mesh import put_batch
+from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.coder.objective import CoderLoss
-from coder_jax.systems.coder_v1.objective import CoderV1Loss
-from coder_jax.systems.groups.heads import head_shapes
-from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.lazy_rows import MissedSteps, settle
-from coder_jax.training.optimizer import make_optimizer
-from coder_jax.training.state import abstract_state, new_state, split_encoder
-from coder_jax.training.step import dropout_ids, make_train_step
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.coder_v1.objective import CoderV1System
+from coder_jax.systems.groups.packed_encoder import ModelConfig, dropout_ids
+from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from coder_jax.training.state import new_state
+from coder_jax.training.step import make_step
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.batches.stream import BatchMaker
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
-CODER = CoderLoss()
-V1 = CoderV1Loss(type_weight=0.5)
-V1_SPEC = dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True)
+MODEL = ModelConfig(dtype="float32")
+CODER = CoderSystem(model=MODEL, batch=SPEC, relation_noise=0.1, relation_update="dense")
+V1 = CoderV1System(
+    model=MODEL,
+    batch=dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True),
+    relation_noise=0.1,
+    type_weight=0.5,
+)
 CONFIG = OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3)
-OPTIMIZER = make_optimizer(CONFIG)
+ABOUT = {"encoder": {"config": TINY.to_hf(), "pooler": True}, "relations": 5, "types": 4}
 
 
 @pytest.fixture(scope="module")
@@ -38,65 +42,50 @@ def dataset():
 
 
 @functools.cache
-def initial(dtype="float32"):
+def initial():
     """A random BERT no weight of which is 0 or 1, so that a relative difference says something."""
-    graph, encoder = split_encoder(random_bert(TINY, seed=0, dtype=jnp.dtype(dtype)))
+    _, encoder = split_encoder(random_bert(TINY, seed=0, dtype=jnp.float32))
     rng = np.random.default_rng(0)
-    return graph, jax.tree.map(
+    return jax.tree.map(
         lambda array: array + 0.1 * rng.standard_normal(array.shape, np.float32), encoder
     )
 
 
-def run(
-    dataset,
-    *,
-    devices=1,
-    passes=1,
-    dropout=True,
-    steps=3,
-    pooling="cls",
-    loss=CODER,
-    dtype="float32",
-    spec=SPEC,
-    shard_encoder=False,
-    lazy=False,
-):
+def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True):
+    """The step of a system on some devices, and the state before it."""
+    config = Config(
+        recipe="test",
+        system=system,
+        optimizer=CONFIG,
+        run=RunConfig(passes=passes, shard_encoder=shard_encoder),
+    )
+    step = make_step(
+        config, ABOUT, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
+    )
+    state = new_state(step.like, system, {"encoder": initial()}, step.parts, step.optimizer)
+    return step, state
+
+
+def run(dataset, system=CODER, *, steps=3, **how):
     """(metrics of each step, parameters after them) of a run on some devices in some passes."""
-    mesh = make_mesh(spec.groups // passes, jax.devices()[:devices])
-    cut = step_cut(mesh, passes)
-    graph, encoder = initial(dtype)
-    like = abstract_state(
-        encoder,
-        head_shapes(loss, 5, 4, TINY.hidden_size),
-        OPTIMIZER,
-        mesh,
-        shard_encoder=shard_encoder,
-        lazy=lazy,
-    )
-    state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
-    maker = BatchMaker(dataset, spec, cut)
-    step = make_train_step(
-        graph,
-        loss,
-        OPTIMIZER,
-        mesh,
-        like,
-        pairs=spec.pairs,
-        pooling=pooling,
-        seed=0,
-        dropout=dropout,
-        missed=None if like.relation_steps is None else MissedSteps(CONFIG),
-    )
+    step, state = step_of(system, **how)
+    maker = BatchMaker(dataset, system.batch, step.cut)
+    rows = maker.plan.ample  # all of their rows, so there is one shape to compile
+    step.compile(maker, rows)
     history = []
-    for batch in maker.batches(0, steps):  # all of their rows, so there is one shape to compile
-        state, metrics = step(state, put_batch(mesh, cut, batch))
+    for batch in maker.batches(0, steps):
+        placed = put_batch(step.mesh, step.cut, batch, maker.packed)
+        state, metrics = step(state, placed, rows)
         history.append({name: float(value) for name, value in metrics.items()})
-    for leaf, shape in zip(jax.tree.leaves(state), jax.tree.leaves(like), strict=True):
+    for leaf, shape in zip(jax.tree.leaves(state), jax.tree.leaves(step.like), strict=True):
         assert leaf.sharding == shape.sharding
-    if state.relation_steps is not None:
-        assert int(state.relation_steps.max()) == steps
-        state = settle(state, CONFIG)
-    return history, jax.device_get(state.params)
+    for behind in state.row_steps.values():
+        assert int(behind.max()) == steps
+    return history, jax.device_get(step.lazy.settled(state).params)
+
+
+def with_model(**changes):
+    return dataclasses.replace(CODER, model=dataclasses.replace(MODEL, **changes))
 
 
 def assert_same_run(got, want):
@@ -127,77 +116,82 @@ def test_devices_and_passes_change_nothing(
 
 
 @pytest.mark.parametrize(
-    ("loss", "spec"), [(CoderLoss(score="translation"), SPEC), (V1, V1_SPEC)], ids=["transe", "v1"]
+    "system", [dataclasses.replace(CODER, score="translation"), V1], ids=["transe", "v1"]
 )
-def test_nor_for_the_other_objectives(dataset, loss, spec):
-    plain = run(dataset, loss=loss, spec=spec)
-    again = run(dataset, loss=loss, spec=spec, devices=8, passes=4, lazy=True)
-    assert_same_run(again, plain)
+def test_nor_for_the_other_objectives(dataset, system):
+    plain = run(dataset, system)
+    assert_same_run(run(dataset, system, devices=8, passes=4), plain)
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
 
 
 def test_types_are_learned(dataset):
-    history, params = run(dataset, loss=V1, spec=V1_SPEC, steps=1)
+    history, params = run(dataset, V1, steps=1)
     assert 0.5 < history[0]["loss_type"] / np.log(4) < 2
     assert params["types"]["kernel"].shape == (TINY.hidden_size, 4)
     assert params["types"]["bias"].all(), "it began at zero"
-    without = run(dataset, loss=dataclasses.replace(V1, type_weight=0.0), spec=V1_SPEC, steps=1)
+    without = run(dataset, dataclasses.replace(V1, type_weight=0.0), steps=1)
     assert "types" not in without[1] and "loss_type" not in without[0][0]
+
+
+def test_the_norm_of_the_gradient_is_told_by_part(plain):
+    first = plain[0][0]
+    parts = [first["grad_norm/encoder"], first["grad_norm/relations"]]
+    assert min(parts) > 0 and np.hypot(*parts) == pytest.approx(first["grad_norm"], rel=1e-6)
 
 
 @pytest.mark.parametrize(("devices", "passes"), [(1, 1), (8, 1), (3, 2)])
 def test_the_lazy_update_changes_nothing(dataset, devices, passes):
     """With few triplets, so that most steps lack most relations; devices and passes, too."""
-    spec = dataclasses.replace(SPEC, groups=2, triplets=1)
-    dense = run(dataset, spec=spec, steps=6)
-    assert_same_run(
-        run(dataset, spec=spec, steps=6, lazy=True, devices=devices, passes=passes), dense
-    )
+    dense = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=2, triplets=1))
+    lazy = dataclasses.replace(dense, relation_update="lazy")
+    again = run(dataset, lazy, steps=6, devices=devices, passes=passes)
+    assert_same_run(again, run(dataset, dense, steps=6))
 
 
 @pytest.mark.parametrize(("devices", "groups"), [(8, 8), (8, 2)])
 def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, groups):
     monkeypatch.setattr(coder_jax.devices.mesh, "SMALLEST_TO_SHARD", 100)
-    mesh = make_mesh(groups, jax.devices()[:devices])
-    cut = step_cut(mesh, 1)
-    spec = dataclasses.replace(SPEC, groups=groups)
-    made = next(BatchMaker(dataset, spec, cut).batches(0))
-    batch = put_batch(mesh, cut, made)
-    for name, array in batch.items():
+    system = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=groups))
+    step, state = step_of(system, devices=devices, shard_encoder=True)
+    maker = BatchMaker(dataset, system.batch, step.cut)
+    made = next(maker.batches(0))
+    assert {name: array.shape for name, array in made.items()} == maker.shapes(maker.plan.ample)
+    for name, array in put_batch(step.mesh, step.cut, made, maker.packed).items():
         share = devices if name in ("tokens", "positions", "segments") else groups
         assert array.addressable_shards[0].data.size * share == array.size, name
         np.testing.assert_array_equal(array, made[name])
-    _, encoder = initial()
-    heads = head_shapes(CODER, 5, 4, 32)
-    like = abstract_state(encoder, heads, OPTIMIZER, mesh, shard_encoder=True)
-    state = new_state(like, encoder, OPTIMIZER, noise=0.1, seed=0)
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if leaf.ndim == 3 or leaf.size >= 100:
             assert leaf.addressable_shards[0].data.size * 8 == leaf.size, path
-    alone = abstract_state(encoder, heads, OPTIMIZER, make_mesh(1, jax.devices()[:1]))
-    for a, b in zip(
-        jax.tree.leaves(state),
-        jax.tree.leaves(new_state(alone, encoder, OPTIMIZER, noise=0.1, seed=0)),
-        strict=True,
-    ):
+    _, alone = step_of(system)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(alone), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_step_fetches_nothing_from_the_host(dataset):
+    """A batch that lies in this host's memory would be copied in every step: it is refused."""
+    step, state = step_of(CODER)
+    maker = BatchMaker(dataset, SPEC, step.cut)
+    step.compile(maker, maker.plan.ample)
+    with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
+        step(state, next(maker.batches(0)), maker.plan.ample)
+
+
 def test_without_mu_no_relation_is_learned(dataset):
-    history, params = run(dataset, loss=CoderLoss(mu=0.0), steps=1)
+    history, params = run(dataset, dataclasses.replace(CODER, mu=0.0), steps=1)
     assert "relations" not in params and "loss_relation" not in history[0]
 
 
 def test_the_pooler_learns_where_it_is_used_and_only_there(dataset, plain):
-    before = initial()[1]["pooler"]["kernel"]
+    before = initial()["pooler"]["kernel"]
     np.testing.assert_array_equal(before, plain[1]["encoder"]["pooler"]["kernel"])
-    _, params = run(dataset, steps=1, pooling="pooler")
+    _, params = run(dataset, with_model(pooling="pooler"), steps=1)
     assert not np.array_equal(before, params["encoder"]["pooler"]["kernel"])
 
 
 def test_bfloat16_is_the_encoder_alone(dataset, plain):
     """The loss is near the one in float32 and not the same; what is learned stays in float32."""
-    history, params = run(dataset, steps=1, dtype="bfloat16")
+    history, params = run(dataset, with_model(dtype="bfloat16"), steps=1)
     assert history[0]["loss"] == pytest.approx(plain[0][0]["loss"], rel=0.02)
     assert history[0]["loss"] != plain[0][0]["loss"]
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}

@@ -1,5 +1,6 @@
 """A training run: stop and go on bitwise, refuse what does not fit, export what was trained."""
 
+import copy
 import dataclasses
 import errno
 import json
@@ -14,11 +15,12 @@ import pytest
 from short_run import SPEC, Stops, config, licensed_model, one_device, source_for
 from tiny_bert import TERMS
 
-import coder_jax.training.run_step
+import coder_jax.training.step
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.normalization.heldout import HeldOut
 from coder_jax.runs.checkpoint_reader import read_params
-from coder_jax.systems.finished_run import export_run, load_run
+from coder_jax.runs.folder import read_identity
+from coder_jax.systems.finished_run import load_run
 from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.process.errors import BadInput
@@ -46,7 +48,8 @@ def straight(model, source, tmp_path_factory):
     """The folder of a run of six steps without a stop, evaluated at steps 3 and 6."""
     out = tmp_path_factory.mktemp("runs") / "straight"
     result = train(config(model, out, eval_steps=3), source)
-    assert result.steps == 6 and set(result.heldout) == {"acc@1", "acc@5", "mrr", "terms"}
+    assert result.steps == 6
+    assert set(result.scores["heldout"]) == {"acc@1", "acc@5", "mrr", "terms"}
     return out
 
 
@@ -95,22 +98,22 @@ def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
 def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     model, source, straight, tmp_path, monkeypatch
 ):
-    """At the third step of six, and at the last one."""
+    """Before the first step, at the third of six, and at the last one."""
     real, looks = HeldOut.scores, []
 
     def asked_meanwhile(heldout, bert):
         looks.append(bert)
-        if len(looks) in (1, 3):
+        if len(looks) in (1, 3, 5):
             os.kill(os.getpid(), signal.SIGTERM)
         poll()
         return real(heldout, bert)
 
     monkeypatch.setattr(HeldOut, "scores", asked_meanwhile)
     out = tmp_path / "run"
-    for _ in range(2):
+    for _ in range(3):
         with stop_when_asked("stopping"), pytest.raises(Stopped):
             train(config(model, out, eval_steps=3), source)
-    assert train(config(model, out, eval_steps=3), source).heldout
+    assert train(config(model, out, eval_steps=3), source).scores
     evaluations = [line for line in lines_of(out / "metrics.jsonl") if "eval" in line]
     wanted = [line for line in lines_of(straight / "metrics.jsonl") if "eval" in line]
     assert [(line["step"], line["eval"]) for line in evaluations] == [
@@ -143,7 +146,7 @@ def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, mo
     out = tmp_path / "run"
     with pytest.raises(BadInput, match="(?s)disk of .* is full.*Make room"):
         train(config(model, out), source)
-    assert load_run(out).step == 3
+    assert load_run(out)[1].step == 3
 
 
 def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
@@ -161,15 +164,18 @@ def test_metrics_hold_what_is_promised(straight):
             for name in [*names.split(), "terms_per_s", "fill", "data_wait"]:
                 assert math.isfinite(line[name]), name
             assert 0.3 < line["fill"] <= 1 and 0 <= line["data_wait"] <= 1
-    assert [line["step"] for line in lines if "eval" in line] == [3, 6]
+            norms = [line["grad_norm/encoder"], line["grad_norm/relations"]]
+            assert min(norms) > 0 and line["grad_norm"] == pytest.approx(np.hypot(*norms), rel=0.1)
+    assert [line["step"] for line in lines if "eval" in line] == [0, 3, 6]
     assert list((straight / "tensorboard").glob("events.*"))
 
 
 def test_the_run_exports_what_it_trained(straight, model, tmp_path):
-    run = load_run(straight)
-    assert run.step == 6 and run.card["license"] == "mit"
-    assert run.card["results"][0]["benchmark"] == "held-out terms, step 6"
-    worst = export_run(run, tmp_path / "export")
+    system, run = load_run(straight)
+    card = system.trained(run).card
+    assert run.step == 6 and card["license"] == "mit"
+    assert card["results"][0]["benchmark"] == "held-out terms, step 6"
+    worst = system.export(run, tmp_path / "export")
     assert max(worst.values()) < 1e-5
     trained = TermEncoder.from_pretrained(tmp_path / "export").encode(TERMS)
     initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)
@@ -179,11 +185,14 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
 
 
 def test_another_configuration_or_dataset_is_refused_with_the_difference(model, source, straight):
-    other = dataclasses.replace(config(model, straight), batch=dataclasses.replace(SPEC, seed=7))
-    with pytest.raises(BadInput, match=r"config.batch.seed: 0 there, 7 here"):
+    other = config(model, straight)
+    batch = dataclasses.replace(SPEC, seed=7)
+    other = dataclasses.replace(other, system=dataclasses.replace(other.system, batch=batch))
+    with pytest.raises(BadInput, match=r"config.system.batch.seed: 0 there, 7 here"):
         train(other, source)
     changed = Stops(source, after=99)
-    changed.manifest = source.manifest | {"content_hash": "another"}
+    changed.identity = copy.deepcopy(source.identity)
+    changed.identity["dataset"]["content_hash"] = "another"
     with pytest.raises(BadInput, match=r"dataset.content_hash: 'seed 0' there, 'another' here"):
         train(config(model, straight), changed)
 
@@ -205,18 +214,13 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     model, source, tmp_path, monkeypatch, bad, kept
 ):
     """Also where the bad step is the one to be saved."""
-    real = coder_jax.training.run_step.make_train_step
+    real = coder_jax.training.step.Step.__call__
 
-    def spoiled(*args, **kwargs):
-        step = real(*args, **kwargs)
+    def spoiled(step, state, batch, rows):
+        state, metrics = real(step, state, batch, rows)
+        return state, metrics | {"loss": metrics["loss"] / (state.step != bad)}
 
-        def run(state, batch):
-            state, metrics = step(state, batch)
-            return state, metrics | {"loss": metrics["loss"] / (state.step != bad)}
-
-        return run
-
-    monkeypatch.setattr(coder_jax.training.run_step, "make_train_step", spoiled)
+    monkeypatch.setattr(coder_jax.training.step.Step, "__call__", spoiled)
     out = tmp_path / "run"
     with pytest.raises(
         BadInput, match=rf"step {bad}: the loss is inf .*(?s:.)*lower learning rate"
@@ -231,3 +235,23 @@ def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     files.plan = source.plan
     train(config(model, tmp_path / "run"), files)
     assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
+
+
+def test_a_run_starts_from_another_runs_parameters(model, source, straight, tmp_path):
+    """With another loss: the encoder and the matrices are those of the other run's last step."""
+    out, begun = tmp_path / "second", config(model, tmp_path / "second", save_minutes=0.0)
+    system = dataclasses.replace(begun.system, mu=0.5)
+    begun = dataclasses.replace(begun, system=system, start=str(straight))
+    with pytest.raises(ConnectionError):
+        train(begun, Stops(source, after=1))
+    first, last = read_params(out, 1), read_params(straight, 6)
+    for part in ("encoder", "relations"):
+        for a, b in zip(jax.tree.leaves(first[part]), jax.tree.leaves(last[part]), strict=True):
+            assert np.abs(a - b).max() < 2e-3  # one step of at most the rate
+    assert read_identity(out)["start"]["from"]["step"] == 6
+    train(begun, source)  # what it started from is not read again
+    assert_same_parameters(read_params(straight, 6), last)
+    with pytest.raises(BadInput, match=r"config.start: '.*' there, '' here"):
+        train(dataclasses.replace(begun, start=""), source)
+    with pytest.raises(BadInput, match="is not the folder of a training run"):
+        train(dataclasses.replace(config(model, tmp_path / "third"), start=str(tmp_path)), source)

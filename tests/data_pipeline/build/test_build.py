@@ -13,9 +13,9 @@ from tiny_rrf import tiny_files, write_release
 from data_pipeline.build.__main__ import main
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.filters import Filters
-from data_pipeline.dataset.store import open_dataset
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from tiny_rrf import tiny_files, write_release
 
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
-from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.rrf import check_lines, read_rrf
-from data_pipeline.process.stopping import TRY_AGAIN, Stopped, stop_when_asked
 from data_pipeline.dataset.store import open_dataset
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import TRY_AGAIN, Stopped, stop_when_asked
+from data_pipeline.sources.rrf import check_lines, read_rrf
 from data_pipeline.synthetic.release import Size
 from data_pipeline.synthetic.release import write_release as write_synthetic
 

@@ -10,12 +10,12 @@ import pytest
 from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
 from tiny_ontology import write_ontology
 
-from data_pipeline.dataset import write_dataset
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
-from data_pipeline.process.errors import BadInput
+from data_pipeline.dataset import write_dataset
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.errors import BadInput
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from naive_losses import naive
 
-from coder_jax.systems.coder.objective import CoderLoss
+from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder.objective import group_loss as loss_of_group
 from coder_jax.systems.groups.group import Group, MultiSimilarity, cosine, distance, norm, unit
 from coder_jax.systems.groups.relations import relation_matrices, relation_queries, translated
 
-LOSS = CoderLoss(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
+LOSS = CoderSystem(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
 U, M, D = 4, 3, 6
 K = U * M
 
@@ -87,7 +87,7 @@ def test_equals_the_formulas(relations):
 @pytest.mark.parametrize("relations", [[2, 0, 2, 4], [2, -1, 2, -1]])
 def test_equals_the_formulas_of_the_ablation(relations):
     vectors, concepts, _, table = group()
-    loss = CoderLoss(
+    loss = CoderSystem(
         mu=0.3,
         score="translation",
         relation=MultiSimilarity(alpha=0.2, beta=5.0, base=-3.0, margin=0.1),

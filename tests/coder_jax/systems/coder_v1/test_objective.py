@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from naive_losses import naive
 
-from coder_jax.systems.coder_v1.objective import CoderV1Loss, group_loss
+from coder_jax.systems.coder_v1.objective import CoderV1System, group_loss
 from coder_jax.systems.groups.group import Group, MultiSimilarity, cosine
 
 U, M, D, S = 3, 2, 6, 4
 K = U * M
-LOSS = CoderV1Loss(
+LOSS = CoderV1System(
     mu=0.7, transe_margin=1.5, type_weight=0.3, term=MultiSimilarity(beta=20.0, base=0.4)
 )
 
