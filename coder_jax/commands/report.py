@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.place import alone
     from coder_jax.report.build import Inputs, build_report
-    from coder_jax.report.page import write_page
+    from coder_jax.report.page.render import write_page
 
     alone("report")
     for option, value, least in (
