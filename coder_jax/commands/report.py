@@ -32,7 +32,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.commands.evaluate_arguments import add_dictionary_choices
+from coder_jax.commands.encoder_arguments import add_dictionary_choices
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.process.errors import BadInput
 
