@@ -10,10 +10,9 @@ import pytest
 
 from coder_jax.report import plots
 from coder_jax.report.curves import LABELS, PANELS, training_panels
-from coder_jax.systems.coder.objective import CoderLoss
-from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.heads import group_loss
 from data_pipeline.process.errors import BadInput
 
 
@@ -188,10 +187,10 @@ def test_matplotlib_is_imported_only_to_draw(repo):
     assert run.stdout.strip() == "False", run.stderr
 
 
-@pytest.mark.parametrize("loss", [CoderLoss(), CoderV1Loss(type_weight=0.1)])
-def test_every_metric_of_every_system_has_a_curve(loss):
-    """In a panel of its kind, under a name in plain words."""
-    terms = 4 if isinstance(loss, CoderLoss) else 6
+@pytest.mark.parametrize("system", [CoderSystem(), CoderV1System(type_weight=0.1)])
+def test_every_metric_of_every_system_has_a_curve(system):
+    """In a panel of its kind, under a name in plain words or that of a part."""
+    terms = 4 if isinstance(system, CoderSystem) else 6
     group = Group(
         vectors=jnp.ones((terms, 4)),
         concepts=jnp.arange(terms),
@@ -200,9 +199,11 @@ def test_every_metric_of_every_system_has_a_curve(loss):
         types=jnp.zeros(terms, int),
         type_logits=jnp.ones((terms, 3)),
     )
-    metrics = {name: float(value) for name, value in group_loss(group, loss)[1].items()}
+    metrics = {name: float(value) for name, value in system.group_loss(group)[1].items()}
     assert len(metrics) >= 4
+    parts = system.parts()
+    metrics |= dict.fromkeys(["loss", "grad_norm", *(f"grad_norm/{part}" for part in parts)], 1.0)
     panels = training_panels([{"step": 1, **metrics}])
     assert {panel.title for panel in panels} <= {title for title, *_ in PANELS}, "all are known"
     names = [curve.name for panel in panels for curve in panel.curves]
-    assert len(names) == len(metrics) and set(names) <= set(LABELS.values())
+    assert len(names) == len(metrics) and set(names) <= {*LABELS.values(), *parts}
