@@ -28,17 +28,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.models.bert_config import POOLINGS
+from coder_jax.commands.encoder_arguments import (
+    TERMS_PER_CHUNK,
+    add_model_arguments,
+    load_encoder,
+)
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
-    from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.encoding.term_lines import Terms
 
 ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
-TERMS_PER_CHUNK = 1 << 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,58 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="encoded and written at a time: what a kill may lose (default: %(default)s)",
     )
     add_model_arguments(parser)
-
-
-def add_model_arguments(
-    parser: argparse._ActionsContainer, *, several_poolings: bool = False
-) -> None:
-    """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list."""
-    parser.add_argument(
-        "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
-    )
-    parser.add_argument(
-        "--pooling",
-        nargs="+" if several_poolings else None,
-        choices=POOLINGS,
-        help="how a term becomes a vector (default: the model's own, or cls)",
-    )
-    parser.add_argument(
-        "--cleaning",
-        metavar="RULES",
-        help="rules that terms go through first: none or paper (default: the model's)",
-    )
-    parser.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help="cut longer terms (default: the model's)"
-    )
-    parser.add_argument(
-        "--attend-padding",
-        action="store_true",
-        default=None,
-        help="as the published CODER checkpoints were trained; use with --pooling pooler",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16"),
-        default="float32",
-        help="arithmetic of the encoder (default: float32)",
-    )
-
-
-def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
-    """The encoder of the arguments of `add_model_arguments`; what was loaded goes to stderr."""
-    # Imported here, as it imports jax: `--help` stays quick.
-    from coder_jax.encoding.encoder import TermEncoder
-
-    encoder = TermEncoder.from_pretrained(
-        args.model,
-        pooling,
-        cleaning=args.cleaning,
-        max_length=args.max_length,
-        attend_padding=args.attend_padding,
-        dtype=args.dtype,
-    )
-    print(encoder.report, encoder.settings, sep="\n", file=sys.stderr)
-    return encoder
 
 
 def run(args: argparse.Namespace) -> int:

@@ -68,7 +68,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_jax.commands.encode import TERMS_PER_CHUNK, load_encoder
+from coder_jax.commands.encoder_arguments import TERMS_PER_CHUNK, load_encoder
 from coder_jax.commands.evaluate_arguments import add_arguments, check
 from data_pipeline.process.errors import BadInput
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from coder_jax.commands.encode import add_model_arguments
+from coder_jax.commands.encoder_arguments import add_dictionary_choices, add_model_arguments
 from data_pipeline.process.errors import BadInput
 
 
@@ -63,23 +63,6 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "and dictionary count as what they were merged into; where pairs and concepts have one "
         "without a concept vector, that of what it was merged into is taken (default: the list of "
         "the dictionary, where it is a dataset folder; none: no list)",
-    )
-
-
-def add_dictionary_choices(group: argparse._ActionsContainer) -> None:
-    """What of a dictionary is taken, as `read_dictionary` does it."""
-    group.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset or release, take the terms in these languages only (such as ENG)",
-    )
-    group.add_argument(
-        "--dictionary-sources",
-        nargs="+",
-        metavar="SAB",
-        help="of a dataset or release, take the terms of these vocabularies only (such as "
-        "SNOMEDCT_US)",
     )
 
 

@@ -29,7 +29,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.commands.encode import TERMS_PER_CHUNK, add_model_arguments, load_encoder
+from coder_jax.commands.encoder_arguments import (
+    TERMS_PER_CHUNK,
+    add_model_arguments,
+    load_encoder,
+)
 from coder_jax.encoding.term_lines import decode_line, read_some
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput

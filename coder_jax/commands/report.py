@@ -32,7 +32,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.commands.evaluate_arguments import add_dictionary_choices
+from coder_jax.commands.encoder_arguments import add_dictionary_choices
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.process.errors import BadInput
 
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.place import alone
     from coder_jax.report.build import Inputs, build_report
-    from coder_jax.report.page import write_page
+    from coder_jax.report.page.render import write_page
 
     alone("report")
     for option, value, least in (

@@ -22,5 +22,4 @@ word2vec_files.py        a file of them -> a table of vectors
 dictionary.py            a TSV file, a dataset or a release -> terms and concepts to search
 retired_cuis.py          MRCUI and its like -> the CUI that stands for each retired one today
 rows.py                  tab-separated text -> rows; hashes of rows
-plots.py                 metrics and scores -> curves, before/after bars, histograms
 """

@@ -1,18 +1,18 @@
-"""What the command line names in, a `Report` out: all that takes time is called here."""
+"""The parts of a report out of what the command line names: all that takes time is called here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.curves import training_panels
-from coder_jax.report.left_out import left_out
 from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
 from coder_jax.report.neighbours import explorer_data, gather_entries
-from coder_jax.report.page import Report
+from coder_jax.report.page.render import LeftOut, Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
@@ -128,3 +128,52 @@ def subjects(first: Subject, inputs: Inputs) -> Iterator[Subject]:
     for name, path in inputs.compare:
         stopping.poll()
         yield load_subject(name, path)
+
+
+def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -> list[LeftOut]:
+    """What `report` lacks, in the order of the page.
+
+    Args:
+      report: with all its parts.
+      model, dictionary: as they were given to the command.
+      run: whether the model is the folder of a run.
+    """
+    again = f"python -m coder_jax report --model {quote(model)}"
+    no_dictionary = "no --dictionary was given"
+    build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
+    missing = []
+    if not report.tables:
+        # What is scored is a model: of a run its export.
+        export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
+        evaluate = (
+            f"{export if run else ''}python -m coder_jax evaluate --model "
+            f"{'EXPORT' if run else quote(model)} --benchmark cadec=PATH "
+            f"--json results.json\n{again} --results results.json"
+        )
+        missing.append(LeftOut("Results", "no --results were given", evaluate))
+    if not report.panels:
+        why = "the run has no metrics yet" if run else "the model is not the folder of a run"
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Training", why, command))
+    if report.by_concept is None:
+        why = "too few concepts of the dictionary have several terms"
+        command = f"{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of concepts", no_dictionary if dictionary is None else why, command)
+        )
+    if report.by_type is None:
+        why = "the dictionary has no semantic types, or too few concepts of each"
+        command = f"{build}\n{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of semantic types", no_dictionary if dictionary is None else why, command)
+        )
+    if report.relations is None:
+        why = (
+            "the model has no relation matrices: it is no run with --mu above 0, nor its export; "
+            "or it learned translations"
+        )
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Relations", why, command))
+    if report.explorer is None:
+        missing.append(LeftOut("Explorer", no_dictionary, f"{again} --dictionary DATASET"))
+    return missing

@@ -1,83 +1,256 @@
-"""Lines of metrics.jsonl in, panels of training curves out, with their places in the picture."""
+"""The curves of a run: the lines of metrics.jsonl, put into panels of curves that share their axes.
+
+Which panels there are depends on the metrics that a run wrote, not on the system that it trained.
+Metrics whose names begin alike (`loss_term`, `grad_norm/encoder`) share a panel; well-known ones
+get a title, a unit and a label in plain words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from coder_jax.report.plots import TRAINING_PANELS
-from coder_jax.report.scales import Scale, path_of, scale_to
-
 MOST_POINTS = 400  # of a curve; of longer ones means are drawn
+LOG_FROM = 30  # times the least, the largest gradient norm: from here on the axis is logarithmic
+GRADIENTS = "Gradient norm"
 
-
-@dataclass(frozen=True)
-class Curve:
-    """One quantity over another; `path` is its way through the picture (SVG)."""
-
-    name: str
-    x: list[int]
-    y: list[float]
-    path: str
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Curves that share their axes."""
-
-    title: str
-    unit: str
-    x_name: str
-    x: Scale
-    y: Scale
-    curves: list[Curve]
-
+# Panels of well-known metrics in their order: title, unit, the names of the metrics in it.
+PANELS = [
+    ("Loss", "", r"loss([_/].*)?"),
+    ("Accuracy", "share right", r"corrupted_farther|.*accuracy"),
+    ("Mined pairs", "pairs per anchor", r"mined_.*"),
+    (GRADIENTS, "norm before clipping", r"grad_norm(/.*)?"),
+    ("Learning rate", "", r"learning_rate([_/].*)?"),
+    ("Speed", "per second", r".*_per_s"),
+    ("Packing and waiting", "share", r"fill|data_wait"),
+]
+# Metrics whose name alone would not tell, in the order of their curves.
+LABELS = {
+    "loss": "total",
+    "loss_term": "term-term",
+    "loss_relation": "relation",
+    "loss_type": "semantic type",
+    "corrupted_farther": "corrupted tails farther away",
+    "type_accuracy": "semantic types",
+    "mined_positives": "positives",
+    "mined_negatives": "negatives",
+    "mined_relation_positives": "positives of relations",
+    "mined_relation_negatives": "negatives of relations",
+    "grad_norm": "all parts",
+    "terms_per_s": "terms",
+    "fill": "filled tokens",
+    "data_wait": "time waiting for data",
+}
+NO_METRICS = ("step", "seconds", "eval")
 
 Points = Sequence[tuple[int, float]]
 
 
+@dataclass(frozen=True)
+class Curve:
+    """One quantity over another.
+
+    Attributes:
+      name: as the legend has it.
+      x, y: n points, x ascending.
+      colour, dash: numbers of a colour and of a line style.
+    """
+
+    name: str
+    x: list[int]
+    y: list[float]
+    colour: int = 0
+    dash: int = 0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share their axes.
+
+    Attributes:
+      x_range: least and largest x of the axis.
+      each: so many values went into each point, about; 1 for points as they are.
+      noisy: long curves are drawn pale, with a running mean on top.
+      many: more curves than have colours; drawn alike, and none has a legend.
+      from_zero: the y axis begins at 0 or below, not at the least value.
+      log: the y axis is logarithmic; a value of 0 has no place on it.
+    """
+
+    title: str
+    unit: str
+    x_name: str
+    x_range: tuple[int, int]
+    curves: list[Curve]
+    each: int = 1
+    noisy: bool = False
+    many: bool = False
+    from_zero: bool = True
+    log: bool = False
+
+
+def curve_of(name: str, points: Points, *, colour: int = 0, dash: int = 0) -> Curve:
+    """The curve through points."""
+    return Curve(name, [x for x, _ in points], [y for _, y in points], colour, dash)
+
+
 def training_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """The panels that `plots.plot_training` has, evaluations first; none without lines.
+    """The panels of a run, evaluations first; none without lines.
 
     Args:
-      lines: as `metrics.read_metrics` gives them; metrics that are not in them get no panel.
+      lines: as `metrics.read_metrics` gives them. What is no finite number is left out.
     """
+    if not lines:
+        return []
     steps = [line["step"] for line in lines]
-    wanted = evaluation_curves(lines)
-    panels = [panel("Evaluation", "mentions, %", wanted, "step", steps)] if wanted else []
-    for title, unit, metrics in TRAINING_PANELS:
-        curves = []
-        for metric, name, _ in metrics:
-            points = [(one["step"], one[metric]) for one in lines if one.get(metric) is not None]
-            if points:
-                curves.append((name or title.lower(), thinned(points)))
-        if curves:
-            shown = unit if unit != title.lower() else ""
-            panels.append(panel(title, shown, curves, "step", steps))
+    reach = min(steps), max(steps)
+    return [*evaluation_panels(lines, reach), *metric_panels(lines, reach)]
+
+
+def metric_panels(lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]) -> Iterator[Panel]:
+    """The panels of what was logged of the steps: those of PANELS first, then others by name."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for line in lines:
+        for name, value in line.items():
+            if name not in NO_METRICS and is_number(value):
+                points.setdefault(name, []).append((line["step"], float(value)))
+    known = list(LABELS)
+    names = sorted(points, key=lambda name: known.index(name) if name in LABELS else len(known))
+    for title, unit, labels in grouped(names):
+        curves, each = thinned([points[name] for name in labels])
+        yield Panel(
+            title,
+            unit,
+            "step",
+            reach,
+            [
+                curve_of(label, drawn, colour=number)
+                for number, (label, drawn) in enumerate(zip(labels.values(), curves, strict=True))
+            ],
+            each=each,
+            noisy=title != "Learning rate",  # the rate is exact
+            log=title == GRADIENTS and spans_much(curves),
+        )
+
+
+def grouped(names: Sequence[str]) -> list[tuple[str, str, dict[str, str]]]:
+    """(title, unit, metric -> label) of each panel: those of PANELS, then others by first word.
+
+    A metric that is alone with its first word gives its panel its whole name.
+    """
+    known: list[tuple[str, str, dict[str, str]]] = [(title, unit, {}) for title, unit, _ in PANELS]
+    others: dict[str, dict[str, str]] = {}
+    for name in names:
+        fits = (place for place, (*_, form) in enumerate(PANELS) if re.fullmatch(form, name))
+        place = next(fits, None)
+        if place is None:
+            word, _, rest = name.replace("/", "_").partition("_")
+            others.setdefault(word, {})[name] = spaced(rest) or name
+        else:
+            short = re.sub(r"^(loss|mined|grad_norm|learning_rate)[_/]|_per_s$", "", name)
+            known[place][2][name] = LABELS.get(name) or spaced(short) or name
+    panels = [panel for panel in known if panel[2]]
+    for title, _, labels in panels:
+        if list(labels) == ["grad_norm"]:  # there are no others that it is the norm of
+            labels["grad_norm"] = title.lower()
+    for word, labels in others.items():
+        if len(labels) == 1:
+            word = spaced(*labels)
+            labels = dict.fromkeys(labels, word)
+        panels.append((capital(word), "", labels))
     return panels
 
 
-def evaluation_curves(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, Points]]:
-    """(benchmark and acc@k, points of step and percent) of the evaluations in a run."""
-    points: dict[str, list[tuple[int, float]]] = {}
+def spaced(name: str) -> str:
+    """The name of a metric in words."""
+    return name.replace("_", " ").strip()
+
+
+def capital(name: str) -> str:
+    """A name that begins with a capital; the rest of it as it is."""
+    return name[:1].upper() + name[1:]
+
+
+def spans_much(curves: Sequence[Points]) -> bool:
+    """Whether a linear axis would hide the least of the values, none of which is below 0."""
+    values = [value for points in curves for _, value in points]
+    positive = [value for value in values if value > 0]
+    return min(values) >= 0 and max(positive, default=0) > LOG_FROM * min(positive, default=0)
+
+
+def evaluation_panels(
+    lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]
+) -> Iterator[Panel]:
+    """acc@k in percent, then all other scores as they are.
+
+    A colour stands for a score, a line style for a benchmark.
+    """
+    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for line in lines:
-        for benchmark, scores in line.get("eval", {}).items():
-            for metric in ("acc@1", "acc@3", "acc@5"):
-                if metric in scores:
-                    held = points.setdefault(f"{benchmark} {metric}", [])
-                    held.append((line["step"], 100 * scores[metric]))
-    return list(points.items())
+        for benchmark, score, value in scores_in(line.get("eval"), ""):
+            points.setdefault((benchmark, score), []).append((line["step"], value))
+    shares = [key for key in points if re.fullmatch(r"acc@\d+", key[1])]
+    others = [key for key in points if key not in shares]
+    for title, unit, keys, factor in (
+        ("Evaluation", "mentions, %", shares, 100),
+        ("Other scores" if shares else "Evaluation", "", others, 1),
+    ):
+        if not keys:
+            continue
+        drawn, each = thinned([points[key] for key in keys])
+        benchmarks, scores = (list(dict.fromkeys(part)) for part in zip(*keys, strict=True))
+        curves = [
+            curve_of(
+                f"{benchmark} {spaced(score)}".strip(),
+                [(x, factor * y) for x, y in of],
+                colour=scores.index(score),
+                dash=benchmarks.index(benchmark),
+            )
+            for (benchmark, score), of in zip(keys, drawn, strict=True)
+        ]
+        yield Panel(title, unit, "step", reach, curves, each=each)
 
 
-def thinned(points: Points) -> Points:
-    """Points as they are, or MOST_POINTS means of equally long runs, each at its last step."""
-    if len(points) <= MOST_POINTS:
-        return points
-    parts = np.array_split(np.array(points, np.float64), MOST_POINTS)
-    return [(int(part[-1, 0]), float(part[:, 1].mean())) for part in parts]
+def scores_in(found: Any, benchmark: str) -> Iterator[tuple[str, str, float]]:
+    """(benchmark, score, value) of an evaluation; counts, which are whole numbers, are no scores.
+
+    Args:
+      found: score -> value, or benchmark -> such a mapping, at any depth.
+      benchmark: what `found` belongs to.
+    """
+    for name, value in found.items() if isinstance(found, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield from scores_in(value, f"{benchmark}/{name}" if benchmark else name)
+        elif isinstance(value, float) and is_number(value):
+            yield benchmark, name, value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a metrics.jsonl can be drawn."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def thinned(curves: Sequence[Points]) -> tuple[list[Points], int]:
+    """Curves of one panel with MOST_POINTS points at most, and how many values each is the mean of.
+
+    The steps of all curves are cut into equally long runs; a point is the mean of a curve's values
+    in a run, at the run's last step. Short curves stay as they are.
+    """
+    steps = np.array(sorted({step for points in curves for step, _ in points}))
+    if len(steps) <= MOST_POINTS:
+        return list(curves), 1
+    ends = np.array([part[-1] for part in np.array_split(steps, MOST_POINTS)])
+    means: list[Points] = []
+    for points in curves:
+        x, y = np.array(points, np.float64).T
+        runs, run_of = np.unique(np.searchsorted(ends, x), return_inverse=True)
+        sums, counts = np.bincount(run_of, y), np.bincount(run_of)
+        means.append(list(zip(ends[runs].tolist(), (sums / counts).tolist(), strict=True)))
+    return means, round(len(steps) / MOST_POINTS)
 
 
 def thinned_to(most: int, count: int) -> np.ndarray:
@@ -85,29 +258,11 @@ def thinned_to(most: int, count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
 
 
-def panel(
-    title: str,
-    unit: str,
-    curves: Sequence[tuple[str, Points]],
-    x_name: str,
-    steps: Sequence[int],
-    *,
-    from_zero: bool = True,
-) -> Panel:
-    """Curves with their scales.
-
-    Args:
-      steps: the x axis reaches from the least to the largest of them.
-      from_zero: the y axis begins at 0 or below, not at the least value.
-    """
-    every = np.array([point for _, points in curves for point in points], np.float64)
-    least = every[:, 1].min()
-    x = scale_to(min(steps), max(steps), whole=True)
-    y = scale_to(min(0.0, least) if from_zero else least, every[:, 1].max())
-    drawn = []
-    for name, points in curves:
-        across, values = np.array(points, np.float64).T
-        path = path_of(x.places(across), y.places(values))
-        rounded = [float(f"{value:.5g}") for value in values]
-        drawn.append(Curve(name, across.astype(int).tolist(), rounded, path))
-    return Panel(title, unit, x_name, x, y, drawn)
+def table_of(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
+    """(x, each curve's value or "") at up to `most` x of a panel, evenly, its ends among them."""
+    held = [dict(zip(curve.x, curve.y, strict=True)) for curve in panel.curves]
+    every = sorted(set().union(*held))
+    return [
+        (x, [f"{values[x]:.5g}" if x in values else "" for values in held])
+        for x in (every[place] for place in thinned_to(most, len(every)))
+    ]

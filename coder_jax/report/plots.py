@@ -1,6 +1,7 @@
-"""metrics.jsonl, scores and cosines in, PNG files out: what a training run did and what it gave.
+"""What a training run did and what it gave, drawn by matplotlib: curves, bars and histograms.
 
-matplotlib is needed only here and is imported when a plot is drawn.
+The curves are the same in a picture of its own and in the page of a report, which has them as SVG
+(`page/svg.py`). matplotlib is needed only here and is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coder_jax.report.curves import Curve, Panel, training_panels
 from coder_jax.runs.metrics import read_metrics
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
@@ -20,87 +22,116 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart by all readers, and in grey.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+# The names and values of the page's colours in light (report.css): in the page the reader's setting
+# decides. The first eight, of curves, are told apart by all readers, as Okabe and Ito's palette.
+COLOURS = {
+    "c0": "#0072b2",
+    "c1": "#d55e00",
+    "c2": "#00805c",
+    "c3": "#a8357d",
+    "c4": "#a67c00",
+    "c5": "#2b8fc4",
+    "c6": "#737373",
+    "c7": "#7a4b1e",
+    "text": "#1d1f21",
+    "quiet": "#5b6066",
+    "line": "#d9d9d3",
+    "minus": "#c85200",
+}
+CYCLE = [COLOURS[f"c{number}"] for number in range(8)]
+BLUE, GREY, TEXT, QUIET, LINE = (COLOURS[name] for name in ("c0", "c6", "text", "quiet", "line"))
+DASHES = ("-", "--", ":", "-.")
+DOTS_UP_TO = 30  # points of a curve
 STYLE: dict[Any, Any] = {
     "font.size": 10,
+    "text.color": TEXT,
+    "text.parse_math": False,  # a $ in a name is a $
+    "axes.labelcolor": QUIET,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.edgecolor": LINE,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#E3E3E3",
+    "grid.color": LINE,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": QUIET,
+    "ytick.labelcolor": QUIET,
+    **{f"{axis}tick.{which}.size": 0 for axis in "xy" for which in ("major", "minor")},
     "legend.frameon": False,
     "legend.fontsize": 9,
     "figure.facecolor": "white",
 }
 
-# One panel: title, unit of its y axis, and the metrics in it with their names and colours.
-TRAINING_PANELS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
-    (
-        "Loss",
-        "loss",
-        [
-            ("loss", "total", BLUE),
-            ("loss_term", "term-term", ORANGE),
-            ("loss_relation", "relation", GREEN),
-            ("loss_type", "semantic type", GREY),
-        ],
-    ),
-    (
-        "Accuracy",
-        "share right",
-        [
-            ("corrupted_farther", "corrupted tails farther away", BLUE),
-            ("type_accuracy", "semantic types", ORANGE),
-        ],
-    ),
-    (
-        "Mined pairs",
-        "pairs per anchor",
-        [("mined_positives", "positives", BLUE), ("mined_negatives", "negatives", ORANGE)],
-    ),
-    ("Gradient norm", "norm before clipping", [("grad_norm", "", BLUE)]),
-    ("Learning rate", "learning rate", [("learning_rate", "", BLUE)]),
-    ("Speed", "terms per second", [("terms_per_s", "", BLUE)]),
-    (
-        "Packing and waiting",
-        "share",
-        [("fill", "filled tokens", BLUE), ("data_wait", "time waiting for data", ORANGE)],
-    ),
-]
-
 
 def plot_training(metrics: str | Path, output: str | Path) -> None:
-    """Draws the curves of a run: losses, mined pairs, gradient norm, rate, speed, evaluations.
+    """Draws the curves of a run: evaluations, and a panel for each kind of metric in it.
 
     Args:
-      metrics: a metrics.jsonl as training writes it; metrics that are not in it get no panel.
+      metrics: a metrics.jsonl as training writes it.
       output: the PNG file.
     """
-    entries = read_metrics(metrics)
-    if not entries:
+    panels = training_panels(read_metrics(metrics))
+    if not panels:
         raise BadInput(f"{metrics}: found no metrics; expected lines such as {{'step': 10, ...}}")
-    panels = [
-        (title, unit, [curve for curve in curves if any(curve[0] in line for line in entries)])
-        for title, unit, curves in TRAINING_PANELS
-    ]
-    panels = [panel for panel in panels if panel[2]]
-    evaluations = [line for line in entries if "eval" in line]
-    total = len(panels) + bool(evaluations)
-    columns = min(total, 3 if total <= 6 else 4)
-    with _style():
-        figure, axes = _figure(-(-total // columns), columns, width=4.2, height=3.1)
-        if evaluations:
-            _draw_evaluations(axes.pop(0), evaluations)
-        for axis, (title, unit, curves) in zip(axes, panels, strict=False):
-            _draw_curves(axis, entries, curves)
-            axis.set(title=title, ylabel=unit, xlabel="step")
+    columns = min(len(panels), 3 if len(panels) <= 6 else 4)
+    with style():
+        figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.1)
+        for axis, panel in zip(axes, panels, strict=False):
+            draw_panel(axis, panel)
+            axis.set_title(panel.title)
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         _save(figure, output)
+
+
+def draw_panel(axis: Axes, panel: Panel) -> None:
+    """Draws curves with their axes and, of several or well-named ones, a legend.
+
+    The gid of the line of curve i is `curve-i`, and `pale-i` where a running mean lies on top.
+    """
+    for number, curve in enumerate(panel.curves):
+        _draw_curve(axis, number, curve, panel)
+    least = min(min(curve.y) for curve in panel.curves)
+    if panel.log:
+        axis.set_yscale("log", nonpositive="mask")
+        axis.yaxis.set_minor_formatter("")
+    elif panel.from_zero:
+        axis.set_ylim(bottom=min(0.0, 1.05 * least))
+    first, last = panel.x_range
+    room = 0.02 * (last - first) or 0.5
+    axis.set_xlim(first - room, last + room)
+    axis.locator_params(axis="x", integer=True, nbins=5)
+    if not panel.log:
+        axis.locator_params(axis="y", nbins=7)
+    axis.xaxis.set_major_formatter("{x:,.0f}")
+    axis.yaxis.set_major_formatter("{x:g}")  # 4e-05 at the tick, not a factor over the title
+    axis.set(xlabel=panel.x_name, ylabel=panel.unit)
+    (name, *more) = (curve.name for curve in panel.curves)
+    if not panel.many and (more or name.lower() != panel.title.lower()):
+        axis.legend(ncols=1 if len(more) < 8 else 2)
+
+
+def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
+    """Draws one curve; a long noisy one pale, with its running mean on top."""
+    look: dict[str, Any] = {"clip_on": False, "linewidth": 1.6, "gid": f"curve-{number}"}
+    look["linestyle"] = DASHES[curve.dash % len(DASHES)]
+    look["color"] = QUIET if panel.many else CYCLE[curve.colour % len(CYCLE)]
+    if panel.many:
+        look["linewidth"] = 1.0
+    elif len(curve.x) <= DOTS_UP_TO:
+        look |= {"marker": "o", "markersize": 3.5}
+    x, y = np.array(curve.x), np.array(curve.y)
+    window = len(y) // 25
+    if panel.noisy and window > 1:
+        axis.plot(x, y, **look | {"alpha": 0.25, "linewidth": 0.8, "gid": f"pale-{number}"})
+        sums = np.cumsum(np.insert(y, 0, 0))
+        x = x[window // 2 : window // 2 + len(x) - window + 1]
+        y = (sums[window:] - sums[:-window]) / window
+    axis.plot(x, y, label=curve.name.lstrip("_"), **look)
 
 
 def plot_scores(
@@ -123,8 +154,8 @@ def plot_scores(
     names = [name for name in before if name in after]
     if not names:
         raise ValueError(f"found {list(before)} before and {list(after)} after; expected one name")
-    with _style():
-        figure, axes = _figure(1, len(names), width=max(3.6, 1.4 * len(metrics)), height=3.4)
+    with style():
+        figure, axes = new_figure(1, len(names), width=max(3.6, 1.4 * len(metrics)), height=3.4)
         for axis, name in zip(axes, names, strict=True):
             _draw_bars(axis, before[name], after[name], metrics)
             axis.set_title(name)
@@ -150,8 +181,8 @@ def plot_similarities(
     """
     everything = np.concatenate([*before, *after])
     bins = np.linspace(min(0.0, float(everything.min())), 1, 61).tolist()
-    with _style():
-        figure, axes = _figure(2, 1, width=6.6, height=2.7, shared=True)
+    with style():
+        figure, axes = new_figure(2, 1, width=6.6, height=2.7, shared=True)
         _draw_histograms(axes[0], "Before", *before, bins)
         _draw_histograms(axes[1], "After", *after, bins)
         axes[1].set_xlabel("cosine (dashed line: median)")
@@ -159,13 +190,14 @@ def plot_similarities(
         _save(figure, output)
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
+    """The style of all figures, as long as the context lasts."""
     import matplotlib
 
     return matplotlib.rc_context(STYLE)
 
 
-def _figure(
+def new_figure(
     rows: int, columns: int, *, width: float, height: float, shared: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """A figure without pyplot, so that nothing global is touched, and its axes row by row."""
@@ -174,46 +206,6 @@ def _figure(
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared)
     return figure, list(axes.flat)
-
-
-def _draw_curves(
-    axis: Axes, entries: Sequence[Mapping[str, Any]], curves: Sequence[tuple[str, str, str]]
-) -> None:
-    """Draws metrics over steps; long ones pale, with their running mean on top."""
-    for metric, label, colour in curves:
-        points = [(line["step"], line[metric]) for line in entries if line.get(metric) is not None]
-        steps, values = np.array(points, dtype=np.float64).T
-        window = len(values) // 25
-        if window > 1 and metric != "learning_rate":  # the rate is exact
-            axis.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
-            sums = np.cumsum(np.insert(values, 0, 0))
-            steps = steps[window // 2 : window // 2 + len(steps) - window + 1]
-            values = (sums[window:] - sums[:-window]) / window
-        axis.plot(steps, values, color=colour, linewidth=1.6, label=label or None)
-    if any(label for _, label, _ in curves):
-        axis.legend()
-    axis.set_ylim(bottom=0)
-    axis.yaxis.set_major_formatter("{x:g}")  # 4e-05 at the tick, not a factor over the title
-
-
-def _draw_evaluations(axis: Axes, evaluations: Sequence[Mapping[str, Any]]) -> None:
-    """Draws acc@k over steps: a colour for each k, a line style for each benchmark."""
-    benchmarks = list(dict.fromkeys(name for line in evaluations for name in line["eval"]))
-    for benchmark, style in zip(benchmarks, ("-", "--", ":", "-.") * 8, strict=False):
-        for metric, colour in (("acc@1", BLUE), ("acc@3", GREEN), ("acc@5", ORANGE)):
-            points = [
-                (line["step"], 100 * line["eval"][benchmark][metric])
-                for line in evaluations
-                if metric in line["eval"].get(benchmark, {})
-            ]
-            if points:
-                steps, values = zip(*points, strict=True)
-                axis.plot(
-                    steps, values, style, color=colour, marker="o", markersize=3.5,
-                    label=f"{benchmark} {metric}",
-                )  # fmt: skip
-    axis.legend()
-    axis.set(title="Evaluation", ylabel="mentions, %", xlabel="step")
 
 
 def _draw_bars(

@@ -1,4 +1,4 @@
-"""Relation matrices in; their singular values, and how alike they are, out.
+"""What relation matrices have learned: their singular values, and how alike they are.
 
 A relation whose matrix is the identity leaves vectors as they are, and training begins there: what
 it learned is the difference from the identity. So relations are chosen by the size of that
@@ -14,9 +14,12 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from coder_jax.report.curves import Curve, Panel, thinned_to
 from data_pipeline.process import stopping
 
 SHOWN = 48  # relations whose names can still be read beside a heat map
+LEAST_SCALE = 0.02
+SPECTRUM_POINTS = 96
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,12 @@ class RelationFigure:
     moved: np.ndarray
     spectrum: np.ndarray
     similarity: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """The cosine of a heat map's full colour: the largest between two, or LEAST_SCALE."""
+        others = np.abs(self.similarity[~np.eye(len(self.similarity), dtype=bool)])
+        return max(LEAST_SCALE, float(others.max(initial=0)))
 
     @property
     def effective_rank(self) -> np.ndarray:
@@ -77,6 +86,17 @@ def compare_relations(
         np.array(spectrum)[order],
         similarity[np.ix_(order, order)],
     )
+
+
+def spectrum_panel(relations: RelationFigure) -> Panel:
+    """Singular values over their rank, a curve for each relation."""
+    ranks = thinned_to(SPECTRUM_POINTS, relations.spectrum.shape[1])
+    curves = [
+        Curve(label, (ranks + 1).tolist(), values[ranks].tolist())
+        for label, values in zip(relations.labels, relations.spectrum, strict=True)
+    ]
+    reach = 1, relations.spectrum.shape[1]
+    return Panel("Singular values", "", "rank", reach, curves, many=True, from_zero=False)
 
 
 def cosines(rows_NM: np.ndarray) -> np.ndarray:

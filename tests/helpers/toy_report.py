@@ -6,7 +6,7 @@ from coder_jax.evaluation.tables import Row
 from coder_jax.report.curves import training_panels
 from coder_jax.report.maps import Map, MapFigure
 from coder_jax.report.neighbours import explorer_data, gather_entries
-from coder_jax.report.page import Report
+from coder_jax.report.page.render import Report
 from coder_jax.report.relation_matrices import compare_relations
 from coder_jax.report.terms import Group
 from data_pipeline.dataset.dictionary import Dictionary

@@ -22,44 +22,6 @@ function showTip(event, text) {
 const hideTip = () => { tip.hidden = true; };
 addEventListener("scroll", hideTip, { passive: true });
 
-// Curves: the values at the pointer; of many curves the nearest alone.
-const nearestPlace = (values, wanted) => values.reduce(
-  (best, value, place) => (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? place : best), 0);
-const panels = data("panel-data");
-for (const figure of document.querySelectorAll("[data-panel]")) {
-  const panel = panels[figure.dataset.panel];
-  const canvas = figure.querySelector(".canvas svg");
-  const cursor = figure.querySelector(".cursor");
-  const drawn = figure.querySelectorAll(".curve");
-  const many = figure.querySelector(".many") !== null;
-  const leave = () => {
-    cursor.setAttribute("visibility", "hidden");
-    drawn.forEach((curve) => curve.classList.remove("on"));
-    hideTip();
-  };
-  const move = (event) => {
-    const box = canvas.getBoundingClientRect();
-    const x = panel.x[0] + (panel.x[1] - panel.x[0]) * (event.clientX - box.left) / box.width;
-    const y = panel.y[1] - (panel.y[1] - panel.y[0]) * (event.clientY - box.top) / box.height;
-    let points = panel.curves.map((curve, number) => {
-      const place = nearestPlace(curve.x, x);
-      return { number, name: curve.name, x: curve.x[place], y: curve.y[place] };
-    });
-    if (many) {
-      points = [points[nearestPlace(points.map((point) => point.y), y)]];
-      drawn.forEach((curve, number) => curve.classList.toggle("on", number === points[0].number));
-    }
-    const share = (points[0].x - panel.x[0]) / (panel.x[1] - panel.x[0]);
-    cursor.setAttribute("d", `M${1000 * share} 0V1000`);
-    cursor.setAttribute("visibility", "visible");
-    const lines = points.map((point) => `${point.name}: ${point.y}`);
-    showTip(event, [`${panel.xName} ${points[0].x}`, ...lines].join("\n"));
-  };
-  canvas.addEventListener("pointermove", move);
-  canvas.addEventListener("pointerdown", move);
-  canvas.addEventListener("pointerleave", leave);
-}
-
 // Maps: a point names its term, and its group lights up in the maps of all encoders.
 const maps = data("map-data");
 for (const section of document.querySelectorAll("[data-maps]")) {
@@ -92,26 +54,26 @@ for (const section of document.querySelectorAll("[data-maps]")) {
   }
 }
 
+// The heat map: a square names its two relations and their cosine.
 const heat = data("heat-data");
 if (heat) {
   const picture = byId("heat");
-  const { margin, cell } = picture.dataset;
+  const squares = [...picture.querySelectorAll(".cells > *")];
   const mark = (row, column) => {
-    for (const name of picture.querySelectorAll("text")) {
+    for (const name of picture.querySelectorAll("[data-row], [data-column]")) {
       name.classList.toggle("on", name.dataset.row === String(row) || name.dataset.column === String(column));
     }
   };
-  picture.addEventListener("pointermove", (event) => {
-    const box = picture.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left - margin) / cell);
-    const row = Math.floor((event.clientY - box.top - margin) / cell);
+  const point = (event) => {
+    const place = squares.indexOf(event.target);
+    if (place < 0) return;
+    const [row, column] = [Math.floor(place / heat.labels.length), place % heat.labels.length];
     mark(row, column);
-    const [one, other] = [heat.labels[row], heat.labels[column]];
-    if (one !== undefined && other !== undefined) showTip(event, `${one}\n${other}\ncosine ${heat.values[row][column]}`);
-    else if (one !== undefined || other !== undefined) showTip(event, one ?? other);
-    else hideTip();
-  });
-  picture.addEventListener("pointerleave", () => { mark(-1, -1); hideTip(); });
+    showTip(event, `${heat.labels[row]}\n${heat.labels[column]}\ncosine ${heat.values[row][column]}`);
+  };
+  picture.addEventListener("pointerover", point);
+  picture.addEventListener("pointerdown", point);
+  picture.addEventListener("pointerout", () => { mark(-1, -1); hideTip(); });
 }
 
 // The explorer. The address behind # keeps the term: links, the back button and bookmarks just work.

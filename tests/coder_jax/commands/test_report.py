@@ -54,7 +54,7 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
     assert f"<title>{name} · coder_jax report</title>" in html
     data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', html)[1])
     assert len(data["terms"]) == 12 and len(data["neighbours"]) == 24
-    assert html.count("data-row=") == 3, "the relations of the export"
+    assert html.count("<g data-row=") == 3, "the relations of the export"
     again = tmp_path / "again.html"
     assert report(*words, *more[:2], "--out", again, "--pooling", "mean") == 0
     assert again.read_text(encoding="utf-8") == html

@@ -6,8 +6,8 @@ import pytest
 from report_browser import find, scroll_to, until
 from toy_report import full_report
 
-from coder_jax.report.left_out import left_out
-from coder_jax.report.page import Report, write_page
+from coder_jax.report.build import left_out
+from coder_jax.report.page.render import Report, write_page
 
 SCHEMES = ("light", "dark")
 LEAST = 4.5  # WCAG 2, success criterion 1.4.3, for text of any size
@@ -124,10 +124,10 @@ def computed(page, selector, name):
 def test_the_page_follows_the_reader_s_setting(page):
     prefer(page, "light")
     assert computed(page, "body", "backgroundColor") > 0.9 > 0.1 > computed(page, "body", "color")
-    assert computed(page, "#heat text[data-row='0']", "fill") < 0.1
+    assert computed(page, "#heat [data-row='0'] text", "fill") < 0.1
     prefer(page, "dark")
     assert computed(page, "body", "backgroundColor") < 0.05 < 0.7 < computed(page, "body", "color")
-    assert computed(page, "#heat text[data-row='0']", "fill") > 0.7
+    assert computed(page, "#heat [data-row='0'] text", "fill") > 0.7
     assert computed(page, "#query", "backgroundColor") < 0.05, "fields too"
     prefer(page, "light")
     assert computed(page, "body", "backgroundColor") > 0.9
@@ -150,7 +150,7 @@ def test_all_text_can_be_read(page, scheme):
     query.send_keys("heart", Keys.ARROW_DOWN)
     assert find(page, "#match-0[aria-selected=true]")
     seen += page.execute_script(SEEN)
-    (cell, *_) = find(page, "#heat rect")
+    (cell, *_) = find(page, "#heat .cells path")
     scroll_to(page, cell)
     ActionChains(page, duration=0).move_to_element(cell).perform()
     until(page, find(page, "#tip")[0].is_displayed)
@@ -162,9 +162,10 @@ def test_all_text_can_be_read(page, scheme):
     places = {where for where, _ in ratios}
     for part in ("p", "th", "td", "text", "button", "b", "h2", "dt", "code", "li", "a", "summary"):
         assert any(part in where.split() for where in places), f"no {part} was looked at"
-    assert "training span" in places and "heat text" in places, "ticks and names"
+    assert {"panel-0 text", "spectrum text", "heat text"} <= places, "ticks, legends and names"
+    assert ("panel-0 text", "term-term") in ratios and ("panel-0 text", "step") in ratios
     classes = {name for where in places for name in where.split()}
-    assert {"tip", "same", "tag", "key", "unit", "number", "::placeholder"} <= classes
+    assert {"tip", "same", "tag", "unit", "number", "::placeholder"} <= classes
     faint = {one: round(ratio, 2) for one, ratio in ratios.items() if ratio < LEAST}
     assert faint == {}
 
@@ -186,3 +187,26 @@ def test_all_marks_of_maps_can_be_seen(page, scheme):
     }
     assert len(ratios) == 8, "every colour"
     assert {kind: ratio for kind, ratio in ratios.items() if ratio < LEAST_OF_MARKS} == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_marks_of_curves_can_be_seen(page, scheme):
+    """All eight colours of curves and that of many curves, as they are drawn on the page."""
+    prefer(page, scheme)
+    marks = page.execute_script(
+        """const ground = getComputedStyle(document.body).backgroundColor;
+        const path = document.querySelector("#training .curve path");
+        const strokes = [...document.querySelectorAll(".curve path")].map(
+          (one) => [one.getAttribute("style").match(/stroke:([^;]+)/)[1], getComputedStyle(one)]);
+        const found = strokes.map(
+          ([name, style]) => [name, style.stroke, style.strokeOpacity, ground]);
+        for (let number = 0; number < 8; number += 1) {
+          path.style.stroke = `var(--c${number})`;
+          found.push([`c${number}`, getComputedStyle(path).stroke, "1", ground]);
+        }
+        return found;"""
+    )
+    ratios = {name: round(contrast(ink, [(ground, "1")]), 2) for name, ink, _, ground in marks}
+    assert {opacity for _, _, opacity, _ in marks} == {"1"}
+    assert {"var(--c0)", "var(--c1)", "var(--quiet)"} <= set(ratios) and len(ratios) == 11
+    assert {name: ratio for name, ratio in ratios.items() if ratio < LEAST_OF_MARKS} == {}

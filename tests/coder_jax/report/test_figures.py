@@ -1,12 +1,17 @@
-"""Figures of a report: relation matrices, heat map, scales, training curves."""
+"""Figures of a report: relation matrices and the curves of a run."""
 
 import numpy as np
 import pytest
 
 from coder_jax.report import curves
-from coder_jax.report.heat_map import HeatMap
-from coder_jax.report.relation_matrices import clustered, compare_relations, cosines
-from coder_jax.report.scales import path_of, scale_to
+from coder_jax.report.relation_matrices import (
+    LEAST_SCALE,
+    SPECTRUM_POINTS,
+    clustered,
+    compare_relations,
+    cosines,
+    spectrum_panel,
+)
 
 
 def test_spectrum_and_similarity_are_numpys():
@@ -35,7 +40,7 @@ def test_untouched_relations_are_like_none():
     figure = compare_relations(np.stack([np.eye(4)] * 3), ["a", "b", "c"])
     np.testing.assert_array_equal(figure.similarity, np.zeros((3, 3)))
     np.testing.assert_allclose(figure.effective_rank, 4)
-    assert HeatMap.of(figure).cells == []
+    assert figure.scale == LEAST_SCALE
 
 
 def test_alike_ones_stand_side_by_side():
@@ -47,64 +52,119 @@ def test_alike_ones_stand_side_by_side():
     assert clustered(np.eye(2)).tolist() == [0, 1]
 
 
-def test_heat_map_has_a_rectangle_for_each_cosine():
+def test_scale_and_spectra():
     rng = np.random.default_rng(0)
-    label = "RO|biological_process_has_initiator_chemical_or_drug"
-    figure = compare_relations(np.eye(5) + rng.normal(size=(3, 5, 5)), [label, "a", "b"])
-    heat = HeatMap.of(figure)
-    assert len(heat.cells) == 9 and heat.labels == figure.labels
-    assert any(name.endswith("…") and label.startswith(name[:-1]) for name in heat.names)
-    off_diagonal = np.abs(figure.similarity[~np.eye(3, dtype=bool)])
-    assert heat.scale == pytest.approx(off_diagonal.max())
-    x, y, positive, opacity = heat.cells[1]
-    assert (x - heat.margin, y - heat.margin) == (heat.cell, 0)
-    assert positive == (figure.similarity[0, 1] > 0)
-    assert opacity == pytest.approx(abs(figure.similarity[0, 1]) / heat.scale, abs=0.01)
+    small = compare_relations(np.eye(5) + rng.normal(size=(3, 5, 5)), ["a", "b", "c"])
+    assert LEAST_SCALE < small.scale == np.abs(small.similarity[[0, 0, 1], [1, 2, 2]]).max()
+    figure = compare_relations(np.eye(120) + rng.normal(size=(3, 120, 120)), ["c", "a", "b"])
+    panel = spectrum_panel(figure)
+    assert [curve.name for curve in panel.curves] == figure.labels and panel.many
+    for curve, values in zip(panel.curves, figure.spectrum, strict=True):
+        assert len(curve.x) == SPECTRUM_POINTS and (curve.x[0], curve.x[-1]) == (1, 120)
+        assert curve.y == [values[rank - 1] for rank in curve.x]
 
 
-# Curves and scales
+# Curves
 
 
-@pytest.mark.parametrize(
-    "low, high, ticks",
-    [
-        (0, 1, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-        (10, 60, ["10", "20", "30", "40", "50", "60"]),
-        (0, 4.7e-5, ["0", "1e-05", "2e-05", "3e-05", "4e-05"]),
-        (0, 0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-    ],
-)
-def test_ticks_are_round(low, high, ticks):
-    scale = scale_to(low, high)
-    assert [text for text, _ in scale.ticks] == ticks
-    assert all(-1e-6 <= place <= 1000 + 1e-6 for _, place in scale.ticks)
-
-
-def test_whole_ticks_and_paths_by_hand():
-    assert [text for text, _ in scale_to(1, 3, whole=True).ticks] == ["1", "2", "3"]
-    scale = scale_to(0, 4)
-    path = path_of(scale.places(np.array([0, 2, 4])), scale.places(np.array([4, 1, 0])))
-    assert path == "M0.0 0.0L500.0 750.0L1000.0 1000.0"
+def drawn(lines):
+    """title -> name of each curve -> its points."""
+    return {
+        panel.title: {
+            curve.name: list(zip(curve.x, curve.y, strict=True)) for curve in panel.curves
+        }
+        for panel in curves.training_panels(lines)
+    }
 
 
 def test_panels_of_a_run():
     lines = [{"step": 10 * i, "loss": 1 / i, "fill": 0.9, "data_wait": None} for i in range(1, 9)]
-    lines.append({"step": 80, "eval": {"heldout": {"acc@1": 0.25, "acc@5": 0.5, "mrr": 0.3}}})
-    evaluation, loss, packing = curves.training_panels(lines)
+    scores = {"acc@1": 0.25, "acc@5": 0.5, "mrr": 0.3, "terms": 495}
+    lines.append({"step": 80, "eval": {"heldout": scores}, "seconds": 3.5})
+    evaluation, other, loss, packing = curves.training_panels(lines)
     assert [curve.name for curve in evaluation.curves] == ["heldout acc@1", "heldout acc@5"]
-    assert evaluation.curves[0].y == [25.0] and evaluation.x == loss.x
-    assert (loss.title, loss.unit, loss.x.low, loss.x.high, loss.y.low) == ("Loss", "", 10, 80, 0)
+    assert (evaluation.unit, evaluation.curves[0].y) == ("mentions, %", [25.0])
+    assert [(curve.name, curve.y) for curve in other.curves] == [("heldout mrr", [0.3])]
+    assert evaluation.x_range == loss.x_range == (10, 80)
+    assert (loss.title, loss.unit, loss.curves[0].x[-1], loss.curves[0].y[1]) == (
+        "Loss",
+        "",
+        80,
+        0.5,
+    )
     assert [curve.name for curve in packing.curves] == ["filled tokens"]
     assert curves.training_panels([]) == []
 
 
+def test_a_curve_of_scores_has_its_zero():
+    """Scores before the first step; two benchmarks, of which one has a score less."""
+    lines = [{"step": 0, "eval": {"a": {"acc@1": 0.1}, "b": {"acc@1": 0.2, "acc@5": 0.25}}}]
+    lines += [{"step": 5, "loss": 1.0}, {"step": 9, "eval": {"a": {"acc@1": 0.5}}}]
+    evaluation, loss = curves.training_panels(lines)
+    assert evaluation.x_range == loss.x_range == (0, 9), "one axis for all"
+    of_a, of_b, of_b_at_5 = evaluation.curves
+    assert list(zip(of_a.x, of_a.y, strict=True)) == [(0, 10.0), (9, 50.0)]
+    assert of_a.colour == of_b.colour != of_b_at_5.colour, "a colour for a score"
+    assert of_a.dash != of_b.dash == of_b_at_5.dash, "a line style for a benchmark"
+
+
+def test_scores_that_no_one_knows():
+    """Of a system whose scores have no benchmark, and counts, which are whole numbers."""
+    lines = [
+        {"step": s, "eval": {"dev_accuracy": s / 8, "deep": {"er": {"x": 2.5}}}} for s in (0, 4)
+    ]
+    lines[1]["eval"] |= {"mentions": 7, "bad": float("nan")}
+    assert drawn(lines) == {
+        "Evaluation": {"dev accuracy": [(0, 0.0), (4, 0.5)], "deep/er x": [(0, 2.5), (4, 2.5)]}
+    }
+
+
+def test_gradient_norms_of_parts():
+    old = [{"step": 1, "grad_norm": 3.0}]
+    (alone,) = curves.training_panels(old)
+    assert (alone.title, alone.log) == ("Gradient norm", False)
+    assert [curve.name for curve in alone.curves] == ["gradient norm"]
+    parts = {"grad_norm": 3.0, "grad_norm/encoder": 2.9, "grad_norm/relations": 0.09}
+    (panel,) = curves.training_panels([*old, {"step": 2, **parts}, {"step": 3, **parts}])
+    assert [curve.name for curve in panel.curves] == ["all parts", "encoder", "relations"]
+    assert panel.log, "a linear axis would hide the relations"
+    assert [curve.x for curve in panel.curves] == [[1, 2, 3], [2, 3], [2, 3]], "older lines stay"
+    (alike,) = curves.training_panels([{"step": 2, **parts, "grad_norm/relations": 0.5}])
+    assert not alike.log
+    (still,) = curves.training_panels([{"step": 2, **parts, "grad_norm/relations": 0.0}])
+    assert not still.log, "of what is positive the largest is near the least"
+
+
+def test_metrics_of_another_system_are_grouped_by_name():
+    line = {"loss": 2.0, "loss_recall": 1.5, "loss/rank": 0.5, "count_accuracy": 0.75}
+    line |= {"class_entropy": 3.5, "class_top1": 0.5, "margin": 0.1, "names_per_s": 9.0}
+    line |= {"learning_rate/encoder": 1e-5, "note": "text", "flag": True, "nan": float("nan")}
+    assert drawn([{"step": 3, **line}]) == {
+        "Loss": {"total": [(3, 2.0)], "recall": [(3, 1.5)], "rank": [(3, 0.5)]},
+        "Accuracy": {"count accuracy": [(3, 0.75)]},
+        "Learning rate": {"encoder": [(3, 1e-5)]},
+        "Speed": {"names": [(3, 9.0)]},
+        "Class": {"entropy": [(3, 3.5)], "top1": [(3, 0.5)]},
+        "Margin": {"margin": [(3, 0.1)]},
+    }
+
+
 def test_long_runs_are_drawn_by_means():
-    points = [(step, float(step % 2)) for step in range(10 * curves.MOST_POINTS)]
-    thin = curves.thinned(points)
+    count = 10 * curves.MOST_POINTS
+    points = [(step, float(step % 2)) for step in range(count)]
+    (thin, late), each = curves.thinned([points, points[count // 2 :]])
+    assert each == 10
     assert len(thin) == curves.MOST_POINTS and thin[-1][0] == points[-1][0]
     assert {value for _, value in thin} == {0.5}
+    assert late == thin[curves.MOST_POINTS // 2 :], "curves of a panel have their points together"
+    assert curves.thinned([points[:9]]) == ([points[:9]], 1)
     assert curves.thinned_to(3, 11).tolist() == [0, 5, 10]
     assert curves.thinned_to(9, 2).tolist() == [0, 1]
 
 
-# Results
+def test_the_same_as_numbers():
+    lines = [{"step": s, "loss": s / 3, **({"loss_term": 1.0} if s > 5 else {})} for s in range(11)]
+    (panel,) = curves.training_panels(lines)
+    assert curves.table_of(panel, 3) == [
+        (0, ["0", ""]), (5, ["1.6667", ""]), (10, ["3.3333", "1"])
+    ]  # fmt: skip

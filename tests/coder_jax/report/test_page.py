@@ -8,8 +8,8 @@ import pytest
 from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
-from coder_jax.report.left_out import left_out
-from coder_jax.report.page import Report, render, write_page
+from coder_jax.report.build import left_out
+from coder_jax.report.page.render import Report, render, write_page
 from data_pipeline.process.errors import BadInput
 
 
@@ -34,7 +34,7 @@ def test_strings_are_data_and_never_markup():
     assert data_in(html, "map-data")[0]["groups"][0] == "concept 0 </script>"
     assert data_in(html, "heat-data")["labels"] == full_report().relations.labels
     assert not any(term in html for term in HOSTILE[:3])
-    assert html.count("<script") == 5 and html.count("</script") == 5
+    assert html.count("<script") == 4 and html.count("</script") == 4
     assert "<b>" not in html.split("<title>")[1].split("</title>")[0]
     assert "&lt;/dd&gt;" in html and "window.hacked = 3</script>" not in html
 
@@ -103,18 +103,18 @@ def until_shown(page, term):
 def test_every_figure_is_there(page):
     sections = [one.get_attribute("id") for one in find(page, "main > section")]
     assert sections[1:] == ["results", "training", "by-concept", "by-type", "relations", "explorer"]
-    assert len(find(page, "#training .curve")) == 2
+    assert len(find(page, "#training .panel svg .curve")) == 2
     assert len(find(page, "#by-concept figure svg [data-i]")) == 120
     assert {one.tag_name for one in find(page, "#by-type figure [data-i]")} == {
         *("circle", "path", "rect")
     }
     assert len(find(page, "#relations .curve")) == 4
-    assert len(find(page, "#heat rect")) >= 4 and len(find(page, "#heat text")) == 8
+    assert len(find(page, "#heat .cells path")) == 16 and len(find(page, "#heat text")) == 8
     (published,) = find(page, "#results tr.published")
     assert "published · V1, 3" in published.text
     assert find(page, "#left-out") == []
     drawn = page.execute_script(
-        "return [...document.querySelectorAll('.canvas svg, .maps figure > svg, #heat')]"
+        "return [...document.querySelectorAll('.panel svg, #spectrum, .maps figure > svg, #heat')]"
         ".every((one) => one.getBoundingClientRect().height > 50)"
     )
     assert drawn
@@ -222,10 +222,50 @@ def test_pointing_at_things_names_them(page):
     assert tip_at(point) == f"{TERMS[1]}\nconcept 1 </script>"
     lit = find(page, "#by-concept [data-i].on")
     assert sorted(int(one.get_attribute("data-i")) for one in lit) == [3, 3, 4, 4, 5, 5]
-    assert tip_at(find(page, "#training .canvas svg")[0]) == "step 2\ntotal: 0.5\nterm-term: 0.5"
-    assert "rank" in tip_at(find(page, "#relations .canvas svg")[0])
-    assert "cosine 1" in tip_at(find(page, "#heat rect")[0])
-    assert tip_at(find(page, "h1")[0]) is None
+    names = page.execute_script(
+        "return JSON.parse(document.querySelector('#heat-data').text).labels"
+    )
+    squares = find(page, "#heat .cells path")
+    assert tip_at(squares[0]) == f"{names[0]}\n{names[0]}\ncosine 1"
+    assert re.fullmatch(
+        rf"{re.escape(names[1])}\n{re.escape(names[3])}\ncosine -?0\.\d+", tip_at(squares[7])
+    )
+    lit = find(page, "#heat .on")
+    assert {one.get_attribute("data-row") for one in lit} == {"1", None}
+    assert {one.get_attribute("data-column") for one in lit} == {None, "3"}
+    assert tip_at(find(page, "h1")[0]) is None and find(page, "#heat .on") == []
+
+
+# What a browser shows of the element at a point of a curve, when one points at it.
+TITLE_AT = """
+const [curve, share] = arguments;
+const path = curve.querySelector("path");
+path.scrollIntoView({block: "center"});
+const place = path.getPointAtLength(share * path.getTotalLength());
+const at = place.matrixTransform(path.getScreenCTM());
+const found = document.elementFromPoint(at.x, at.y).closest(".curve");
+return found && found.querySelector("title").textContent;
+"""
+
+
+def test_pointing_at_a_curve_names_it(page):
+    total, term = find(page, "#training .curve")
+    assert page.execute_script(TITLE_AT, total, 0.3) == "total: 1 at step 1, 0.33333 at 3"
+    assert page.execute_script(TITLE_AT, term, 0.9) == "term-term: 0.5 at step 1, 0.5 at 3"
+    spectra = find(page, "#spectrum .curve")
+    labels = full_report().relations.labels
+    named = [page.execute_script(TITLE_AT, curve, 0.01).partition(": ") for curve in spectra]
+    assert [name for name, _, _ in named] == labels
+    assert all(re.fullmatch(r"[\d.]+ at rank 1, [\d.]+ at 6", said) for _, _, said in named)
+
+
+def test_the_values_of_curves_can_be_read(page):
+    (panel,) = find(page, "#training .panel")
+    (table,) = panel.find_elements("css selector", "table")
+    assert not table.is_displayed()
+    panel.find_element("css selector", "summary").click()
+    rows = [row.text for row in table.find_elements("css selector", "tr")]
+    assert rows == ["step total term-term", "1 1 0.5", "2 0.5 0.5", "3 0.33333 0.5"]
 
 
 def test_a_group_can_be_kept_lit(page):

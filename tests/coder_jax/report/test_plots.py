@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from coder_jax.report import plots
-from coder_jax.systems.coder.objective import CoderLoss
-from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.report.curves import LABELS, PANELS, training_panels
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.heads import group_loss
 from data_pipeline.process.errors import BadInput
 
 
@@ -47,6 +47,80 @@ def test_training_curves(tmp_path):
     plots.plot_training(metrics, tmp_path / "many.png")
     assert pixels(tmp_path / "many.png").shape != few.shape, "a panel for each kind of metric"
     assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".png"}
+
+
+def axis_of(lines, number=-1):
+    """One panel, drawn, after its figure was."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with plots.style():
+        figure, (axis,) = plots.new_figure(1, 1, width=4.2, height=3.1)
+        plots.draw_panel(axis, training_panels(lines)[number])
+        FigureCanvasAgg(figure).draw()
+    return axis
+
+
+def ticks(axis):
+    """The texts along an axis that are within it."""
+    low, high = axis.get_view_interval()
+    labels = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+    return [text.get_text() for place, text in labels if low <= place <= high]
+
+
+@pytest.mark.parametrize(
+    "highest, expected",
+    [
+        (1, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        (60, ["0", "10", "20", "30", "40", "50", "60"]),
+        (
+            4.7e-5,
+            [
+                "0",
+                "1e\N{MINUS SIGN}05",
+                "2e\N{MINUS SIGN}05",
+                "3e\N{MINUS SIGN}05",
+                "4e\N{MINUS SIGN}05",
+            ],
+        ),
+        (0, ["0"]),
+    ],
+)
+def test_ticks_are_round(highest, expected):
+    axis = axis_of([{"step": step, "loss": highest} for step in (1, 3)])
+    found = ticks(axis.yaxis)
+    assert found[: len(expected)] == expected and len(found) <= 8
+    assert ticks(axis.xaxis) == ["1", "2", "3"], "whole steps"
+
+
+def test_curves_are_drawn_where_their_points_are():
+    lines = [{"step": step, "loss": 1 / step, "grad_norm": 1.0} for step in (1, 2, 4)]
+    lines.append({"step": 0, "eval": {"heldout": {"acc@1": 0.25}}})
+    (line,) = axis_of(lines, 1).get_lines()
+    assert line.get_xydata().tolist() == [[1, 1], [2, 0.5], [4, 0.25]] and line.get_marker() == "o"
+    axis = axis_of(lines, 0)
+    assert axis.get_xlim()[0] < 0 < 4 < axis.get_xlim()[1], "the steps of the whole run"
+    assert axis.get_lines()[0].get_xydata().tolist() == [[0, 25]]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["heldout acc@1"]
+    assert axis_of(lines).get_legend() is None, "one curve that the title names"
+
+
+def test_gradient_norms_are_drawn_by_part():
+    lines = [
+        {"step": step, "grad_norm": 2.0, "grad_norm/a": 2.0, "grad_norm/b": 0.01 * (step > 1)}
+        for step in (1, 2, 3)
+    ]
+    axis = axis_of(lines)
+    assert axis.get_yscale() == "log"
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["all parts", "a", "b"]
+    assert axis.get_ylim()[0] <= 0.01, "0 has no place on the axis, what is above has"
+
+
+def test_long_curves_have_a_running_mean_on_top():
+    lines = [{"step": step, "loss": float(step % 2), "learning_rate": 1.0} for step in range(300)]
+    pale, mean = axis_of(lines, 0).get_lines()
+    assert (pale.get_alpha(), len(pale.get_xdata())) == (0.25, 300)
+    np.testing.assert_allclose(mean.get_ydata(), 0.5)  # of 12 steps
+    assert len(axis_of(lines).get_lines()) == 1, "the rate is exact"
 
 
 def test_metrics_of_a_run_that_was_stopped(tmp_path):
@@ -113,10 +187,10 @@ def test_matplotlib_is_imported_only_to_draw(repo):
     assert run.stdout.strip() == "False", run.stderr
 
 
-@pytest.mark.parametrize("loss", [CoderLoss(), CoderV1Loss(type_weight=0.1)])
-def test_every_metric_of_every_system_has_a_curve(loss):
-    """What is logged of a step, but the mined pairs of relations, which are like those of terms."""
-    terms = 4 if isinstance(loss, CoderLoss) else 6
+@pytest.mark.parametrize("system", [CoderSystem(), CoderV1System(type_weight=0.1)])
+def test_every_metric_of_every_system_has_a_curve(system):
+    """In a panel of its kind, under a name in plain words or that of a part."""
+    terms = 4 if isinstance(system, CoderSystem) else 6
     group = Group(
         vectors=jnp.ones((terms, 4)),
         concepts=jnp.arange(terms),
@@ -125,6 +199,11 @@ def test_every_metric_of_every_system_has_a_curve(loss):
         types=jnp.zeros(terms, int),
         type_logits=jnp.ones((terms, 3)),
     )
-    drawn = {metric for _, _, curves in plots.TRAINING_PANELS for metric, _, _ in curves}
-    metrics = {name for name in group_loss(group, loss)[1] if "mined_relation" not in name}
-    assert len(metrics) >= 4 and metrics <= drawn
+    metrics = {name: float(value) for name, value in system.group_loss(group)[1].items()}
+    assert len(metrics) >= 4
+    parts = system.parts()
+    metrics |= dict.fromkeys(["loss", "grad_norm", *(f"grad_norm/{part}" for part in parts)], 1.0)
+    panels = training_panels([{"step": 1, **metrics}])
+    assert {panel.title for panel in panels} <= {title for title, *_ in PANELS}, "all are known"
+    names = [curve.name for panel in panels for curve in panel.curves]
+    assert len(names) == len(metrics) and set(names) <= {*LABELS.values(), *parts}

@@ -1,9 +1,9 @@
-"""The parts of a report in, one HTML file out that needs neither network nor other files.
+"""The page of a report: one HTML file that needs neither network nor other files.
 
-Strings of users and terminologies reach the page in two ways only: escaped by Jinja, or as JSON in
-which <, > and & are written as \\u003c and so on (Jinja's `tojson`), so that no term can end a
-script or begin an element. A content security policy lets nothing run but the page's own script, by
-its hash, and lets nothing be fetched.
+Strings of users and terminologies reach the page in three ways only: escaped by Jinja; in pictures,
+escaped by a writer of XML (`svg.py`); or as JSON in which <, > and & are written as \\u003c and so
+on (Jinja's `tojson`), so that no term can end a script or begin an element. A content security
+policy lets nothing run but the page's own script, by its hash, and lets nothing be fetched.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from coder_jax.evaluation.tables import Table
-from coder_jax.report.curves import Panel, panel, thinned_to
-from coder_jax.report.heat_map import HeatMap
+from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.maps import MapFigure
-from coder_jax.report.relation_matrices import RelationFigure
+from coder_jax.report.page.svg import heat_map_svg, panel_svg
+from coder_jax.report.relation_matrices import RelationFigure, spectrum_panel
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 
-PAGE = "page"  # the folder of the template, the style and the script
-SPECTRUM_POINTS = 96
+HERE = "coder_jax.report.page"  # the template, the style and the script
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Report:
 def render(report: Report) -> str:
     """The page as HTML."""
     environment = Environment(
-        loader=PackageLoader("coder_jax.report", PAGE),
+        loader=PackageLoader(HERE, ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -78,21 +77,27 @@ def render(report: Report) -> str:
     )
     compact = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
     environment.policies["json.dumps_kwargs"] = compact
-    folder = resources.files("coder_jax.report") / PAGE
+    folder = resources.files(HERE)
     style, script = (
         (folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    spectra = [] if report.relations is None else [spectrum_panel(report.relations)]
+    relations = report.relations
+    panels = [
+        (panel, panel_svg(panel, f"panel-{number}"), table_of(panel))
+        for number, panel in enumerate(report.panels)
+    ]
     return environment.get_template("report.html").render(
         report=report,
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
-        spectra=spectra,
-        heat_map=None if report.relations is None else HeatMap.of(report.relations),
-        panel_data=[panel_json(one) for one in (*report.panels, *spectra)],
+        panels=panels,
+        spectrum=relations and panel_svg(spectrum_panel(relations), "spectrum", wide=True),
+        heat_map=relations and heat_map_svg(relations),
+        heat_data=relations
+        and {"labels": relations.labels, "values": relations.similarity.round(3).tolist()},
     )
 
 
@@ -106,23 +111,3 @@ def write_page(report: Report, out: Path) -> None:
         raise BadInput(
             f"{out}: cannot be written ({error.strerror}); give another --out"
         ) from error
-
-
-def spectrum_panel(relations: RelationFigure) -> Panel:
-    """Singular values over their rank, a curve for each relation."""
-    ranks = thinned_to(SPECTRUM_POINTS, relations.spectrum.shape[1])
-    curves = [
-        (label, list(zip((ranks + 1).tolist(), values[ranks].tolist(), strict=True)))
-        for label, values in zip(relations.labels, relations.spectrum, strict=True)
-    ]
-    return panel("Singular values", "", curves, "rank", (ranks + 1).tolist(), from_zero=False)
-
-
-def panel_json(one: Panel) -> dict[str, Any]:
-    """What hovering over a panel needs."""
-    return {
-        "xName": one.x_name,
-        "x": [one.x.low, one.x.high],
-        "y": [one.y.low, one.y.high],
-        "curves": [{"name": c.name, "x": c.x, "y": c.y} for c in one.curves],
-    }

@@ -1,0 +1,56 @@
+"""Verbs of the command line share arguments, and none of them imports another."""
+
+import argparse
+import ast
+
+import pytest
+
+from coder_jax.__main__ import VERBS
+from coder_jax.commands import encoder_arguments
+
+
+def test_no_verb_imports_another(repo):
+    """Not even inside a function: what several need is in a module that is no verb."""
+    folder = repo / "coder_jax" / "commands"
+    verbs = {f"coder_jax.commands.{verb}" for verb in VERBS}
+    assert {path.stem for path in folder.glob("*.py")} >= set(VERBS)
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                names = {alias.name for alias in node.names}
+            else:
+                continue
+            assert not names & verbs, f"{path.name}:{node.lineno}"
+
+
+def parsed(*words, **options):
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    encoder_arguments.add_model_arguments(parser, **options)
+    encoder_arguments.add_dictionary_choices(parser)
+    return parser.parse_args([*words])
+
+
+def test_an_encoder_s_own_settings_are_the_default():
+    args = parsed("--model", "m")
+    assert (args.model, args.pooling, args.cleaning, args.max_length) == ("m", None, None, None)
+    assert (args.attend_padding, args.dtype) == (None, "float32")
+    assert (args.dictionary_languages, args.dictionary_sources) == (None, None)
+    assert parsed("--model", "m", "--pooling", "mean").pooling == "mean"
+    several = parsed("--model", "m", "--pooling", "mean", "cls", several_poolings=True)
+    assert several.pooling == ["mean", "cls"]
+    with pytest.raises(argparse.ArgumentError, match="invalid choice: 'max'"):
+        parsed("--model", "m", "--pooling", "max")
+
+
+def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):
+    from tiny_bert import write_model
+
+    write_model(tmp_path, 0)
+    args = parsed("--model", str(tmp_path), "--max-length", "7", "--cleaning", "paper")
+    encoder = encoder_arguments.load_encoder(args, "mean")
+    assert (encoder.settings.pooling, encoder.settings.max_length) == ("mean", 7)
+    assert encoder.settings.cleaning == "paper"
+    printed = capsys.readouterr()
+    assert printed.out == "" and str(encoder.settings) in printed.err
