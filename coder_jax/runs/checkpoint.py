@@ -38,7 +38,7 @@ RELOAD_SECONDS = 2
 
 
 class Kept(preservation_policy.PreservationPolicy):
-    """Which checkpoints stay: at multiples of some steps, the best, the two newest of the others.
+    """Which checkpoints stay: the two newest, the best, and those at multiples of some steps.
 
     Args:
         multiples: the steps, at multiples of any of which they stay.
@@ -49,12 +49,13 @@ class Kept(preservation_policy.PreservationPolicy):
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
         """A flag for each checkpoint, oldest first."""
-        stay = [
-            step == self.best or any(step % multiple == 0 for multiple in self.multiples)
-            for step in (found.step for found in checkpoints)
+        steps = [found.step for found in checkpoints]
+        return [
+            step in steps[-2:]
+            or step == self.best
+            or any(step % multiple == 0 for multiple in self.multiples)
+            for step in steps
         ]
-        newest = [place for place, stays in enumerate(stay) if not stays][-2:]
-        return [stays or place in newest for place, stays in enumerate(stay)]
 
 
 class Checkpoints:
@@ -62,8 +63,8 @@ class Checkpoints:
 
     Args:
         out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
-        keep_steps: checkpoints at multiples of any of these steps stay, and the best one; of the
-            others the two newest.
+        keep_steps: checkpoints at multiples of any of these steps stay, as do the best one and the
+            two newest.
 
     Raises:
         BadInput: if another process trains in the folder.

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from coder_jax.devices.mesh import place_of, put_whole, replicated
 from coder_jax.training.optimizer import trained
 from coder_jax.training.system import Params, Part, System
+from data_pipeline.process.errors import BadInput
 
 
 @jax.tree_util.register_dataclass
@@ -103,12 +104,7 @@ def new_state(
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, like)
     read = {name: initial[name] for name in like.params if name in initial}
-    params: Params = {
-        name: jax.tree.map(
-            lambda array, sharding: put_whole(np.asarray(array), sharding), part, where.params[name]
-        )
-        for name, part in read.items()
-    }
+    params: Params = {name: place_read(part, like.params[name]) for name, part in read.items()}
     missing = {name: shapes for name, shapes in like.params.items() if name not in read}
     places = {name: where.params[name] for name in missing}, where.extra
     begun, extra = jax.jit(lambda: system.begin(missing, like.extra), out_shardings=places)()
@@ -119,6 +115,34 @@ def new_state(
         (like.step, like.row_steps),
     )
     return TrainState(step, params, extra, opt_state, row_steps)
+
+
+def place_read(read: Any, like: Any) -> Any:
+    """Arrays that were read, laid out as the shapes of `like`.
+
+    A number of a layer may have become text where it was read, so arrays are found by their names.
+
+    Raises:
+        BadInput: if one is missing, or has another shape.
+    """
+    names = jax.tree_util.keystr
+    found = {
+        names(path, simple=True, separator="/"): array
+        for path, array in jax.tree_util.tree_leaves_with_path(read)
+    }
+
+    def place(path: Any, shape: Any) -> jax.Array:
+        name = names(path, simple=True, separator="/")
+        array = np.asarray(found[name]) if name in found else None
+        if array is None or array.shape != shape.shape:
+            what = "nothing" if array is None else f"an array {array.shape}"
+            raise BadInput(
+                f"{name}: found {what}, expected {shape.shape}; what the run starts from has "
+                "another structure than the run: choose one that fits"
+            )
+        return put_whole(array, shape.sharding)
+
+    return jax.tree_util.tree_map_with_path(place, like)
 
 
 def overview(like: TrainState, parts: Mapping[str, Part]) -> str:

@@ -156,6 +156,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         # ---- Before the first step: the scores that curves begin with ----
         if score is not None and (first_step == 0 or first_step % run.eval_steps == 0):
             scores = first_decides(log.scores(first_step)) or look(first_step, state)
+            if not scores:
+                raise Stopped  # nothing is lost: the step before is saved
             is_best(first_step)  # the run may have been stopped while it looked
 
         # ---- Loop ----

@@ -203,7 +203,7 @@ def test_a_checksum_sees_every_element_its_place_and_its_bits():
 
 
 def test_a_checkpoint_that_makes_place_is_never_half_deleted_under_its_number(tmp_path):
-    checkpoints = Checkpoints(tmp_path, keep_steps=100)
+    checkpoints = Checkpoints(tmp_path, keep_steps=[100])
     for step in (1, 2, 3, 4):
         save(checkpoints, step)
         checkpoints.manager.wait_until_finished()
