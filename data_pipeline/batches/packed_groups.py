@@ -61,5 +61,5 @@ def batch_shapes(spec: BatchSpec, cut: StepCut, rows: int) -> dict[str, tuple[in
     return {
         **dict.fromkeys(PackedGroups.packed, (passes, blocks, rows, spec.row_length)),
         **dict.fromkeys(("concepts", "types") if spec.semantic_types else ("concepts",), terms),
-        "relations": (passes, blocks, groups, spec.triplets),
+        "relations": (passes, blocks, groups, spec.labels),
     }

@@ -20,8 +20,8 @@ class BatchSpec:
     the tail. `synonyms`: the same concepts, without relations.
 
     A group is the paper's mini-batch: `triplets` distinct triplets, each `repeats` times with terms
-    sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails. A step
-    has `groups` groups.
+    sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails; or as
+    many triplets as fill k pairs, with `fill_pairs`. A step has `groups` groups.
     """
 
     draw: Literal["relations", "concepts", "synonyms"] = "relations"
@@ -37,8 +37,12 @@ class BatchSpec:
     """U, distinct triplets in a group."""
     repeats: int = 8
     """m, times that each triplet occurs in its group."""
+    fill_pairs: int = 0
+    """If not 0, k: as many triplets follow as fill so many pairs of a group, each of them as often
+    as head and tail both have terms, at most `repeats` times, no term twice (CODER v1). `triplets`
+    does not count then."""
     corrupted_tails: bool = False
-    """Add to each triplet a random other concept in the place of its tail (CODER v1)."""
+    """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
     semantic_types: bool = False
     """Tell the semantic type of each term's concept (CODER v1's type loss)."""
     row_length: int = 128
@@ -49,7 +53,12 @@ class BatchSpec:
     @property
     def pairs(self) -> int:
         """k, the (head, tail) pairs of a group."""
-        return self.triplets * self.repeats
+        return self.fill_pairs or self.triplets * self.repeats
+
+    @property
+    def labels(self) -> int:
+        """The relations that a batch tells of a group: of each triplet, or else of each pair."""
+        return self.fill_pairs or self.triplets
 
     @property
     def terms(self) -> int:
@@ -61,6 +70,11 @@ class BatchSpec:
         for name in ("groups", "triplets", "repeats"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.fill_pairs and self.names == "any":
+            raise BadInput(
+                f"fill_pairs is {self.fill_pairs} and names is 'any': groups that are filled with "
+                "pairs show no term of a triplet twice; use --names distinct or --names unlike"
+            )
         if self.draw == "relations" and self.repeats < 2:
             raise BadInput(
                 f"repeats is {self.repeats}: with the draw 'relations' each triplet must occur at "

@@ -101,17 +101,18 @@ def twin_draw(dataset, spec, step):
         items = list(range(len(triplets)))
     else:
         items = [concept for concept, has in enumerate(has_synonym) if has]
-    per_epoch = len(items) // spec.triplets
+    number_drawn = spec.fill_pairs or spec.triplets
+    per_epoch = len(items) // number_drawn
     concepts, terms, relations = [], [], []
     for group in range(spec.groups):
         number = step * spec.groups + group
         head_terms, tail_terms, head_concepts, tail_concepts, labels = [], [], [], [], []
         corrupted_terms, corrupted_concepts = [], []
-        for u in range(spec.triplets):
+        for u in range(number_drawn):
             epoch, within = divmod(number, per_epoch)
             key = twin_key(spec.seed, "permutation", epoch)
-            item = items[twin_permute(within * spec.triplets + u, len(items), key)]
-            slot = number * spec.triplets + u
+            item = items[twin_permute(within * number_drawn + u, len(items), key)]
+            slot = number * number_drawn + u
             head, relation, tail = _triplet(triplets, has_synonym, item, spec, slot)
 
             def draw(stream, concept, number, slot=slot):
@@ -122,24 +123,29 @@ def twin_draw(dataset, spec, step):
                 terms = [int(dataset.term_start[concept]) + pick for pick in picks]
                 return twin_unlike(dataset, terms, number) if unlike else terms
 
-            if relation < 0:
-                both = draw("head term", head, 2 * spec.repeats)
-                of_head, of_tail = both[: spec.repeats], both[spec.repeats :]
-            else:
-                of_head = draw("head term", head, spec.repeats)
-                of_tail = draw("tail term", tail, spec.repeats)
-            head_terms += of_head
-            tail_terms += of_tail
-            head_concepts += [head] * spec.repeats
-            tail_concepts += [tail] * spec.repeats
-            labels.append(relation)
-            if spec.corrupted_tails:
-                possible = range(len(counts)) if spec.draw == "relations" else items
-                others = [concept for concept in possible if concept != tail]
-                random = twin_key(spec.seed, "corrupted tail", slot)
-                corrupted = others[twin_below(random, len(others))]
-                corrupted_terms += draw("corrupted tail term", corrupted, spec.repeats)
-                corrupted_concepts += [corrupted] * spec.repeats
+            times = spec.repeats
+            if spec.fill_pairs:
+                own = counts[head] // 2 if relation < 0 else min(counts[head], counts[tail])
+                times = min(own, spec.repeats)
+            both = spec.repeats if spec.draw == "relations" else 2 * spec.repeats
+            of_head = draw("head term", head, both)
+            of_tail = of_head[times:] if relation < 0 else draw("tail term", tail, spec.repeats)
+            room = spec.pairs - len(head_terms)
+            times = min(times, room)
+            head_terms += of_head[:times]
+            tail_terms += of_tail[:times]
+            head_concepts += [head] * times
+            tail_concepts += [tail] * times
+            labels += [relation] * (times if spec.fill_pairs else 1)
+        assert len(head_terms) == spec.pairs
+        for pair, tail in enumerate(tail_concepts if spec.corrupted_tails else ()):
+            slot = number * spec.pairs + pair
+            possible = range(len(counts)) if spec.draw == "relations" else items
+            others = [concept for concept in possible if concept != tail]
+            random = twin_key(spec.seed, "corrupted tail", slot)
+            corrupted = others[twin_below(random, len(others))]
+            corrupted_terms += draw("corrupted tail term", corrupted, 1, slot)
+            corrupted_concepts.append(corrupted)
         concepts.append(head_concepts + tail_concepts + corrupted_concepts)
         terms.append(head_terms + tail_terms + corrupted_terms)
         relations.append(labels)

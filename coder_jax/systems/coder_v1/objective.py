@@ -75,7 +75,8 @@ class CoderV1System(RelationSystem):
         heads = super().new_heads(shapes)
         if "types" in shapes:
             shape = shapes["types"]["kernel"].shape
-            kernel = TYPE_NOISE * jax.random.normal(jax.random.key(self.batch.seed), shape)
+            key = jax.random.fold_in(jax.random.key(self.batch.seed), 1)  # 0 is the relations'
+            kernel = TYPE_NOISE * jax.random.normal(key, shape)
             heads["types"] = {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
         return heads
 

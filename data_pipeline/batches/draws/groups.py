@@ -51,12 +51,12 @@ class Draw:
             self.size, self.items = int(items.size), tf.constant(items)  # or concepts
             if spec.draw == "concepts":
                 self._index_relations(dataset, items, has_synonym)
-        if self.size < spec.triplets:
+        if self.size < spec.labels:
             unlike = " unlike their first name" if spec.names == "unlike" else ""
             concepts = f"concepts that have a synonym{unlike}"
             what = "triplets" if spec.draw == "relations" else concepts
             raise BadInput(
-                f"the dataset has {self.size} {what}, but a group takes {spec.triplets} "
+                f"the dataset has {self.size} {what}, but a group takes {spec.labels} "
                 f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
                 "or build with fewer filters"
             )
@@ -84,6 +84,7 @@ class Draw:
     def triplets(self, step: tf.Tensor, groups: np.ndarray) -> tuple[tf.Tensor, ...]:
         """int64 [G * U] each: slot, head, relation, tail of the triplets of some of the groups.
 
+        With `fill_pairs` these are the k triplets of which the first fill the group.
         A slot numbers a triplet's place in the whole run. Where a concept is drawn that heads no
         triplet, the relation is -1 and the tail is the head itself: two synonyms.
         """
@@ -91,12 +92,12 @@ class Draw:
         group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
         # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
         # triplet twice.
-        groups_per_epoch = self.size // spec.triplets
+        groups_per_epoch = self.size // spec.labels
         epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
-        within = tf.range(spec.triplets, dtype=tf.int64)[None, :]
-        slot = tf.reshape(group[:, None] * spec.triplets + within, [-1])
-        index = tf.reshape(group_in_epoch[:, None] * spec.triplets + within, [-1])
-        keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.triplets)
+        within = tf.range(spec.labels, dtype=tf.int64)[None, :]
+        slot = tf.reshape(group[:, None] * spec.labels + within, [-1])
+        index = tf.reshape(group_in_epoch[:, None] * spec.labels + within, [-1])
+        keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.labels)
         place = tf.cast(permute(index, self.size, keys), tf.int64)
         if spec.draw == "relations":
             return slot, *self._triplet(place)
@@ -119,7 +120,9 @@ class Draw:
         )
 
     def corrupted(self, slot: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """int64 [T]: for each triplet a concept that is not its tail, all others equally often.
+        """int64 [T]: for each pair a concept that is not its tail, all others equally often.
+
+        `slot` numbers the pairs of the whole run.
 
         From all concepts with the draw `relations`, else from those that are drawn. That it is no
         true tail of the relation is not looked up: among many concepts it hardly ever is one.
@@ -149,49 +152,113 @@ class Draw:
         return terms
 
     def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
-        """The draw of G groups of a step, each of U triplets, k = U * m pairs.
+        """The draw of G groups of a step, each of k pairs.
 
         Args:
             step: int64 scalar.
             groups: int [G], the numbers of the groups within the step.
 
         Returns:
-            `concepts` int32 and `terms` int64 [G, N], N = 2k: pair u * m + j is the j-th occurrence
-            of triplet u; the k heads come first, then the k tails, then (N = 3k) the k corrupted
-            tails if the spec asks for them. `relations` int32 [G, U], -1 where a synonym stands for
-            the tail. With `spec.semantic_types` also `types` int32 [G, N], of each term's concept,
-            -1 where it has none.
+            `concepts` int32 and `terms` int64 [G, N], N = 2k: the k heads come first, then the k
+            tails, then (N = 3k) the k corrupted tails if the spec asks for them. `relations` int32
+            [G, U], -1 where a synonym stands for the tail; pair u * m + j is the j-th occurrence of
+            triplet u, or with `fill_pairs` U = k and pair u has relation u. With
+            `spec.semantic_types` also `types` int32 [G, N], of each term's concept, -1 where it has
+            none.
         """
-        repeats, spec = self.spec.repeats, self.spec
+        spec = self.spec
         slot, head, relation, tail = self.triplets(step, groups)
+        fill = self._filled if spec.fill_pairs else self._repeated
+        pairs = fill(slot, head, relation, tail)
+        concepts, terms = [pairs["head"], pairs["tail"]], [pairs["head term"], pairs["tail term"]]
+        if spec.corrupted_tails:
+            group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
+            within = tf.range(spec.pairs, dtype=tf.int64)[None, :]
+            slot = tf.reshape(group[:, None] * spec.pairs + within, [-1])
+            concepts.append(self.corrupted(slot, pairs["tail"]))
+            terms.append(self._terms("corrupted tail term", slot, concepts[-1], 1)[:, 0])
+
+        def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
+            return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
+
+        relations = tf.reshape(tf.cast(pairs["relation"], tf.int32), [len(groups), spec.labels])
+        drawn = {
+            "concepts": by_group([tf.cast(concept, tf.int32) for concept in concepts]),
+            "terms": by_group(terms),
+            "relations": relations,
+        }
+        if spec.semantic_types:
+            drawn["types"] = by_group([tf.gather(self.types, concept) for concept in concepts])
+        return drawn
+
+    def _occurrences(
+        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """int64 [T, m] each: terms of the heads and tails, as often as a triplet may occur."""
+        repeats, spec = self.spec.repeats, self.spec
         # A head that is its own tail goes on with its own draws, so that the pair shows two
         # different terms.
         both = repeats if spec.draw == "relations" else 2 * repeats
         head_terms = self._terms("head term", slot, head, both)
         tail_terms = self._terms("tail term", slot, tail, repeats)
-        if spec.draw != "relations":
-            tail_terms = tf.where((relation < 0)[:, None], head_terms[:, repeats:], tail_terms)
-        concepts, terms = [head, tail], [head_terms[:, :repeats], tail_terms]
-        if spec.corrupted_tails:
-            concepts.append(self.corrupted(slot, tail))
-            terms.append(self._terms("corrupted tail term", slot, concepts[-1], repeats))
+        if spec.draw == "relations":
+            return head_terms, tail_terms
+        alone = (relation < 0)[:, None]
+        if spec.fill_pairs:  # it has terms for half as many pairs, the first half for the heads
+            half = self._fillable(head, relation, tail)[:, None]
+            place = tf.minimum(half + tf.range(repeats, dtype=tf.int64)[None, :], both - 1)
+            of_tail = tf.gather(head_terms, place, axis=1, batch_dims=1)
+        else:
+            of_tail = head_terms[:, repeats:]
+        return head_terms[:, :repeats], tf.where(alone, of_tail, tail_terms)
 
-        def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
-            return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
-
-        def repeated(parts: list[tf.Tensor]) -> tf.Tensor:
-            return by_group(
-                [tf.repeat(tf.cast(x, tf.int32)[:, None], repeats, axis=1) for x in parts]
-            )
-
-        drawn = {
-            "concepts": repeated(concepts),
-            "terms": by_group(terms),
-            "relations": tf.reshape(tf.cast(relation, tf.int32), [len(groups), spec.triplets]),
+    def _repeated(
+        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The pairs of groups in which each triplet occurs m times."""
+        head_terms, tail_terms = self._occurrences(slot, head, relation, tail)
+        return {
+            "head": tf.repeat(head, self.spec.repeats),
+            "tail": tf.repeat(tail, self.spec.repeats),
+            "relation": relation,
+            "head term": tf.reshape(head_terms, [-1]),
+            "tail term": tf.reshape(tail_terms, [-1]),
         }
-        if spec.semantic_types:
-            drawn["types"] = repeated([tf.gather(self.types, concept) for concept in concepts])
-        return drawn
+
+    def _fillable(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """int64 [T]: the pairs that a triplet has different terms for, at most m."""
+        count_head, count_tail = (
+            tf.gather(self.term_start, concept + 1) - tf.gather(self.term_start, concept)
+            for concept in (head, tail)
+        )
+        both = tf.where(relation < 0, count_head // 2, tf.minimum(count_head, count_tail))
+        return tf.minimum(tf.cast(both, tf.int64), self.spec.repeats)
+
+    def _filled(
+        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The pairs of groups that are filled with triplets, one after the other.
+
+        The last triplet of a group may be cut short; those that found no room are passed over.
+        """
+        pairs = self.spec.pairs
+        end = tf.cumsum(tf.reshape(self._fillable(head, relation, tail), [-1, pairs]), axis=1)
+        place = tf.broadcast_to(tf.range(pairs, dtype=tf.int64), tf.shape(end))
+        # Of which triplet of its group a pair is, and which of its occurrences.
+        nth_GK = tf.searchsorted(end, place, side="right")
+        first = tf.pad(end, [[0, 0], [1, 0]])
+        nth = tf.cast(tf.reshape(place - tf.gather(first, nth_GK, batch_dims=1), [-1]), tf.int32)
+        group = tf.range(tf.shape(end)[0])[:, None] * pairs
+        triplet = tf.reshape(group + nth_GK, [-1])
+        head_terms, tail_terms = self._occurrences(slot, head, relation, tail)
+        which = tf.stack([triplet, nth], axis=1)
+        return {
+            "head": tf.gather(head, triplet),
+            "tail": tf.gather(tail, triplet),
+            "relation": tf.gather(relation, triplet),
+            "head term": tf.gather_nd(head_terms, which),
+            "tail term": tf.gather_nd(tail_terms, which),
+        }
 
 
 def first_types(dataset: TripletDataset) -> np.ndarray:

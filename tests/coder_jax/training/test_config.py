@@ -109,7 +109,7 @@ def test_the_ablations_of_coder_v1_differ_in_the_loss_alone(name, mu, type_weigh
     assert (config.system.mu, config.system.type_weight) == (mu, type_weight)
     changed = {line.split(":")[0] for line in differences(to_json(config), to_json(whole))}
     assert changed <= {"recipe", "system.mu", "system.type_weight", "system.batch.semantic_types"}
-    assert config.system.batch.terms == 8 * 240
+    assert config.system.batch.terms == 8 * 255 and config.optimizer.steps == 125_000
 
 
 def test_the_ablation_with_translations_is_the_appendix():

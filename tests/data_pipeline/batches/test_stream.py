@@ -1,6 +1,7 @@
 """Batches: equal to a slow twin, a pure function of the step, nothing lost, shapes static."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -41,6 +42,17 @@ SPECS = {
     "corrupted tails of concepts": BatchSpec(
         draw="concepts", groups=2, triplets=8, repeats=2, corrupted_tails=True
     ),
+    "filled": BatchSpec(
+        names="distinct",
+        groups=2,
+        fill_pairs=21,
+        repeats=4,
+        corrupted_tails=True,
+        semantic_types=True,
+    ),
+    "filled with concepts": BatchSpec(
+        draw="concepts", names="unlike", groups=2, fill_pairs=20, repeats=3, corrupted_tails=True
+    ),
 }
 
 
@@ -67,6 +79,39 @@ def test_equals_the_twin(dataset, name, passes, blocks):
             range(first, first + 4), maker.batches(first, first + 4), strict=True
         ):
             assert_equal(batch, twin_batch(dataset, spec, step, maker.plan, passes, blocks))
+
+
+def test_a_filled_group_shows_as_many_different_terms_as_head_and_tail_have(dataset):
+    """As CODER v1's code: min(terms of the head, terms of the tail, m) pairs of each triplet."""
+    spec = SPECS["filled"]
+    draw = Draw(dataset, spec)
+    counts, triplets = np.diff(dataset.term_start), 0
+    for step in range(20):
+        drawn = {name: np.asarray(x) for name, x in draw(tf.constant(step), [0, 1]).items()}
+        for concepts, terms, labels in zip(
+            drawn["concepts"], drawn["terms"], drawn["relations"], strict=True
+        ):
+            heads, tails, corrupted = concepts.reshape(3, spec.pairs)
+            triplet = list(zip(heads, labels, tails, strict=True))
+            occurring = [
+                list(pairs)
+                for _, pairs in itertools.groupby(range(spec.pairs), triplet.__getitem__)
+            ]
+            for pairs in occurring[:-1]:  # the last may be cut short
+                head, tail = heads[pairs[0]], tails[pairs[0]]
+                assert len(pairs) == min(counts[head], counts[tail], spec.repeats)
+            for pairs in occurring:
+                for side in (0, 1):
+                    shown = terms[side * spec.pairs :][pairs]
+                    assert len(set(shown.tolist())) == len(pairs)
+            assert (corrupted != tails).all() and len(set(corrupted.tolist())) > spec.pairs // 2
+            triplets += len(occurring)
+    assert triplets > 20 * 2 * spec.pairs // spec.repeats
+
+
+def test_a_filled_group_shows_no_term_twice_or_says_why_not(dataset):
+    with pytest.raises(BadInput, match="fill_pairs is 21 and names is 'any'"):
+        dataclasses.replace(SPECS["filled"], names="any").validate()
 
 
 def test_starts_at_any_step(dataset):
