@@ -2,7 +2,7 @@
 
 import pytest
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.process.errors import BadInput
 

@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.benchmark import (
-    NormalizationBenchmark,
-    NormalizationFold,
-    SimilarityBenchmark,
-)
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.record import (
-    normalization_record,
-    similarity_record,
-    write_records,
-)
-from coder_jax.evaluation.similarity.spearman import SimilarityResult
-from coder_jax.evaluation.tables import normalization_table
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold, normalization_record
+from coder_jax.evaluation.normalization.mentions import Mentions
+from coder_jax.evaluation.normalization.xl_bel import XlBel
+from coder_jax.evaluation.record import write_records
+from coder_jax.evaluation.similarity.files import SimilarityBenchmark
+from coder_jax.evaluation.similarity.spearman import SimilarityResult, similarity_record
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -27,13 +21,13 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 RETIRED = RetiredCuis({"C0": "C1"}, "MRCUI.RRF")
 
 
-def record_of(terms=("pain", "fever"), concepts=("C1", "C2"), format="mentions"):
+def record_of(terms=("pain", "fever"), concepts=("C1", "C2"), made_of=Mentions):
     dictionary = Dictionary(list(terms), list(concepts), "toy.tsv", retired=1)
     folds = [
         NormalizationFold(name, ["sore", "hot"], ["C1", gold], dictionary)
         for name, gold in (("one", "C2"), ("two", "C9"))
     ]
-    benchmark = NormalizationBenchmark("toy", "toy", folds, "hash", 1, RETIRED, format)
+    benchmark = made_of("toy", "toy", folds, "hash", 1, RETIRED)
 
     def encode(strings):
         return np.random.default_rng(0).normal(size=(len(strings), 3)).astype(np.float32)
@@ -64,10 +58,9 @@ def test_record_names_the_whole_protocol():
     assert record.scoring["tie_tolerance"] == 1e-6
     assert record.scoring["folds"] == "unweighted mean over folds"
     assert record.scoring["acc@k"] == "k concepts"
-    assert (
-        record_of(format="XL-BEL").scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
-    )
-    header, (row, *_) = normalization_table([record], [1])
+    of_xl_bel = record_of(made_of=XlBel)
+    assert of_xl_bel.scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
+    header, (row, *_) = Mentions.table([record], {"k": [1]})
     assert row.cells[header.index("folds")] == "2"
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")

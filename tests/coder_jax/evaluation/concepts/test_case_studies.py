@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.benchmark import CaseStudy, read_benchmark
-from coder_jax.evaluation.concepts.case_studies import case_study_record, nearest_terms
-from coder_jax.evaluation.published import ROWS, rows_for
+from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.concepts.case_studies import CaseStudy, case_study_record, nearest_terms
+from coder_jax.evaluation.benchmarks import published_for
 from coder_jax.evaluation.record import EvaluationRecord, VectorFileProtocol
 from coder_jax.evaluation.tables import print_records
 from data_pipeline.dataset.dictionary import Dictionary
@@ -54,7 +54,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     assert listing[2]["missing"] and listing[2]["nearest"] == []
     record = case_study_record(study, listing, ENCODER)
     assert record.counts == {"terms": 3, "missing": 1}
-    print_records([record], [1])
+    print_records([record], k=[1])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["Dorsalgie", "(French)", "back", "pain", "0.995", "C1"] + (
         ["mean", "of", "words"]
@@ -92,7 +92,7 @@ def test_files_that_cannot_be_used(tmp_path, content, message):
 def published(benchmark, encoder, pooling, paper="CODER"):
     (row,) = [
         row
-        for row in ROWS
+        for row in published_for(benchmark)
         if (row.benchmark, row.encoder, row.pooling) == (benchmark, encoder, pooling)
         and row.paper == paper
     ]
@@ -132,7 +132,7 @@ def test_published_figures():
             assert row["acc@1"] == accuracy
     assert published("mcsm", "PubMedBERT(abs+text)", "mean", "CODER v1")["Finding"] == 7.1
     assert "Clinical Drug" not in published("mcsm", "claims-codes-hs-300", "")
-    assert {row.benchmark for row in rows_for("my PsyTar")} == {"psytar"} and not rows_for("hpo")
+    assert {row.benchmark for row in published_for("my PsyTar")} == {"psytar"} and not published_for("hpo")
 
 
 def test_published_rows_stand_below_ours_and_are_marked(capsys):
@@ -158,7 +158,7 @@ def test_published_rows_stand_below_ours_and_are_marked(capsys):
         counts={"train": 4, "test": 2, "labels": 2, "missing": 0, "unnamed": 0},
         scoring={"features": "fine-tuned"},
     )
-    print_records([relations, concepts, record], [1])
+    print_records([relations, concepts, record], k=[1])
     blocks = [block.splitlines() for block in capsys.readouterr().out.split("\n\n")]
     assert [block[0].split()[0] for block in blocks] == ["MANTRA", "MCSM", "relation"]
     mantra, mcsm, ddbrc = blocks

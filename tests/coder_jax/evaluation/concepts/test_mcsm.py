@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.concepts.concept_set import ConceptSet, bare_type, read_dataset_concepts
 from coder_jax.evaluation.concepts.mcsm import (
-    ConceptSet,
-    bare_type,
     concept_similarity_record,
     evaluate_concept_similarity,
-    read_dataset_concepts,
 )
 from coder_jax.evaluation.published import MCSM_TYPES
 from data_pipeline.process.errors import BadInput

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.mantra import gold_pairs, mantra_record, mantra_scores
+from coder_jax.evaluation.normalization.mantra import Mantra, gold_pairs, mantra_record, mantra_scores
 from coder_jax.evaluation.normalization.mantra_files import read_mantra
-from coder_jax.evaluation.tables import mantra_table
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 
@@ -173,7 +172,7 @@ def test_one_cui_per_mention(brat, tmp_path):
     assert record.folds["Medline fr"]["scores"] == pytest.approx(expected)
     assert record.scores == pytest.approx(expected), "English is not in the mean"
     assert record.counts["folds"] == 1
-    header, (row, released, *_) = mantra_table([dataclasses.replace(record, encoder=ENCODER)])
+    header, (row, released, *_) = Mantra.table([dataclasses.replace(record, encoder=ENCODER)], {})
     cells = dict(zip(header, released.cells, strict=True))
     assert released.cells[0] == "mantra, hits per pair (released code)"
     assert cells["Medline fr"] == cells["F1"] == "50.0" and row.cells[-1] == "57.1"
@@ -264,7 +263,7 @@ def test_what_else_cannot_be_used(brat, tmp_path):
 def test_the_real_corpus(shared_data):
     path = shared_data / "benchmarks/mantra_gsc/Mantra-GSC-brat.zip"
     dictionary = Dictionary(["pain"], ["C0030193"], "toy")
-    folds = read_mantra("mantra", path, dictionary).folds
+    folds = read_mantra(path, dictionary)
     # Kors et al. 2015: 5,530 annotations; two of them are there twice.
     assert sum(map(gold_pairs, folds)) == 5528
     counts = {fold.name: len(fold.mentions) for fold in folds}

@@ -6,7 +6,6 @@ import pytest
 import sklearn.metrics
 from softmax_twin import torch_training
 
-from coder_jax.evaluation.benchmark import RelationBenchmark
 from coder_jax.evaluation.relations import classification as relation_classification
 from coder_jax.evaluation.relations.classification import (
     evaluate_relations,
@@ -23,6 +22,7 @@ from coder_jax.evaluation.relations.classifier import (
     predict,
 )
 from coder_jax.evaluation.relations.files import RelationPairs
+from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from data_pipeline.process.errors import BadInput
 
 

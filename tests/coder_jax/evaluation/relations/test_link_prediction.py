@@ -8,7 +8,7 @@ from evaluating import ENCODER
 from tiny_build import write_tokenizer
 from tiny_rrf import write_release
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.relations import link_prediction
 from coder_jax.evaluation.relations.link_prediction import link_scores, rank_links, score_links
 from coder_jax.evaluation.relations.links import (
