@@ -5,6 +5,7 @@ To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMAR
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
-from coder_jax.evaluation.similarity.files import SimilarityBenchmark
+from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from coder_jax.evaluation.vectors.words_and_concepts import WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
@@ -56,7 +57,8 @@ def kind_of(path: str | Path) -> type[Benchmark]:
     for one in BENCHMARKS:
         if one.would_take(found):
             return one
-    formats = "\n  ".join(["expected one of", *(one.formats for one in BENCHMARKS)])
+    known = textwrap.indent("\n".join(one.formats for one in BENCHMARKS), "  ")
+    formats = f"expected one of\n{known}"
     if found.is_folder:
         held = ", ".join(sorted(child.name for child in found.path.iterdir())[:8]) or "nothing"
         raise BadInput(f"{path}: found a folder with {held}; {formats}")

@@ -25,8 +25,8 @@ class Mentions(NormalizationBenchmark):
     )
     about: ClassVar[str] = """\
 mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
-          folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside
-          it."""
+          folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.\
+"""
 
     @classmethod
     def claims(cls, found: Found) -> bool:

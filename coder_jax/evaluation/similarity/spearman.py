@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.similarity.files import SimilarityBenchmark
+from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, unit
 from data_pipeline.process.errors import BadInput
 

@@ -5,13 +5,13 @@ import pytest
 import scipy.stats
 
 from coder_jax.evaluation.record import VectorFileProtocol, write_records
-from coder_jax.evaluation.similarity.files import SimilarityBenchmark
 from coder_jax.evaluation.similarity.spearman import (
     evaluate_similarity,
     pair_cosines,
     score_similarity,
     similarity_record,
 )
+from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.tables import print_records
 from data_pipeline.process.errors import BadInput
 
