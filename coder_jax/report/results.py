@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coder_jax.evaluation.benchmarks import published_for
+from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.record import EvaluationRecord, read_records
-from coder_jax.evaluation.tables import Table, tables_of
+from coder_jax.evaluation.tables import tables_of
 from data_pipeline.process.errors import BadInput
 
 
