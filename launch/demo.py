@@ -47,16 +47,13 @@ def machine() -> dict[str, Any]:
 
 def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
     """acc@1, acc@5 and the whole protocol of an encoder on the held-out terms."""
-    from coder_jax.evaluation.benchmark import NormalizationBenchmark, read_benchmark
+    from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
+    from coder_jax.evaluation.benchmark import Given
     from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-    from coder_jax.evaluation.record import (
-        encoder_protocol,
-        hash_weights,
-        normalization_record,
-    )
+    from coder_jax.evaluation.normalization.benchmark import normalization_record
+    from coder_jax.evaluation.normalization.mentions import Mentions
 
-    benchmark = read_benchmark("heldout", mentions)
-    assert isinstance(benchmark, NormalizationBenchmark)
+    benchmark = Mentions.read(Given("heldout", mentions))
     result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
     weights = hash_weights(Path(model)) if Path(model).is_dir() else None
     record = normalization_record(benchmark, result, encoder_protocol(encoder, model, weights))
@@ -70,10 +67,10 @@ def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
 
 def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
     """The held-out terms, and for each the first term that its concept still has."""
-    from coder_jax.evaluation.benchmark import NormalizationBenchmark, read_benchmark
+    from coder_jax.evaluation.benchmark import Given
+    from coder_jax.evaluation.normalization.mentions import Mentions
 
-    benchmark = read_benchmark("heldout", mentions)
-    assert isinstance(benchmark, NormalizationBenchmark)
+    benchmark = Mentions.read(Given("heldout", mentions))
     fold = benchmark.folds[0]
     first_term: dict[str, str] = {}
     for term, concept in zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True):
@@ -178,7 +175,8 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     mentions = dataset / "heldout" / "mentions.tsv"
 
     from coder_jax.commands.train import open_source
-    from coder_jax.evaluation.record import hash_weights, installed_versions
+    from coder_jax.encoding.encoder_protocol import hash_weights
+    from coder_jax.evaluation.record import installed_versions
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train
 

@@ -81,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.hosts import is_first
+    from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.vector_file import about_vectors, write_vectors
-    from coder_jax.evaluation.record import hash_weights
     from coder_jax.models.hf_files import find_folder
 
     if args.out.suffix != ".npy":

@@ -4,35 +4,7 @@ The encoder is a folder or a hub id: an export of ours, or any BERT or XLM-R of 
 with --vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors,
 keyed by CUI. What has no vector is counted. A benchmark is
 
-  mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
-            folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
-  folds     a folder as Cadec and PsyTar are distributed: folders with test.txt and standard.txt.
-            standard.txt, the standard name of each concept, is the dictionary; the score is the
-            mean over folds, all of which must be whole. Training halves are not read:
-            normalization here is zero-shot.
-  XL-BEL    its folder of files such as de_1k_test_query.txt, or one of them; searched in
-            --dictionary. The score is the mean over languages. acc@5 is that of 5 concepts;
-            SapBERT's evaluation takes 5 names, of which one concept may have several.
-  pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
-            by Spearman's rank correlation of cosines and human scores.
-  MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
-            precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
-            hits per pair of mention and CUI, is the recall; a second row has it.
-  concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
-            MCSM: how many of a concept's nearest concepts are of its semantic type.
-  relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), or with
-            relations_train.tsv and relations_test.tsv of head, tail, label. --dictionary names the
-            concepts. Scored by the accuracy of a linear classifier of [head, tail].
-  links     a TSV file with the header head, tail, label: link prediction. --dictionary names the
-            concepts. Each head, and each tail, is looked for among all other concepts of the file,
-            through the relations that were learned with the encoder; scored by MRR and Hits@1/10
-            beside those of the plain cosine. Filtered: what is true by another line of the file, or
-            by the dictionary where that is a dataset, is no wrong answer. A label as the dataset
-            has it (RO|has_part) is read in the dataset's direction, from CUI1 to CUI2; a name alone
-            (has_part) as the sentence "head label tail", which is what RELA says of CUI2 and CUI1.
-  terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
-            paper:knowledge, the CODER paper's case studies: lists the nearest terms of
-            --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM).
+BENCHMARKS
 
 What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm or ddbrc
 gets the papers' own rows beside it, marked as published.
@@ -61,21 +33,28 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coder_jax.commands.encoder_arguments import TERMS_PER_CHUNK, load_encoder
 from coder_jax.commands.evaluate_arguments import add_arguments, check
+from coder_jax.evaluation import benchmarks as known
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.record import EncoderRecord
     from coder_jax.evaluation.vectors.vectors import Vectors
+
+# What each kind says of itself.
+__doc__ = str(__doc__).replace(
+    "BENCHMARKS", textwrap.indent("\n".join(one.about for one in known.BENCHMARKS), "  ")
+)
 
 __all__ = ["WHEN_ASKED_TO_STOP", "add_arguments", "run"]
 
@@ -86,15 +65,13 @@ def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.place import alone
     from coder_jax.evaluation.record import write_records
-    from coder_jax.evaluation.score import ScoreSettings, score
     from coder_jax.evaluation.tables import print_records
     from coder_jax.evaluation.vectors.vectors import TERMS
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS
 
     alone("evaluate")
     check(args)
-    names = ("neighbours", "only_these_types", "sample", "features", "epochs", "nearest", "seed")
-    settings = ScoreSettings(ks=args.k, **{name: getattr(args, name) for name in names})
+    options = options_of(args)
     benchmarks = read_benchmarks(args)
     keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
     for benchmark in benchmarks:  # one that cannot be used is refused before hours of encoding
@@ -102,11 +79,11 @@ def run(args: argparse.Namespace) -> int:
     records = []
     scratch: list[Path] = []
     for vectors, protocol in compared(args, benchmarks, scratch):
-        records += [score(benchmark, vectors, protocol, settings) for benchmark in benchmarks]
+        records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
     write_records(args.json, records)
     for path in scratch:
         path.unlink()
-    print_records(records, args.k)
+    print_records(records, **options)
     print(f"\nscores and protocol: {args.json}")
     return 0
 
@@ -115,10 +92,9 @@ def compared(
     args: argparse.Namespace, benchmarks: Sequence[Benchmark], scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
+    from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
     from coder_jax.encoding.term_lines import TermList
     from coder_jax.encoding.vector_file import about_file, about_vectors, write_vectors
-    from coder_jax.evaluation.record import encoder_protocol, hash_weights
-    from coder_jax.evaluation.relations.files import LinkBenchmark, RelationFile
     from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
     from coder_jax.evaluation.vectors.word2vec_files import read_vector_file
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS, vector_file_protocol
@@ -131,13 +107,13 @@ def compared(
         table = kind(read_vector_file(args.model, kind.keys_of(keys)))
         yield table, vector_file_protocol(table)
         return
-    # Relations take features, which are not of unit length, and are encoded where they are scored.
-    kept = [b.keys(TERMS) for b in benchmarks if not isinstance(b, RelationFile)]
+    # Features are not of unit length, and are encoded where they are scored.
+    kept = [one.keys(TERMS) for one in benchmarks if not one.takes_features]
     strings = list(dict.fromkeys(chain.from_iterable(kept)))
     folder = find_folder(args.model)
     weights_hash = hash_weights(folder)
-    links = any(isinstance(benchmark, LinkBenchmark) for benchmark in benchmarks)
-    relations = read_relations(folder) if links else None
+    related = any(benchmark.takes_relations for benchmark in benchmarks)
+    relations = read_relations(folder) if related else None
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
         protocol = encoder_protocol(encoder, args.model, weights_hash)
@@ -150,6 +126,11 @@ def compared(
             write_vectors(encoder, terms, path, about)
             vectors = np.load(path, mmap_mode="r")
         yield EncodedTerms(encoder, strings, vectors, relations), protocol
+
+
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """What the command line asks of the kinds of benchmarks."""
+    return {name: getattr(args, name) for name in known.options_with({})}
 
 
 def paths_of(
@@ -186,7 +167,6 @@ def paths_of(
 
 def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
-    from coder_jax.evaluation.benchmark import has_dictionary, read_benchmark
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
@@ -201,16 +181,17 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     retired = {path: read_retired_cuis(path) for path in set(lists.values()) if path}
     benchmarks = []
     for name, path in paths.items():
-        for_all = None if has_dictionary(Path(path)) else dictionaries.get("")
+        own = known.kind_of(path).brings_dictionary(Path(path))
+        for_all = None if own else dictionaries.get("")
         source = dictionaries.get(name, for_all)
         merges = lists[source]
         benchmarks.append(
-            read_benchmark(
+            known.read_benchmark(
                 name,
                 path,
                 dictionary=read[source] if source else None,
                 retired_cuis=retired[merges] if merges else None,
-                types=args.types,
+                **options_of(args),
             )
         )
     return benchmarks

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from coder_jax.commands.encoder_arguments import add_dictionary_choices, add_model_arguments
+from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
 from data_pipeline.process.errors import BadInput
 
 
@@ -24,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     add_encoder(parser.add_argument_group("encoder"))
     add_dictionary(parser.add_argument_group("dictionary"))
-    add_measures(parser.add_argument_group("mentions and terms"))
-    add_concepts(parser.add_argument_group("concepts"))
-    add_relations(parser.add_argument_group("relations"))
+    add_flags_of_kinds(parser)
 
 
 def add_encoder(group: argparse._ArgumentGroup) -> None:
@@ -66,66 +65,21 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_measures(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--k", nargs="+", type=int, default=[1, 3, 5], help="the k of acc@k (default: 1 3 5)"
-    )
-    group.add_argument(
-        "--nearest", type=int, default=5, help="terms: how many are listed for each (default: 5)"
-    )
-
-
-def add_concepts(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--types",
-        nargs="+",
-        default=[],
-        metavar="TYPE",
-        help="semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
-    )
-    group.add_argument(
-        "--neighbours",
-        type=int,
-        default=40,
-        help="how many are looked at around each (default: 40, the papers')",
-    )
-    group.add_argument(
-        "--only-these-types",
-        action="store_true",
-        help="neighbours come from the evaluated types only, as in CODER's released code",
-    )
-    group.add_argument(
-        "--sample",
-        type=int,
-        metavar="CONCEPTS",
-        help="score so many of each type, drawn at random (default: all)",
-    )
-
-
-def add_relations(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--features",
-        choices=("frozen", "fine-tuned"),
-        default="frozen",
-        help="classify fixed vectors, or train them along: the encoder, or the vectors of words or "
-        "concepts (default: frozen)",
-    )
-    group.add_argument(
-        "--epochs", type=int, default=50, help="of training (default: 50, the papers')"
-    )
+def add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
+    """The flags that the kinds of benchmarks have, each under its heading."""
+    for heading, flags in flags_by_heading().items():
+        group = parser.add_argument_group(heading)
+        for flag in flags:
+            group.add_argument(flag.name, help=flag.help, default=flag.default, **flag.argparse)
 
 
 def check(args: argparse.Namespace) -> None:
     """BadInput for values that no evaluation can use."""
-    for option, least in (
-        ("--k", min(args.k)),
-        ("--neighbours", args.neighbours),
-        ("--nearest", args.nearest),
-        ("--epochs", args.epochs),
-        ("--sample", 1 if args.sample is None else args.sample),
-    ):
-        if least < 1:
-            raise BadInput(f"{option}: found {least}; expected 1 or more")
+    for flag in all_flags():
+        value = getattr(args, flag.option)
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        if flag.least is not None and min(values, default=flag.least) < flag.least:
+            raise BadInput(f"{flag.name}: found {min(values)}; expected {flag.least} or more")
     if args.seed < 0:
         raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
     if not args.json.parent.is_dir():

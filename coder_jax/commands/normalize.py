@@ -118,9 +118,9 @@ def encode_dictionary(
 ) -> EncodedDictionary:
     """The dictionary with its vectors: those of --dictionary-vectors, or made now."""
     from coder_jax.encoding.encoder import EncodedDictionary
+    from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.term_lines import TermList
     from coder_jax.encoding.vector_file import read_vectors
-    from coder_jax.evaluation.record import hash_weights
     from coder_jax.models.hf_files import find_folder
 
     terms, concepts = dictionary.terms, dictionary.concepts

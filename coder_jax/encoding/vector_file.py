@@ -33,8 +33,8 @@ from coder_jax.devices.hosts import (
     must_agree,
 )
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.encoder_protocol import encoder_protocol
 from coder_jax.encoding.term_lines import Terms
-from coder_jax.evaluation.record import encoder_protocol
 from data_pipeline.files.file_lock import locked
 from data_pipeline.files.whole_files import write_json, written_whole
 from data_pipeline.process import stopping

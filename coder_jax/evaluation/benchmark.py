@@ -1,169 +1,179 @@
-"""Files of a benchmark in, the benchmark out; what a file or folder is shows in its content."""
+"""The protocol of a benchmark: what a kind of benchmark says of itself, so that `evaluate` needs
+to know none.
 
-from collections.abc import Sequence
-from dataclasses import replace
+A kind is a class: a dataclass of what was read, with the methods below. Its instances are
+benchmarks. It stands in a file of its own and in one line of `benchmarks.BENCHMARKS`; flags,
+reading, scores, tables and help follow from there.
+
+This file and those of the kinds import no jax, so that `--help` stays quick: what computes scores
+is imported where it is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any, ClassVar
 
-from coder_jax.evaluation.concepts.case_studies import HEADERS, PAPER, CaseStudy, read_case_study
-from coder_jax.evaluation.concepts.mcsm import (
-    HEADER,
-    ConceptSet,
-    read_concept_list,
-    read_dataset_concepts,
-)
-from coder_jax.evaluation.normalization.files import (
-    NormalizationBenchmark,
-    NormalizationFold,
-    check_reachable,
-    fold_folders,
-    read_mentions,
-    read_standard_term_folds,
-    read_xl_bel,
-    with_successors,
-    xl_bel_files,
-)
-from coder_jax.evaluation.normalization.mantra_files import is_mantra, read_mantra
-from coder_jax.evaluation.relations.files import HEADER as RELATION_HEADER
-from coder_jax.evaluation.relations.files import (
-    LinkBenchmark,
-    RelationBenchmark,
-    RelationFile,
-    is_relation_folder,
-    read_links,
-    read_relation_pairs,
-    with_names,
-)
-from coder_jax.evaluation.similarity.files import SimilarityBenchmark, read_pairs
+from coder_jax.evaluation.cells import Table
+from coder_jax.evaluation.published import PublishedRow
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import is_double_piped, tab_separated
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.rows import tab_separated
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
-__all__ = [
-    "Benchmark",
-    "CaseStudy",
-    "ConceptSet",
-    "LinkBenchmark",
-    "NormalizationBenchmark",
-    "NormalizationFold",
-    "RelationBenchmark",
-    "SimilarityBenchmark",
-    "has_dictionary",
-    "read_benchmark",
-]
+# Values of the flags of all kinds, and "seed", by name ("only_these_types"): each kind takes what
+# is its own.
+Options = Mapping[str, Any]
 
-FORMATS = """expected one of
-  mentions: a TSV file of mention<TAB>CUI, or a folder with mentions.tsv and dictionary.tsv
-  folds:    a folder of folders, each with test.txt and standard.txt of id<TAB>term (Cadec, PsyTar)
-  XL-BEL:   a folder of files such as de_1k_test_query.txt, or a file of CUI||mention
-  pairs:    a TSV file of term1<TAB>term2<TAB>score, or a CSV file with Term1, Term2, Mean
-  MANTRA:   a .zip or folder of MANTRA GSC, as XML or brat files, or one of its XML files
-  concepts: a dataset folder, or a TSV file with the header CUI, semantic types, term
-  relations: a folder with x_train.txt, y_train.txt, x_test.txt, y_test.txt (DDBRC), or with
-            relations_train.tsv and relations_test.tsv of head, tail, label
-  links:    a TSV file with the header head, tail, label
-  terms:    a TSV file with the header term, or language and term; or paper:cross-lingual,
-            paper:knowledge, the case studies of the CODER paper"""
-
-Benchmark = (
-    NormalizationBenchmark
-    | SimilarityBenchmark
-    | ConceptSet
-    | RelationBenchmark
-    | LinkBenchmark
-    | CaseStudy
-)
+NO_TABLE_OF_TEXT = (".zip", ".xml")
 
 
-def read_benchmark(
-    name: str,
-    path: str | Path,
-    *,
-    dictionary: Dictionary | None = None,
-    retired_cuis: RetiredCuis | None = None,
-    types: Sequence[str] = (),
-) -> Benchmark:
-    """Reads a benchmark in any of the formats above.
+@dataclass(frozen=True)
+class Flag:
+    """A flag of `evaluate` that one kind of benchmark reads.
 
-    Args:
-      name: under which results are reported.
-      path: a file or a folder, or one of the paper's case studies.
-      dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
-      retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
-        into; of relations, what a retired concept is named after; of pairs and concepts, what a
-        CUI without a concept vector is looked up under.
-      types: of concepts, the semantic types to evaluate; the papers' if none.
-
-    Raises:
-      BadInput: no known format, a broken row, no dictionary, or no mention whose gold concept is
-        in the dictionary.
+    Attributes:
+      name: as it is typed, "--neighbours".
+      default: its value where it is not given.
+      least: smaller numbers are refused (of a list, each).
+      argparse: what else `ArgumentParser.add_argument` is to know: type, nargs, choices, metavar.
     """
-    if str(path).startswith(PAPER):
-        benchmark: Benchmark = read_case_study(name, path, dictionary)
-    else:
-        path = Path(path)
-        read = _read_folder if path.is_dir() else _read_file
-        benchmark = read(name, path, dictionary, types)
-    if isinstance(benchmark, NormalizationBenchmark):
-        if retired_cuis is not None:
-            benchmark = with_successors(benchmark, retired_cuis)
-        check_reachable(benchmark)
-    if isinstance(benchmark, RelationFile) and dictionary is not None:
-        benchmark = with_names(benchmark, dictionary, retired_cuis)
-    if retired_cuis is None:
-        return benchmark
-    if isinstance(benchmark, CaseStudy):
-        today = benchmark.dictionary.with_successors(retired_cuis)
-        return replace(benchmark, dictionary=today, retired_cuis=retired_cuis)
-    if isinstance(benchmark, SimilarityBenchmark | ConceptSet):
-        return replace(benchmark, retired_cuis=retired_cuis)
-    return benchmark
+
+    name: str
+    help: str
+    default: Any = None
+    least: int | None = None
+    argparse: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def option(self) -> str:
+        """Its key in `Options`: "only_these_types" of "--only-these-types"."""
+        return self.name.removeprefix("--").replace("-", "_")
 
 
-def _read_folder(
-    name: str, path: Path, dictionary: Dictionary | None, types: Sequence[str]
-) -> Benchmark:
-    if (path / "mentions.tsv").is_file():
-        return read_mentions(name, path / "mentions.tsv", dictionary)
-    if (path / "manifest.json").is_file():
-        return read_dataset_concepts(name, path, types)
-    if is_relation_folder(path):
-        return read_relation_pairs(name, path)
-    if xl_bel_files(path):
-        return read_xl_bel(name, path, dictionary)
-    if folders := fold_folders(path, has_dictionary=dictionary is not None):
-        return read_standard_term_folds(name, path, folders, dictionary)
-    if is_mantra(path):
-        return read_mantra(name, path, dictionary)
-    held = ", ".join(sorted(child.name for child in path.iterdir())[:8]) or "nothing"
-    raise BadInput(f"{path}: found a folder with {held}; {FORMATS}")
+@dataclass(frozen=True)
+class Found:
+    """What stands at the path of a benchmark, looked at once for all kinds."""
+
+    path: Path
+
+    @cached_property
+    def is_folder(self) -> bool:
+        return self.path.is_dir()
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether it may be a file of rows: not a folder, an archive or XML, and not absent."""
+        suffix = self.path.suffix.lower()
+        return suffix not in NO_TABLE_OF_TEXT and self.path.exists() and not self.is_folder
+
+    @cached_property
+    def first_row(self) -> list[str]:
+        """The tab-separated fields of the first line of a file of rows; none of anything else.
+
+        BadInput for a file that is empty or not UTF-8.
+        """
+        return tab_separated(self.path)[0][1] if self.is_text else []
+
+    @property
+    def header(self) -> list[str]:
+        """`first_row` in small letters."""
+        return [name.lower() for name in self.first_row]
+
+    def holds(self, *names: str) -> bool:
+        """Whether it is a folder with one of these files."""
+        return any((self.path / name).is_file() for name in names)
 
 
-def _read_file(
-    name: str, path: Path, dictionary: Dictionary | None, types: Sequence[str]
-) -> Benchmark:
-    if is_mantra(path):
-        return read_mantra(name, path, dictionary)
-    if is_double_piped(path):
-        return read_xl_bel(name, path, dictionary)
-    number, fields = tab_separated(path)[0]
-    header = [field.lower() for field in fields]
-    if tuple(header) == HEADER:
-        return read_concept_list(name, path, types)
-    if header == RELATION_HEADER:
-        return read_links(name, path)
-    if header in HEADERS:
-        return read_case_study(name, path, dictionary)
-    if len(fields) == 3 or (len(fields) == 1 and "," in fields[0]):
-        return read_pairs(name, path)
-    if len(fields) == 2:
-        return read_mentions(name, path, dictionary)
-    raise BadInput(f"{path}:{number}: found {len(fields)} tab-separated columns; {FORMATS}")
+@dataclass(frozen=True)
+class Given:
+    """What a benchmark is read with.
+
+    Attributes:
+      name: under which results are reported.
+      path: a file or a folder, or a word that a kind claims, such as paper:knowledge.
+      dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
+      retired_cuis: which CUIs were merged into which.
+      options: values of the flags of all kinds.
+    """
+
+    name: str
+    path: Path
+    dictionary: Dictionary | None = None
+    retired_cuis: RetiredCuis | None = None
+    options: Options = field(default_factory=dict)
 
 
-def has_dictionary(path: Path) -> bool:
-    """Whether a benchmark brings what is searched along: a folder of mentions, or of folds."""
-    if not path.is_dir() or is_relation_folder(path):
+class Benchmark(ABC):
+    """One benchmark; the class is its kind.
+
+    Attributes:
+      name: under which results are reported.
+      path: what was read.
+      kind: of its records. Those of one kind share a table; kinds may share one.
+      formats: lines for whoever gave a path that no kind knows: what files of it look like.
+      about: lines for `evaluate --help`.
+      flags, flags_under: its own flags, and the heading of `--help` that they stand under.
+      published: rows of papers; shown below those of a benchmark whose name holds theirs.
+      takes_features: vectors as they are, not of unit length, are asked of the encoder while it is
+        scored; so its terms are not encoded before.
+      takes_relations: the relations that were learned with the encoder are to be read too.
+    """
+
+    name: str
+    path: str
+
+    kind: ClassVar[str]
+    formats: ClassVar[str]
+    about: ClassVar[str]
+    flags: ClassVar[tuple[Flag, ...]] = ()
+    flags_under: ClassVar[str] = "other benchmarks"
+    published: ClassVar[tuple[PublishedRow, ...]] = ()
+    takes_features: ClassVar[bool] = False
+    takes_relations: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def claims(cls, found: Found) -> bool:
+        """Whether a path is surely of this kind, by a name, an ending or a header of its own."""
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        """Whether a path that no kind claims may be of this kind, such as by its columns alone."""
         return False
-    own = (path / "mentions.tsv", path / "standard.txt", *path.glob("*/standard.txt"))
-    return any(file.is_file() for file in own)
+
+    @classmethod
+    def brings_dictionary(cls, path: Path) -> bool:
+        """Whether what is searched lies in the path too, so that none given for all is taken."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def read(cls, given: Given) -> Benchmark:
+        """Reads the benchmark.
+
+        BadInput for broken files, no dictionary where one is needed, or one that does not fit.
+        """
+
+    @abstractmethod
+    def keys(self, keyed_by: str) -> list[str]:
+        """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
+
+    @abstractmethod
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        """The record of its scores.
+
+        Raises:
+          BadInput: vectors that cannot be used.
+          Stopped: a signal asked for it.
+        """
+
+    @classmethod
+    @abstractmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """The table of records of this kind."""

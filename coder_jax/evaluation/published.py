@@ -46,9 +46,9 @@ class PublishedRow:
     scores: dict[str, float]
 
 
-def rows_for(name: str) -> list[PublishedRow]:
-    """The rows of the benchmark that a name such as "cadec" or "my PsyTar" speaks of."""
-    return [row for row in ROWS if row.benchmark in name.lower()]
+def rows_for(name: str, rows: Iterable[PublishedRow]) -> list[PublishedRow]:
+    """Of the rows, those of the benchmark that a name such as "cadec" or "my PsyTar" speaks of."""
+    return [row for row in rows if row.benchmark in name.lower()]
 
 
 def parsed(
@@ -237,23 +237,30 @@ def normalization_rows(text: str, paper: str, table: str, pooling: str) -> list[
 
 
 DDBRC_COLUMNS = ("frozen", "fine-tuned")
-ROWS: list[PublishedRow] = [
+# What the kinds of benchmarks show below their own rows.
+NORMALIZATION = (
     *normalization_rows(NORMALIZATION_MEAN, CODER, "1", "mean"),
     *normalization_rows(NORMALIZATION_CLS, CODER, "9", "cls"),
     *normalization_rows(NORMALIZATION_ABLATION, CODER, "5", "mean"),
     *normalization_rows(V1_NORMALIZATION_CLS, V1, "1", "cls"),
     *normalization_rows(V1_NORMALIZATION_MEAN, V1, "1", "mean"),
     *normalization_rows(V1_NORMALIZATION_ABLATION, V1, "6", "mean"),
+)
+MANTRA = (
     *parsed(MANTRA_F1["cls"], "mantra", CODER, "2", MANTRA_CORPORA, "cls"),
     *parsed(MANTRA_F1["mean"], "mantra", CODER, "2", MANTRA_CORPORA, "mean"),
     *parsed(V1_MANTRA_F1["cls"], "mantra", V1, "2", MANTRA_CORPORA, "cls"),
     *parsed(V1_MANTRA_F1["mean"], "mantra", V1, "2", MANTRA_CORPORA, "mean"),
+)
+MCSM = (
     *parsed(MCSM_MEAN, "mcsm", CODER, "3", MCSM_TYPES, "mean"),
     *parsed(MCSM_CLS, "mcsm", CODER, "10", MCSM_TYPES, "cls"),
     *parsed(V1_MCSM_MEAN, "mcsm", V1, "3", MCSM_TYPES, "mean"),
     *parsed(V1_MCSM_CLS, "mcsm", V1, "9", MCSM_TYPES, "cls"),
     *parsed(V1_MCSM_ABLATION_MEAN, "mcsm", V1, "10", MCSM_TYPES, "mean"),
     *parsed(V1_MCSM_ABLATION_CLS, "mcsm", V1, "10", MCSM_TYPES, "cls"),
+)
+RELATIONS = (
     *parsed(DDBRC, "ddbrc", CODER, "4", DDBRC_COLUMNS, "cls"),
     *parsed(V1_DDBRC, "ddbrc", V1, "4 and 6", DDBRC_COLUMNS, "cls"),
-]
+)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coder_jax.evaluation.published import rows_for
+from coder_jax.evaluation.benchmarks import published_for
+from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.record import EvaluationRecord, read_records
-from coder_jax.evaluation.tables import Table, tables_of
+from coder_jax.evaluation.tables import tables_of
 from data_pipeline.process.errors import BadInput
 
 
@@ -37,10 +38,10 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     Raises:
       BadInput: records of a table that have no k in common.
     """
-    published = dict.fromkeys(one.benchmark for one in records if rows_for(one.benchmark))
+    published = dict.fromkeys(one.benchmark for one in records if published_for(one.benchmark))
     groups = [[one for one in records if one.benchmark == name] for name in published]
     groups.append([one for one in records if one.benchmark not in published])
-    return [table for group in groups for table in tables_of(group, common_ks(group))]
+    return [table for group in groups for table in tables_of(group, k=common_ks(group))]
 
 
 def common_ks(records: Sequence[EvaluationRecord]) -> list[int]:

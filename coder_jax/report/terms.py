@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_jax.evaluation.concepts.mcsm import bare_type
+from coder_jax.evaluation.concepts.concept_set import bare_type
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.process.errors import BadInput
 

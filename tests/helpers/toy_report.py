@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coder_jax.evaluation.tables import Row
+from coder_jax.evaluation.cells import Row
 from coder_jax.report.curves import training_panels
 from coder_jax.report.maps import Map, MapFigure
 from coder_jax.report.neighbours import explorer_data, gather_entries

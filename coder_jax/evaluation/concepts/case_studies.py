@@ -1,4 +1,4 @@
-"""Terms in, the dictionary's nearest terms to each out: a listing to read, without a score.
+"""Case studies: the nearest terms of a dictionary to some terms, to read, without a score.
 
 The papers' case studies (CODER, tables 6 and 7) look terms of one concept in many languages, and
 two English ones, up among the English terms of all concepts that ICD-9-CM has:
@@ -9,13 +9,14 @@ or language<TAB>term, below a header that says so: "term" or "language<TAB>term"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from coder_jax.encoding.search import search
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.cells import Row, Table
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only, unit
 from data_pipeline.dataset.dictionary import Dictionary
@@ -79,7 +80,7 @@ PAPER_CASES = {
 
 
 @dataclass(frozen=True)
-class CaseStudy:
+class CaseStudy(Benchmark):
     """Terms to look up in a dictionary."""
 
     name: str
@@ -89,10 +90,60 @@ class CaseStudy:
     content_hash: str
     retired_cuis: RetiredCuis | None = None
 
+    kind: ClassVar[str] = "nearest terms"
+    formats: ClassVar[str] = """\
+terms:    a TSV file with the header term, or language and term; or paper:cross-lingual,
+          paper:knowledge, the case studies of the CODER paper"""
+    about: ClassVar[str] = """\
+terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
+          paper:knowledge, the CODER paper's case studies: lists the nearest terms of
+          --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM)."""
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--nearest",
+            "terms: how many are listed for each (default: 5)",
+            default=NEAREST,
+            least=1,
+            argparse={"type": int},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions and terms"
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return str(found.path).startswith(PAPER) or found.header in HEADERS
+
+    @classmethod
+    def read(cls, given: Given) -> CaseStudy:
+        study = read_case_study(given.name, given.path, given.dictionary)
+        if given.retired_cuis is None:
+            return study
+        today = study.dictionary.with_successors(given.retired_cuis)
+        return replace(study, dictionary=today, retired_cuis=given.retired_cuis)
+
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of terms and dictionary; BadInput for concept vectors."""
         terms_only(keyed_by, self.path)
         return list(dict.fromkeys([*(case.term for case in self.cases), *self.dictionary.terms]))
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        return case_study_record(self, nearest_terms(vectors, self, options["nearest"]), encoder)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """The nearest terms of each, one a row, and what the paper has in their place."""
+        header = ["nearest terms of", "nearest", "cosine", "concept", "pooling", "published"]
+        rows = []
+        for record in records:
+            for case in record.folds.values():
+                label = f"{case['term']} ({case['language']})" if case["language"] else case["term"]
+                found, published = case["nearest"], case["published"]
+                shown = [[one["term"], f"{one['cosine']:.3f}", one["concept"]] for one in found]
+                for place, cells in enumerate(shown or [["(no vector)", "", ""]]):
+                    paper = published[place] if place < len(published) else ""
+                    cells = [label if not place else "", *cells, record.encoder.pooling, paper]
+                    rows.append(Row(cells, record.encoder.model))
+        return header, rows
 
 
 def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) -> CaseStudy:
@@ -132,6 +183,8 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
 
     A string that several concepts share comes once.
     """
+    from coder_jax.encoding.search import search  # it imports jax
+
     concepts_of = study.dictionary.concepts_of_terms()
     terms = list(concepts_of)
     queries = vectors.encode([case.term for case in study.cases])

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.evaluation.normalization.files import NormalizationBenchmark
+from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark
 from coder_jax.evaluation.normalization.ranks import rank_scores
 from coder_jax.evaluation.vectors.vectors import TERMS, unit
 from data_pipeline.files.rows import CONCEPT_SEPARATOR

@@ -1,4 +1,4 @@
-"""Held-out synonyms as a quick look at a run: an encoder in, acc@1, acc@5 and mrr out."""
+"""Held-out synonyms as a quick look at a run: acc@1, acc@5 and mrr of an encoder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.benchmark import NormalizationBenchmark, read_benchmark
+from coder_jax.evaluation.benchmark import Given
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark
+from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -34,8 +36,7 @@ class HeldOut:
                 f"eval_steps is set, but {folder} has no held-out terms; build it with "
                 "--hold-out, or use --eval-steps 0"
             )
-        benchmark = read_benchmark("heldout", mentions)
-        assert isinstance(benchmark, NormalizationBenchmark)
+        benchmark = Mentions.read(Given("heldout", mentions))
         self.benchmark = with_dictionary_of(benchmark, most_terms)
         self.tokenizer = load_tokenizer(folder / "tokenizer")
         self.settings = EncoderSettings(

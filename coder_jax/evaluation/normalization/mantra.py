@@ -1,4 +1,4 @@
-"""MANTRA GSC: mentions and the answers to them in, precision, recall and F1 out.
+"""MANTRA GSC: precision, recall and F1 of the CUI that is returned for each mention.
 
 The score is that of the CODER papers (4.4.2; v1 4.2): one CUI, that of the nearest term, is
 returned for each mention, so with `hits` mentions whose CUI is among their gold ones,
@@ -9,17 +9,101 @@ tables have a row of it for whoever compares with the papers' rows.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from coder_jax.evaluation.normalization.accuracy import NormalizationResult
-from coder_jax.evaluation.normalization.files import NormalizationBenchmark, NormalizationFold
-from coder_jax.evaluation.normalization.mantra_files import FORMAT
-from coder_jax.evaluation.record import (
-    EncoderRecord,
-    EvaluationRecord,
+from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
+from coder_jax.evaluation.cells import (
+    Row,
+    Table,
+    missing_column,
+    published_rows,
+    short_percent,
+)
+from coder_jax.evaluation.normalization.benchmark import (
+    NormalizationBenchmark,
+    NormalizationFold,
     normalization_record,
 )
+from coder_jax.evaluation.normalization.mantra_files import is_mantra, read_mantra
+from coder_jax.evaluation.published import MANTRA, PublishedRow
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.files.rows import CONCEPT_SEPARATOR
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.normalization.accuracy import NormalizationResult
+
+
+@dataclass(frozen=True)
+class Mantra(NormalizationBenchmark):
+    """MANTRA GSC: a fold for each language and corpus."""
+
+    kind: ClassVar[str] = "MANTRA GSC"
+    formats: ClassVar[str] = (
+        "MANTRA:   a .zip or folder of MANTRA GSC, as XML or brat files, or one of its XML files"
+    )
+    about: ClassVar[str] = """\
+MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
+          precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
+          hits per pair of mention and CUI, is the recall; a second row has it."""
+    flags: ClassVar[tuple[Flag, ...]] = ()
+    published: ClassVar[tuple[PublishedRow, ...]] = MANTRA
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return not found.is_folder and is_mantra(found.path)
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        return found.is_folder and is_mantra(found.path)
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        return cls.of_folds(given, read_mantra(given.path, given.dictionary))
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+
+        missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
+        result = evaluate_normalization(vectors.encode, self, ks=[1])
+        return mantra_record(self, result, encoder, missing)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """F1 of each sub-corpus, in percent; mean precision, recall and F1.
+
+        A second row has in their place what CODER's released code calls F1: hits per pair of
+        mention and CUI, the recall.
+        """
+        corpora = list(dict.fromkeys(name for record in records for name in record.folds))
+        missing = missing_column(records)
+        header = [cls.kind, "pooling", "mentions", "CUIs", "unreachable", *missing]
+        before = len(header)
+        header += [*corpora, "precision", "recall", "F1"]
+        rows = []
+        for record in records:
+            names = ("mentions", "annotations", "unreachable", *missing)
+            counts = [record.counts.get(name, 0) for name in names]
+            label = [record.benchmark, record.encoder.pooling]
+            of_corpora = [record.folds.get(name, {}).get("scores", {}) for name in corpora]
+            means = [record.scores[name] for name in ("precision", "recall", "f1")]
+            cells = [*label, *(f"{count:,}" for count in counts)]
+            cells += [short_percent(scores.get("f1")) for scores in of_corpora]
+            rows.append(Row([*cells, *map(short_percent, means)], record.encoder.model))
+            label[0] += ", hits per pair (released code)"
+            cells = [
+                *label,
+                *[""] * len(counts),
+                *(short_percent(s.get("recall")) for s in of_corpora),
+            ]
+            cells += ["", "", short_percent(record.scores["recall"])]
+            rows.append(Row(cells, record.encoder.model))
+        papers = published_rows(
+            records, cls.published, corpora, len(header), before=before, digits=1
+        )
+        return header, rows + papers
 
 
 def mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str, float]:
@@ -76,7 +160,7 @@ def mantra_record(
     }
     return replace(
         record,
-        kind=FORMAT,
+        kind=benchmark.kind,
         scores={
             score: sum(of_part[name][score] for name in meant) / len(meant)
             for score in ("precision", "recall", "f1")

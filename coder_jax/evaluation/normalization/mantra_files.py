@@ -1,4 +1,4 @@
-"""Files of MANTRA GSC in, mentions with all their CUIs out.
+"""The files of MANTRA GSC: mentions with all their CUIs.
 
 Kors et al. 2015: text units of Medline titles, EMEA drug labels and patents in English, German,
 French, Spanish and Dutch, with mentions mapped to CUIs; a mention may have several. As distributed:
@@ -20,16 +20,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 from xml.etree import ElementTree
 
-from coder_jax.evaluation.normalization.files import (
-    NormalizationBenchmark,
-    NormalizationFold,
-    normalization_benchmark,
-)
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.process.errors import BadInput
 
-FORMAT = "MANTRA GSC"
 LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
 CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
 XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
@@ -46,7 +41,7 @@ def is_mantra(path: Path) -> bool:
     return path.suffix.lower() in (".xml", ".zip")
 
 
-def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> NormalizationBenchmark:
+def read_mantra(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
     """A fold for each language and corpus, such as "Medline fr".
 
     Raises:
@@ -76,7 +71,7 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
             "files such as Medline_GSC_fr_man.xml, or folders such as French/Medline_... with .txt "
             "and .ann files: fetch it again"
         )
-    folds = [
+    return [
         NormalizationFold(
             fold,
             [text for text, _ in mentions.values()],
@@ -85,7 +80,6 @@ def read_mantra(name: str, path: Path, dictionary: Dictionary | None) -> Normali
         )
         for fold, mentions in sorted(corpora.items())
     ]
-    return normalization_benchmark(name, path, folds, FORMAT)
 
 
 def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:

@@ -23,10 +23,13 @@ from coder_jax.evaluation.relations.classifier import (
     pair_logits,
     predict,
 )
-from coder_jax.evaluation.relations.files import RelationBenchmark, RelationPairs
+from coder_jax.evaluation.relations.files import RelationPairs
+from coder_jax.evaluation.relations.relation_benchmark import (
+    FROZEN,
+    RelationBenchmark,
+)
 from coder_jax.evaluation.vectors.vectors import Vectors, known_features
 
-FROZEN, FINE_TUNED = "frozen", "fine-tuned"
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 # Of word and concept vectors, fixed or trained along: the released code's rate is constant there.
 TABLE_TRAINING = ClassifierSettings(warmup=None)

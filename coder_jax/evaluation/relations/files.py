@@ -1,4 +1,4 @@
-"""Files of relations between concepts in; pairs of concepts with the relation's label out.
+"""Files of relations between concepts: pairs of concepts with the label of their relation.
 
 Of relation classification:
 
@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, Self, TypeVar
 
+from coder_jax.evaluation.benchmark import Benchmark, Given
 from coder_jax.evaluation.vectors.vectors import TERMS
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import content_hash, read_text, tab_separated
+from data_pipeline.files.rows import read_text, tab_separated
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
@@ -38,7 +39,7 @@ class RelationPairs:
 
 
 @dataclass(frozen=True)
-class RelationFile:
+class RelationFile(Benchmark):
     """Pairs of concepts with the label of their relation.
 
     Attributes:
@@ -57,6 +58,15 @@ class RelationFile:
     dictionary: Dictionary | None = None
     retired: int = 0
     retired_cuis: RetiredCuis | None = None
+
+    # A classifier takes vectors of any length.
+    takes_features: ClassVar[bool] = True
+
+    def named(self, given: Given) -> Self:
+        """The same with names for its concepts, where there is a dictionary."""
+        if given.dictionary is None:
+            return self
+        return with_names(self, given.dictionary, given.retired_cuis)
 
     def concepts(self) -> list[str]:
         """The distinct concepts of all pairs."""
@@ -79,70 +89,7 @@ class RelationFile:
         return sum(c not in self.names for c in self.concepts()) if self.names else 0
 
 
-class RelationBenchmark(RelationFile):
-    """Two parts: pairs to train a classifier on, and pairs to test it on."""
-
-    @property
-    def train(self) -> RelationPairs:
-        """The first part."""
-        return self.parts[0]
-
-    @property
-    def test(self) -> RelationPairs:
-        """The second part."""
-        return self.parts[1]
-
-    def labels(self) -> list[str]:
-        """The distinct labels of all pairs, sorted."""
-        return sorted({*self.train.labels, *self.test.labels})
-
-    @property
-    def unseen(self) -> int:
-        """Test pairs with a label that no training pair has."""
-        seen = set(self.train.labels)
-        return sum(label not in seen for label in self.test.labels)
-
-
-class LinkBenchmark(RelationFile):
-    """One part: triplets, whose heads and tails are to be found among all concepts."""
-
-    @property
-    def pairs(self) -> RelationPairs:
-        """The only part."""
-        return self.parts[0]
-
-
 Relations = TypeVar("Relations", bound=RelationFile)
-
-
-def is_relation_folder(path: Path) -> bool:
-    """Whether a folder has the files of one of the two formats."""
-    return (path / "x_train.txt").is_file() or (path / "relations_train.tsv").is_file()
-
-
-def read_relation_pairs(name: str, path: Path) -> RelationBenchmark:
-    """Reads a folder of either format; BadInput for broken rows or halves of unequal length.
-
-    Test pairs may have a label that no training pair has, as in the sample that CODER's repository
-    has of DDBRC: the labels are those of both halves, as in its code.
-    """
-    if (path / "x_train.txt").is_file():
-        train, test = (_read_ddbrc(path, half) for half in HALVES)
-    else:
-        train, test = (_read_tsv(path / f"relations_{half}.tsv") for half in HALVES)
-    rows = (
-        (half, *row)
-        for half, pairs in zip(HALVES, (train, test), strict=True)
-        for row in zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
-    )
-    return RelationBenchmark(name, str(path), (train, test), content_hash(rows))
-
-
-def read_links(name: str, path: Path) -> LinkBenchmark:
-    """Reads a file of head, tail, label; BadInput for broken rows."""
-    pairs = _read_tsv(path)
-    rows = zip(pairs.heads, pairs.tails, pairs.labels, strict=True)
-    return LinkBenchmark(name, str(path), (pairs,), content_hash(rows))
 
 
 def with_names(
@@ -182,7 +129,7 @@ def with_names(
     )
 
 
-def _read_ddbrc(path: Path, half: str) -> RelationPairs:
+def read_ddbrc(path: Path, half: str) -> RelationPairs:
     concepts, relations = path / f"x_{half}.txt", path / f"y_{half}.txt"
     rows = tab_separated(concepts)
     for number, fields in rows:
@@ -201,7 +148,7 @@ def _read_ddbrc(path: Path, half: str) -> RelationPairs:
     return RelationPairs([f[0] for _, f in rows], [f[1] for _, f in rows], list(labels.values()))
 
 
-def _read_tsv(file: Path) -> RelationPairs:
+def read_tsv(file: Path) -> RelationPairs:
     rows = tab_separated(file)
     if [field.lower() for field in rows[0][1]] == HEADER:
         rows = rows[1:]

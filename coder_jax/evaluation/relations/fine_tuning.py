@@ -36,7 +36,7 @@ from coder_jax.evaluation.relations.classifier import (
     logits,
     predict,
 )
-from coder_jax.evaluation.relations.files import RelationBenchmark
+from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, known_features
 from coder_jax.evaluation.vectors.words_and_concepts import TableVectors
 from coder_jax.models.bert import Bert

@@ -19,7 +19,7 @@ import numpy as np
 from coder_jax.evaluation.normalization.accuracy import TIE_TOLERANCE
 from coder_jax.evaluation.normalization.ranks import rank_scores
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.relations.files import LinkBenchmark
+from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.links import (
     Links,
     known_links,

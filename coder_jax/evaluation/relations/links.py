@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_jax.evaluation.relations.files import LinkBenchmark
+from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from data_pipeline.process.errors import BadInput
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
-from coder_jax.evaluation.similarity.files import SimilarityBenchmark
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, unit
 from data_pipeline.process.errors import BadInput
 
@@ -93,3 +94,23 @@ def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) ->
     vectors = unit(encode(strings), dtype=np.float64)
     first_rows, second_rows = ([row_of[term] for term in side] for side in (first, second))
     return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)
+
+
+def similarity_record(
+    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderRecord
+) -> EvaluationRecord:
+    """The record of `evaluate_similarity`."""
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="similarity",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(result.scores),
+        counts={"pairs": result.pairs, "missing": result.missing, "retired": result.retired},
+        scoring={
+            "similarity": "cosine; 0 for a pair without two vectors",
+            "correlation": "Spearman, ties at their mean rank",
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
+        },
+        encoder=encoder,
+    )

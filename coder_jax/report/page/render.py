@@ -18,7 +18,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coder_jax.evaluation.tables import Table
+from coder_jax.evaluation.cells import Table
 from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.maps import MapFigure
 from coder_jax.report.page.svg import heat_map_svg, panel_svg

@@ -21,7 +21,7 @@ from coder_jax import TermEncoder
 from coder_jax.commands import encode
 from coder_jax.devices import hosts
 from coder_jax.encoding import vector_file
-from coder_jax.evaluation.record import hash_weights
+from coder_jax.encoding.encoder_protocol import hash_weights
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, stop_when_asked
 

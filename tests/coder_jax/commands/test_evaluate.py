@@ -12,7 +12,7 @@ from evaluating import records_in, run, write_toy
 from coder_jax.commands import evaluate
 from coder_jax.encoding import embed
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 from coder_jax.evaluation.vectors.vectors import EncodedTerms
 from data_pipeline.dataset import dictionary

@@ -5,11 +5,7 @@ import dataclasses
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.record import (
-    EvaluationRecord,
-    read_records,
-    write_records,
-)
+from coder_jax.evaluation.record import EvaluationRecord, read_records, write_records
 from coder_jax.evaluation.tables import print_records
 from coder_jax.report.results import read_results, result_tables
 from data_pipeline.process.errors import BadInput
@@ -44,7 +40,7 @@ def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
     assert published["CODER_ENG", "CODER, table 1"][5] == "59.77"
     assert [(row.cells[0], row.encoder, row.published) for row in own] == [("own", "ours", "")]
     assert result_tables([]) == []
-    print_records(records, [1])
+    print_records(records, k=[1])
     printed = capsys.readouterr().out
     assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
 

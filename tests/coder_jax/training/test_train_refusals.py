@@ -3,8 +3,9 @@
 import pytest
 from short_run import Stops, config, licensed_model, one_device, source_for
 
-from coder_jax.evaluation.benchmark import NormalizationBenchmark, NormalizationFold
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from coder_jax.evaluation.normalization.heldout import with_dictionary_of
+from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
@@ -69,7 +70,7 @@ def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, t
 def test_a_look_at_a_run_searches_the_gold_concepts_first():
     terms, concepts = list("abcdefg"), ["C9", "C1", "C8", "C2", "C1", "C7", "C6"]
     fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
-    benchmark = NormalizationBenchmark("heldout", "toy", [fold], "hash")
+    benchmark = Mentions("heldout", "toy", [fold], "hash")
     for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
         found = with_dictionary_of(benchmark, most).folds[0].dictionary
         assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.concepts.case_studies import case_study_record
 from coder_jax.evaluation.concepts.mcsm import (
     concept_similarity_record,
     evaluate_concept_similarity,
 )
-from coder_jax.evaluation.record import similarity_record
-from coder_jax.evaluation.similarity.spearman import evaluate_similarity
+from coder_jax.evaluation.similarity.spearman import evaluate_similarity, similarity_record
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis

@@ -6,13 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.benchmark import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.normalization import accuracy as normalization
 from coder_jax.evaluation.normalization.accuracy import (
     evaluate_normalization,
     place_dictionary,
     score_normalization,
 )
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold
+from coder_jax.evaluation.normalization.mentions import Mentions
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
@@ -191,7 +192,7 @@ def test_runs_under_strict_jax():
 
 
 def benchmark_of(*folds):
-    return NormalizationBenchmark("toy", "toy", list(folds), "hash")
+    return Mentions("toy", "toy", list(folds), "hash")
 
 
 def test_equal_strings_tie_exactly_and_are_encoded_once():

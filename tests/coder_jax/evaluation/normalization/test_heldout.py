@@ -1,125 +1,33 @@
-"""Synonyms held out: which may be, how they are chosen, what is written."""
+"""The look at held-out terms while a run trains: its scores."""
 
-import polars as pl
 import pytest
-from tiny_ontology import write_ontology
-from tiny_rrf import write_release
+from evaluating import write_toy
 
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+from coder_jax.evaluation.normalization.heldout import HeldOut
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.obo import read_obo
-from data_pipeline.sources.rrf import read_rrf
-from data_pipeline.terminology.filters import Filters
-from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
-from data_pipeline.terminology.terminology import read_terminology
+
+MANIFEST = {"cleaning": "none", "tokenizer": {"max_length": 16}}
 
 
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory):
-    path = write_ontology(tmp_path_factory.mktemp("obo") / "tiny.obo", 300)
-    return read_terminology(read_obo(path), Filters(), "paper")
+def test_scores_are_those_of_evaluate(tmp_path, minilm_path):
+    write_toy(tmp_path)
+    (tmp_path / "tokenizer").symlink_to(minilm_path)
+    encoder = TermEncoder.from_pretrained(minilm_path, pooling="mean", max_length=16)
+    scores = HeldOut(tmp_path, MANIFEST, "mean", 99).scores(encoder.bert)
+    expected = evaluate_normalization(
+        encoder.encode, read_benchmark("toy", tmp_path / "heldout")
+    ).scores
+    assert scores == {
+        **{name: round(expected[name], 4) for name in ("acc@1", "acc@5", "mrr")},
+        "terms": 8,
+    }
+    assert scores["acc@1"] == 0.75
+    assert HeldOut(tmp_path, MANIFEST, "mean", 1).scores(encoder.bert)["terms"] == 6
 
 
-def pairs(table: pl.DataFrame) -> set[tuple]:
-    return set(table.rows())
-
-
-def test_a_mention_leaves_its_concept_behind(terminology):
-    without, mentions = hold_out(terminology, 50, seed=1)
-    assert mentions.height == mentions["concept"].n_unique() == 50
-    assert pairs(mentions.select("concept", "mention")) == pairs(
-        terminology.terms.select("concept", "term")
-    ) - pairs(without.terms.select("concept", "term"))
-    assert without.terms["concept"].n_unique() == 300
-    assert not set(mentions["mention"]) & set(without.terms["term"])
-    assert all(mention.startswith("acute") for mention in mentions["mention"])  # never the name
-    assert terminology.cuis.gather(mentions["concept"]).to_list() == mentions["CUI"].to_list()
-    assert without.report["terms held out"] == 50
-    assert without.report["terms kept"] == without.terms.height
-
-
-def test_only_terms_with_one_right_answer_are_eligible(tmp_path):
-    source = read_rrf(write_release(tmp_path), tmp_path / "scratch")
-    english_first = read_terminology(source, Filters(), "none")
-    # In English: C1's "HEART ATTACK" is its name but for case; "(NOS)", names and French are out.
-    _, mentions = hold_out(english_first, 3, seed=0)
-    assert set(mentions["mention"]) == {
-        "Myocardial infarction NOS", "Cardiac disease", '"Pain" in limb',
-    }  # fmt: skip
-    with pytest.raises(BadInput, match="asks for 4 concepts; 3 have a term that can be held out"):
-        hold_out(english_first, 4, seed=0)
-
-
-def test_the_choice_depends_on_seed_and_concepts_alone(terminology, tmp_path):
-    chosen = {seed: pairs(hold_out(terminology, 40, seed)[1]) for seed in (0, 1)}
-    assert chosen[0] != chosen[1]
-    assert pairs(hold_out(terminology, 40, 0)[1]) == chosen[0]
-    assert pairs(hold_out(terminology, 60, 0)[1]) > chosen[0]
-    larger = read_obo(write_ontology(tmp_path / "tiny.obo", 320))  # 14 more concepts to choose from
-    wide = hold_out(read_terminology(larger, Filters(), "paper"), 40, 0)[1]
-    assert len(pairs(wide) & chosen[0]) >= 40 - 14
-
-
-def test_fraction(terminology):
-    eligible = hold_out(terminology, 200, 0)[1].height  # two of three concepts have a synonym
-    assert hold_out(terminology, 0.1, 0)[1].height == eligible // 10
-    with pytest.raises(BadInput, match="--hold-out 1.5: expected a fraction between 0 and 1"):
-        hold_out(terminology, 1.5, 0)
-    with pytest.raises(BadInput, match="--hold-out -1.0: expected"):
-        hold_out(terminology, -1.0, 0)
-
-
-def test_files(terminology, tmp_path):
-    without, mentions = hold_out(terminology, 20, seed=0)
-    counts = write_heldout(tmp_path, without, mentions, 50_000, seed=0)
-    dictionary = pl.read_csv(tmp_path / "dictionary.tsv", separator="\t")
-    assert counts == {"mentions": 20, "dictionary": without.terms.height}
-    assert dictionary.columns == ["term", "CUI"]
-    assert dictionary["term"].to_list() == without.terms["term"].to_list()
-    written = read_mentions(tmp_path / "mentions.tsv")
-    assert pairs(written) == pairs(mentions.select("mention", "CUI"))
-
-
-def test_a_small_dictionary_keeps_whole_concepts_and_all_answers(terminology, tmp_path):
-    without, mentions = hold_out(terminology, 20, seed=0)
-    count = write_heldout(tmp_path, without, mentions, 100, seed=0)["dictionary"]
-    dictionary = pl.read_csv(tmp_path / "dictionary.tsv", separator="\t")
-    assert dictionary.height == count and 98 <= count <= 100
-    assert set(mentions["CUI"]) < set(dictionary["CUI"])
-    whole = without.terms.select("term", CUI=without.cuis.gather(without.terms["concept"]))
-    listed = whole.filter(pl.col("CUI").is_in(dictionary["CUI"].unique().to_list()))
-    assert pairs(listed) == pairs(dictionary)
-    tested = without.cuis.filter(~without.cuis.is_in(dictionary["CUI"].unique().to_list()))[:3]
-    write_heldout(tmp_path, without, mentions, 100, 0, pl.DataFrame({"CUI": [*tested, "C9999999"]}))
-    dictionary = pl.read_csv(tmp_path / "dictionary.tsv", separator="\t")
-    assert {*mentions["CUI"], *tested} < set(dictionary["CUI"]) and dictionary.height <= 100
-    message = (
-        "--heldout-dictionary 5: the concepts of held-out terms have [0-9]+ terms, those of "
-        "--exclude-terms [1-9] more. Give [0-9]+ or more"
-    )
-    with pytest.raises(BadInput, match=message):
-        write_heldout(tmp_path, without, mentions, 5, 0, pl.DataFrame({"CUI": tested}))
-
-
-def test_files_of_mentions_that_cannot_be_read(tmp_path):
-    path = tmp_path / "mentions.tsv"
-    with pytest.raises(BadInput, match="mentions.tsv does not exist; expected a .tsv"):
-        read_mentions(path)
-    path.write_text("mention\tCUI\nx\tC1 | C2\ny\tC3|\n")
-    assert read_mentions(path).rows() == [("x", "C1"), ("x", "C2"), ("y", "C3")]
-    path.write_text("term\tCUI\nx\tC1\n")
-    with pytest.raises(BadInput, match="has the columns term, CUI; expected mention and CUI"):
-        read_mentions(path)
-    path.write_text("")
-    with pytest.raises(BadInput, match="cannot be read as tab-separated UTF-8"):
-        read_mentions(path)
-    path.write_bytes(b"mention\tCUI\nd\xe9j\xe0\tC1\n")
-    with pytest.raises(BadInput, match="cannot be read as tab-separated UTF-8"):
-        read_mentions(path)
-
-
-def test_hpo_reference(hpo_path):
-    """The set that facts about the project's first measurements were taken on: 1,149 mentions."""
-    terminology = read_terminology(read_obo(hpo_path), Filters(), "paper")
-    without, mentions = hold_out(terminology, 1149, seed=0)
-    assert mentions.height == 1149
-    assert without.terms.height == terminology.terms.height - 1149
+def test_a_dataset_without_held_out_terms(tmp_path):
+    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or use"):
+        HeldOut(tmp_path, MANIFEST, "mean", 99)

@@ -1,12 +1,9 @@
 """Relation classification: training against PyTorch and scikit-learn."""
 
-import jax
 import numpy as np
 import pytest
 import sklearn.metrics
-from softmax_twin import torch_training
 
-from coder_jax.evaluation.benchmark import RelationBenchmark
 from coder_jax.evaluation.relations import classification as relation_classification
 from coder_jax.evaluation.relations.classification import (
     evaluate_relations,
@@ -16,13 +13,9 @@ from coder_jax.evaluation.relations.classification import (
 )
 from coder_jax.evaluation.relations.classifier import (
     ClassifierSettings,
-    fit,
-    initial_layer,
-    learning_rates,
-    pair_logits,
-    predict,
 )
 from coder_jax.evaluation.relations.files import RelationPairs
+from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from data_pipeline.process.errors import BadInput
 
 
@@ -53,26 +46,6 @@ def toy(pairs=400, labels=3, seed=0):
         for part in (slice(None, cut), slice(cut, None))
     ]
     return RelationBenchmark("toy", "toy", tuple(halves), "hash"), Table(vectors)
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("warmup", [0.1, None])
-def test_training_equals_pytorch(warmup):
-    torch = pytest.importorskip("torch")
-    benchmark, table = toy()
-    train, test, labels = numbered(benchmark)
-    features = table.features(benchmark.concepts())
-    settings = ClassifierSettings(epochs=7, batch_pairs=96, learning_rate=0.02, warmup=warmup)
-    start = initial_layer(12, len(labels), 0)
-    fixed = torch.tensor(features)
-    kernel, bias, loss = torch_training(lambda numbers: fixed[numbers], [], train, start, settings)
-    params, ours = fit(start, jax.device_put(features), pair_logits, train, settings)
-    np.testing.assert_allclose(params["W"], kernel, atol=1e-5)
-    np.testing.assert_allclose(params["b"], bias, atol=1e-5)
-    assert ours == pytest.approx(loss, rel=1e-5)
-    expected = (features[test[:, :2]].reshape(len(test), -1) @ kernel + bias).argmax(axis=1)
-    predicted = predict(params, jax.device_put(features), pair_logits, test, block_pairs=7)
-    assert predicted.tolist() == expected.tolist()
 
 
 def test_it_learns_what_is_linear():
@@ -145,8 +118,3 @@ def test_concepts_without_a_vector_get_the_mean_and_are_counted(monkeypatch):
     np.testing.assert_allclose(seen["features"][4], rest[concepts[4]], atol=1e-6)
     with pytest.raises(BadInput, match="found a vector for none of its 60 concepts"):
         evaluate_relations(Table({}), benchmark, ClassifierSettings())
-
-
-def test_the_schedule_rises_and_falls():
-    rates = learning_rates(ClassifierSettings(learning_rate=2.0), 40)
-    assert [float(rates(step)) for step in (0, 2, 4, 22, 40)] == pytest.approx([0, 1, 2, 1, 0])

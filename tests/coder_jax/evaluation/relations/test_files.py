@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.benchmark import read_benchmark
+from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.relations.classification import (
     numbered,
     relation_record,
@@ -12,7 +12,7 @@ from coder_jax.evaluation.relations.classification import (
 )
 from coder_jax.evaluation.relations.classifier import ClassifierSettings
 from coder_jax.evaluation.relations.files import RelationPairs
-from coder_jax.evaluation.tables import relation_table
+from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -81,7 +81,7 @@ def test_a_label_that_no_training_pair_has_counts_as_wrong_unless_predicted(tmp_
         assert result.scores["accuracy"] == accuracy
     record = relation_record(benchmark, result, "frozen", ClassifierSettings(), ENCODER)
     assert (record.counts["unseen"], record.counts["labels"]) == (1, 3)
-    header, (row, *_) = relation_table([record])
+    header, (row, *_) = RelationBenchmark.table([record], {})
     assert row.cells[header.index("unseen")] == "1" and row.cells[header.index("frozen")] == "50.00"
 
 

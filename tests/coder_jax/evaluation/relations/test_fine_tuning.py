@@ -17,13 +17,14 @@ from coder_jax.evaluation.relations.classification import (
     numbered,
 )
 from coder_jax.evaluation.relations.classifier import ClassifierSettings, initial_layer
-from coder_jax.evaluation.relations.files import RelationBenchmark, RelationPairs
+from coder_jax.evaluation.relations.files import RelationPairs
 from coder_jax.evaluation.relations.fine_tuning import (
     fine_tune,
     fine_tune_table,
     pad_tokens,
     term_vectors,
 )
+from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from coder_jax.evaluation.vectors.vectors import EncodedTerms
 from coder_jax.evaluation.vectors.word2vec_files import VectorTable
 from coder_jax.evaluation.vectors.words_and_concepts import ConceptVectors, WordVectors

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from coder_jax.evaluation.benchmark import SimilarityBenchmark
-from coder_jax.evaluation.record import VectorFileProtocol, similarity_record, write_records
+from coder_jax.evaluation.record import VectorFileProtocol, write_records
 from coder_jax.evaluation.similarity.spearman import (
     evaluate_similarity,
     pair_cosines,
     score_similarity,
+    similarity_record,
 )
+from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.tables import print_records
 from data_pipeline.process.errors import BadInput
 
@@ -53,7 +54,7 @@ def test_equal_values_have_no_correlation(tmp_path, capsys):
     )
     record = similarity_record(benchmark, result, encoder)
     write_records(tmp_path / "out.json", [record])
-    print_records([record], [1])
+    print_records([record], k=[1])
     assert "undefined (all values are equal)" in capsys.readouterr().out
 
 

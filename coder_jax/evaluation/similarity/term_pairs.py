@@ -1,4 +1,4 @@
-"""Files of a similarity benchmark in; pairs of terms with the scores that people gave them out.
+"""Similarity: pairs of terms with the scores that people gave them.
 
 - TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER; a first line whose last
   field has no digit, and is no sign of a missing score, is a header;
@@ -7,14 +7,20 @@
   CUI1 and CUI2, where the file has them, let concept vectors be compared.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
-from coder_jax.evaluation.vectors.vectors import TERMS
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.cells import Row, Table
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from data_pipeline.files.rows import content_hash, read_text, tab_separated
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -25,7 +31,7 @@ MEAN, GROUPS = "Mean", ("Physicians", "Coders")
 
 
 @dataclass(frozen=True)
-class SimilarityBenchmark:
+class SimilarityBenchmark(Benchmark):
     """Pairs of terms with the mean score that people gave to each pair.
 
     Attributes:
@@ -44,6 +50,27 @@ class SimilarityBenchmark:
     groups: Mapping[str, list[float]] = field(default_factory=dict)
     concepts: tuple[list[str], list[str]] | None = None
     retired_cuis: RetiredCuis | None = None
+
+    kind: ClassVar[str] = "similarity"
+    formats: ClassVar[str] = (
+        "pairs:    a TSV file of term1<TAB>term2<TAB>score, or a CSV file with Term1, Term2, Mean"
+    )
+    about: ClassVar[str] = """\
+pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
+          by Spearman's rank correlation of cosines and human scores."""
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return False  # its columns have no header that is only theirs
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        fields = found.first_row
+        return len(fields) == 3 or (len(fields) == 1 and "," in fields[0])
+
+    @classmethod
+    def read(cls, given: Given) -> SimilarityBenchmark:
+        return replace(read_pairs(given.name, given.path), retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct terms or concepts of all pairs; BadInput if the file has no concepts.
@@ -65,6 +92,30 @@ class SimilarityBenchmark:
                 "file of the authors, with the columns CUI1 and CUI2"
             )
         return self.concepts
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        from coder_jax.evaluation.similarity.spearman import (
+            evaluate_similarity,
+            similarity_record,
+        )
+
+        result = evaluate_similarity(vectors.encode, self, known=vectors.known, by=vectors.keyed_by)
+        return similarity_record(self, result, encoder)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """Spearman's rho of each way to count (all pairs, groups of raters, pairs with vectors)."""
+        rows = []
+        for record in records:
+            for name, rho in record.scores.items():
+                part = name.removeprefix("spearman").removeprefix("_")
+                shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}"
+                pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
+                label = f"{record.benchmark}, {part}" if part else record.benchmark
+                missing = f"{record.counts['missing']:,}"
+                cells = [label, record.encoder.pooling, f"{pairs:,}", missing, shown]
+                rows.append(Row(cells, record.encoder.model))
+        return ["similarity", "pooling", "pairs", "missing", "Spearman"], rows
 
 
 @dataclass(frozen=True)
