@@ -16,7 +16,6 @@ from coder_jax.systems.groups.packed_encoder import ModelConfig
 from coder_jax.training.config import Config, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
 
-
 PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
 
 
