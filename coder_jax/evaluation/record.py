@@ -21,16 +21,14 @@ from coder_jax.evaluation.normalization.accuracy import TIE_TOLERANCE, Normaliza
 from coder_jax.evaluation.normalization.files import XL_BEL, NormalizationBenchmark
 from coder_jax.evaluation.similarity.files import SimilarityBenchmark
 from coder_jax.evaluation.similarity.spearman import SimilarityResult
-from coder_jax.models.hf_files import read_json
 from data_pipeline.dataset.dictionary import union
 from data_pipeline.dataset.tokenize_terms import tokenizer_hash
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
 
-FORMAT = "coder_jax evaluation 2"
 XL_BEL_NAMES = (
     "; SapBERT's evaluation of XL-BEL takes k names, of which one concept may have several, so its "
     "acc@5 is mostly lower"
@@ -190,9 +188,8 @@ def similarity_record(
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
     """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
     path = Path(path)
-    content = {"format": FORMAT, "records": [asdict(record) for record in records]}
     try:
-        write_json(path, content)
+        write_identity(path, EVALUATION, {"records": [asdict(record) for record in records]})
     except OSError as error:
         raise BadInput(
             f"{path}: cannot be written ({error.strerror}); give another path"
@@ -205,12 +202,7 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
     BadInput for another file.
     """
     path = Path(path)
-    content = read_json(path)
-    expected = "the JSON file that `python -m coder_jax evaluate --json` writes"
-    if content.get("format") != FORMAT:
-        raise BadInput(
-            f"{path}: found the format {content.get('format')!r}; expected {FORMAT!r}, {expected}"
-        )
+    content = read_identity(path, EVALUATION)
     records = []
     try:
         for fields in content["records"]:
@@ -218,7 +210,8 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
             records.append(EvaluationRecord(**fields | {"encoder": kind(**fields["encoder"])}))
     except (TypeError, KeyError) as error:
         raise BadInput(
-            f"{path}: found a record that is not whole ({error}); expected {expected}"
+            f"{path}: found a record that is not whole ({error}); expected the JSON file that "
+            f"`{EVALUATION.command}` writes"
         ) from error
     return records
 

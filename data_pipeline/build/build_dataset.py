@@ -43,6 +43,7 @@ from data_pipeline.files.buckets import (
     short_hash,
 )
 from data_pipeline.files.file_lock import locked
+from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import read_obo
@@ -233,6 +234,7 @@ def _counts(terminology: Terminology, shards: list[dict]) -> dict:
 def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
     """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
     out = options.out
+    recover_folder(out)  # of a build that was killed while it replaced another
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     if not (out / MANIFEST).is_file():
