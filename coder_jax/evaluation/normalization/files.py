@@ -1,6 +1,6 @@
 """Files of a normalization benchmark in; mentions, gold concepts and dictionaries out.
 
-- mentions: a TSV of mention<TAB>CUI (several gold CUIs joined with "|"), with or without a header,
+- mentions: a TSV of mention<TAB>CUI (several gold CUIs joined with "|"), see `sources.mentions`,
   or a folder with mentions.tsv and dictionary.tsv such as the heldout/ of a dataset;
 - folds, as Cadec and PsyTar are distributed with CODER: a folder of folders with test.txt and
   standard.txt, both id<TAB>term. standard.txt holds the one standard name of each target concept
@@ -26,6 +26,7 @@ from data_pipeline.files.rows import (
     two_columns,
 )
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.mentions import mention_rows
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 XL_BEL = "XL-BEL"
@@ -76,7 +77,7 @@ def read_mentions(name: str, path: Path, dictionary: Dictionary | None) -> Norma
     Raises:
       BadInput: a broken row, or no dictionary.
     """
-    rows = two_columns(path, "mention<TAB>CUI")
+    rows = mention_rows(path)
     beside = path.parent / "dictionary.tsv"
     if dictionary is None:
         if not beside.is_file():
