@@ -86,12 +86,14 @@ def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
     Raises:
       BadInput: a merger without two CUIs, or a chain that leads back to itself.
     """
-    merges = retired.filter("merged").select("retired", "cui").unique()
+    merges = retired.filter("merged").select("retired", "cui").unique(maintain_order=True)
     for old, new in merges.filter((pl.col("retired") == "") | (pl.col("cui") == "")).iter_rows():
         raise BadInput(
             f"{where}: found {old!r} merged into {new!r}; expected two CUIs: mend or remove the row"
         )
-    merges = merges.unique("retired", keep="none")  # several successors: it was split
+    merges = merges.unique(
+        "retired", keep="none", maintain_order=True
+    )  # several successors: it was split
     successor = dict(zip(merges["retired"].to_list(), merges["cui"].to_list(), strict=True))
     return {old: _last_successor(old, successor, where) for old in successor}
 

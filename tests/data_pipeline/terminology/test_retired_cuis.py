@@ -132,7 +132,7 @@ def test_only_merges_count_of_mrcui(write):
         read_retired_cuis(write("MRCUI.RRF", lines[0] + "C2|2019AA|SY|||C3|\n"))
 
 
-# A:5 was replaced by A:4 and that by A:3, once called A:6; A:7 was split, and A:8 has no successor.
+# A:5 became A:4, that A:6, and that A:3, as two places say; A:7 was split, and nothing is now A:8.
 ONTOLOGY = """ontology: toy
 
 [Term]
@@ -159,6 +159,12 @@ id: A:5
 name: obsolete older hand
 is_obsolete: true
 replaced_by: A:4
+
+[Term]
+id: A:6
+name: obsolete paw
+is_obsolete: true
+replaced_by: A:3
 
 [Term]
 id: A:7
