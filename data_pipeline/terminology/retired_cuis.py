@@ -91,9 +91,8 @@ def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
         raise BadInput(
             f"{where}: found {old!r} merged into {new!r}; expected two CUIs: mend or remove the row"
         )
-    merges = merges.unique(
-        "retired", keep="none", maintain_order=True
-    )  # several successors: it was split
+    # One with several successors was split.
+    merges = merges.unique("retired", keep="none", maintain_order=True)
     successor = dict(zip(merges["retired"].to_list(), merges["cui"].to_list(), strict=True))
     return {old: _last_successor(old, successor, where) for old in successor}
 

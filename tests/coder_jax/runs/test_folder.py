@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coder_jax.runs.folder import claim_run_folder
+from coder_jax.runs.folder import claim_run_folder, read_identity
 from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
@@ -48,3 +48,16 @@ def test_a_claim_that_was_cut_off_is_made_again(tmp_path, cut, monkeypatch):
     assert json.loads((out / "run.json").read_text()) == THIS_RUN
     assert sorted(path.name for path in out.iterdir()) == ["lock", "run.json", "tokenizer"]
     assert (out / "tokenizer" / "vocab.txt").read_text() == "a\nb\n"
+
+
+def test_what_a_run_is_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadInput, match="is not the folder of a training run: it has no run.json"):
+        read_identity(tmp_path)
+    for content, message in (
+        ("{", "run.json is not JSON .*; `python -m coder_jax train` writes such files"),
+        ('{"format": 2, "config": {}}', f"has the format 2, expected '{RUN.format}': .*an older"),
+        ('{"format": "coder_jax batches 1"}', "`python -m data_pipeline.batch_files` writes such"),
+    ):
+        (tmp_path / "run.json").write_text(content)
+        with pytest.raises(BadInput, match=message):
+            read_identity(tmp_path)
