@@ -48,6 +48,8 @@ def test_a_folder_gets_its_name_when_it_is_whole(tmp_path):
 def test_a_link_goes_on_leading_to_the_folder(tmp_path):
     write(tmp_path / "disk" / "folder", "before")
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "folder")
+    with whole_folder(tmp_path / "link") as new:
+        assert new.parent == tmp_path / "disk", "it is renamed within one disk"
     write(tmp_path / "link", "after")
     assert (tmp_path / "link").is_symlink() and content(tmp_path / "disk" / "folder") == AFTER
     assert names(tmp_path) == ["disk", "link"] and names(tmp_path / "disk") == ["folder"]
