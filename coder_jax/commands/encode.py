@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.hosts import is_first
+    from coder_jax.devices.agree import is_first
     from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.vector_file import about_vectors, write_vectors
     from coder_jax.models.hf_files import find_folder
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
-    from coder_jax.devices.hosts import host_count
+    from coder_jax.devices.agree import host_count
     from coder_jax.encoding.term_lines import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
 

@@ -82,7 +82,6 @@ def publish_export(folder: Path, out: Path) -> None:
     Raises:
         BadInput: if something else is there, or the bucket cannot be written to.
     """
-    from coder_jax.models.encoder_settings import SETTINGS_FILE
     from data_pipeline.files.buckets import (
         address,
         explained,
@@ -90,7 +89,8 @@ def publish_export(folder: Path, out: Path) -> None:
         open_bucket,
         publish_folder,
     )
+    from data_pipeline.files.identity import ENCODER
 
     with explained(address(out), "read"):
-        earlier = SETTINGS_FILE in file_sizes(*open_bucket(address(out)))
+        earlier = ENCODER.file in file_sizes(*open_bucket(address(out)))
     publish_folder(folder, out, "config.json", overwrite=earlier)

@@ -67,7 +67,7 @@ def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
     source = open_source(config)
-    from coder_jax.devices.hosts import say
+    from coder_jax.devices.agree import say
     from coder_jax.training.train import train
 
     result = train(config, source)

@@ -1,10 +1,9 @@
 """Hosts: the processes of one run, over jax's own multi-controller runtime.
 
-The processes that `host_place` finds see each other's devices, wait for each other, and end
+The processes that `place.py` finds see each other's devices, wait for each other, and end
 together. On a laptop and on any other single host nothing is started and nothing is waited for.
 """
 
-import json
 import os
 import re
 import socket
@@ -12,13 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed
 from jax.errors import JaxRuntimeError
 
 from coder_jax.devices import watch as host_watch
+from coder_jax.devices.agree import barrier, host_count, host_index, service
 from coder_jax.devices.place import (
     LOST_TIMEOUT,
     START_TIMEOUT,
@@ -31,19 +30,11 @@ from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped
 
-T = TypeVar("T")
-
-# Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
-A_DAY = 24 * 3600
 # Hosts that stop do so at the same place in the program, unless one alone was asked there.
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.2
 # How a start fails that a new one may mend: the coordinator went away, or does not answer.
 NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
-# Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
-KEPT_DECISIONS = 1000
-
-_calls = {"barrier": 0, "decision": 0}  # every host makes the same calls in the same order
 
 
 def start_hosts() -> None:
@@ -200,74 +191,3 @@ def why_not_started(place: Place, waited: int, errors: list[Exception]) -> str:
         f"{place.count} processes were started, each with its own id, and what they say, or wait "
         f"longer with {START_TIMEOUT}"
     )
-
-
-def service() -> Any:
-    """jax's client of the coordination service: barriers, and short texts under keys."""
-    return distributed.global_state.client
-
-
-def host_count() -> int:
-    """How many processes the run has."""
-    return distributed.global_state.num_processes
-
-
-def host_index() -> int:
-    """Which of them this is, from 0 on."""
-    return distributed.global_state.process_id
-
-
-def is_first() -> bool:
-    """Whether this is process 0, which alone logs and writes small files."""
-    return host_index() == 0
-
-
-def say(text: str) -> None:
-    """Print on the first host alone."""
-    if is_first():
-        print(text)
-
-
-def barrier(name: str, seconds: float = A_DAY) -> None:
-    """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
-    if host_count() == 1:
-        return
-    _calls["barrier"] += 1
-    # All hosts must mean the same place in the program; the number alone would hide a mix-up.
-    service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
-
-
-def first_decides(value: T) -> T:
-    """The value that process 0 has, on all hosts: anything that JSON can hold.
-
-    It takes a fraction of a millisecond and does not wait for devices, so it can be asked for every
-    step. The others wait until process 0 has come here.
-    """
-    if host_count() == 1:
-        return value
-    block, call = divmod(_calls["decision"], KEPT_DECISIONS)
-    _calls["decision"] += 1
-    folder = "coder_jax/decisions"
-    if block and not call:
-        barrier("decisions")  # all of them have read the block before
-        if is_first():
-            service().key_value_delete(f"{folder}/{block - 1}")
-    if is_first():
-        service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
-        return value
-    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", 1000 * A_DAY))
-
-
-def must_agree(what: str, value: Any) -> None:
-    """Raise BadInput on a host whose `value` (JSON) is not that of process 0.
-
-    Raises:
-        BadInput: with both values.
-    """
-    own = json.loads(json.dumps(value))
-    first = first_decides(own)
-    if first != own:
-        raise BadInput(
-            f"{what} is {own!r} on host {host_index()}, but {first!r} on host 0; start all hosts "
-            "with the same command on the same files"
-        )

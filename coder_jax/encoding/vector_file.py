@@ -6,12 +6,12 @@ While it grows there is a folder beside it, OUT.partial, with
   joined.npy   begun when all chunks are there: each is appended and then deleted, so that the disk
                holds the vectors once and one chunk twice
 At the end joined.npy becomes OUT, about.json becomes OUT.json, and the folder goes. Every file but
-joined.npy has its name only when it is whole, so a process may be killed at any moment.
+joined.npy has its name only when it is whole, so a process may be killed at any moment. (Not a
+`whole_folder`: it becomes files, the work on it goes on, and several hosts write in it.)
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from coder_jax.devices.hosts import (
+from coder_jax.devices.agree import (
     barrier,
     first_decides,
     host_count,
@@ -36,11 +36,17 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.encoder_protocol import encoder_protocol
 from coder_jax.encoding.term_lines import Terms
 from data_pipeline.files.file_lock import locked
-from data_pipeline.files.whole_files import write_json, written_whole
+from data_pipeline.files.identity import (
+    VECTORS,
+    differences,
+    marked,
+    read_identity,
+    write_identity,
+)
+from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
-FORMAT = "coder_jax vectors 1"
 ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
 # Of `about`: what a query's vector must share with these vectors to be compared with them.
 COMPARABLE = (
@@ -59,12 +65,12 @@ def about_vectors(
       terms: what is encoded.
       dtype: how a vector is stored, 'float32' or 'float16'.
     """
-    return {
-        "format": FORMAT,
+    about = {
         "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
         "vectors": {"width": encoder.bert.config.hidden_size, "dtype": dtype},
         "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
     }
+    return marked(VECTORS, about)
 
 
 def write_vectors(encoder: TermEncoder, terms: Terms, out: Path, about: dict[str, Any]) -> bool:
@@ -130,7 +136,8 @@ def is_whole(out: Path, about: dict[str, Any]) -> bool:
     """Whether `out` is there, finished, and made of the same."""
     if not (out.exists() and about_file(out).exists()) or (work_folder(out) / JOINED).exists():
         return False
-    return not differences(read_about(about_file(out)), about)
+    found = read_identity(about_file(out), VECTORS)
+    return not differences(same_vectors(found), same_vectors(about))
 
 
 def begin(work: Path, about: dict[str, Any]) -> None:
@@ -146,8 +153,9 @@ def begin(work: Path, about: dict[str, Any]) -> None:
                 f"{work.parent}: the vectors need {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB "
                 "are free; make room, or store them as float16"
             )
-        write_json(work / ABOUT, about)
-    changed = differences(read_about(work / ABOUT), about)
+        write_identity(work / ABOUT, VECTORS, about)
+    found = read_identity(work / ABOUT, VECTORS)
+    changed = differences(same_vectors(found), same_vectors(about))
     if changed:
         raise BadInput(
             f"{work}: was begun with other input or settings ({'; '.join(changed)}); give the same "
@@ -211,7 +219,7 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
             flush(file)
             path.unlink()
     # In this order: `is_whole` says no until joined.npy has gone.
-    write_json(about_file(out), about)
+    write_identity(about_file(out), VECTORS, about)
     os.replace(joined, out)
     shutil.rmtree(work)
 
@@ -231,9 +239,9 @@ def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Ter
     for needed in (path, about_file(path)):
         if not needed.is_file():
             raise BadInput(f"{needed}: there is no such file; {again}")
-    found = read_about(about_file(path))
+    found = read_identity(about_file(path), VECTORS)
     expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
-    changed = differences(found, expected, only=("encoder", *COMPARABLE, "terms", "count", "hash"))
+    changed = differences(comparable(found), comparable(expected))
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
     vectors = np.load(path, mmap_mode="r")
@@ -243,37 +251,18 @@ def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Ter
     return vectors
 
 
-def differences(
-    found: dict[str, Any], expected: dict[str, Any], only: tuple[str, ...] | None = None
-) -> list[str]:
-    """In words, where two `about` differ, the model's name apart; `only` these keys, if given."""
-    changed = []
-    for key, value in expected.items():
-        if key == "model" or (only and key not in only):
-            continue
-        other = found.get(key)
-        if isinstance(value, dict):
-            inner = differences(other if isinstance(other, dict) else {}, value, only)
-            changed += [f"{key} {words}" for words in inner]
-        elif other != value:
-            changed.append(f"{key} {short(other)} there, {short(value)} now")
-    return changed
+def same_vectors(about: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for work on `about` to go on: all of it but the model's name."""
+    encoder = {name: value for name, value in about["encoder"].items() if name != "model"}
+    return about | {"encoder": encoder}
 
 
-def short(value: Any) -> str:
-    """A hash by its first digits."""
-    return value[:12] if isinstance(value, str) else str(value)
-
-
-def read_about(path: Path) -> dict[str, Any]:
-    """The content of an about.json; BadInput for anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read as JSON ({error}); delete it") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise BadInput(f"{path}: found no {FORMAT!r}; expected a file that `encode` wrote")
-    return content
+def comparable(about: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for vectors to be compared with a query's, and to be of these terms."""
+    return {
+        "encoder": {name: about["encoder"].get(name) for name in COMPARABLE},
+        "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
+    }
 
 
 def flush(file: Any) -> None:

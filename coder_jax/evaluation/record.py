@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.encoding.encoder_protocol import EncoderProtocol
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
 from data_pipeline.process.errors import BadInput
 
-FORMAT = "coder_jax evaluation 2"
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
@@ -62,9 +61,8 @@ class EvaluationRecord:
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
     """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
     path = Path(path)
-    content = {"format": FORMAT, "records": [asdict(record) for record in records]}
     try:
-        write_json(path, content)
+        write_identity(path, EVALUATION, {"records": [asdict(record) for record in records]})
     except OSError as error:
         raise BadInput(
             f"{path}: cannot be written ({error.strerror}); give another path"
@@ -76,15 +74,8 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
 
     BadInput for another file.
     """
-    from coder_jax.models.hf_files import read_json  # it imports jax
-
     path = Path(path)
-    content = read_json(path)
-    expected = "the JSON file that `python -m coder_jax evaluate --json` writes"
-    if content.get("format") != FORMAT:
-        raise BadInput(
-            f"{path}: found the format {content.get('format')!r}; expected {FORMAT!r}, {expected}"
-        )
+    content = read_identity(path, EVALUATION)
     records = []
     try:
         for fields in content["records"]:
@@ -92,7 +83,8 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
             records.append(EvaluationRecord(**fields | {"encoder": kind(**fields["encoder"])}))
     except (TypeError, KeyError) as error:
         raise BadInput(
-            f"{path}: found a record that is not whole ({error}); expected {expected}"
+            f"{path}: found a record that is not whole ({error}); expected the JSON file that "
+            f"`{EVALUATION.command}` writes"
         ) from error
     return records
 

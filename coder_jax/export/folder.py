@@ -7,7 +7,6 @@ trained encoder's, and only then does it get its name.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -20,15 +19,14 @@ from safetensors.numpy import save_file
 
 from coder_jax.export.model_card import check_card, model_card
 from coder_jax.export.relations import ExportedRelations, write_relations
-from coder_jax.export.sentence_transformers_files import (
-    write_json,
-    write_sentence_transformers_files,
-)
+from coder_jax.export.sentence_transformers_files import write_sentence_transformers_files
 from coder_jax.export.verify import require_torch, verify_export
 from coder_jax.models.bert import Bert
-from coder_jax.models.encoder_settings import SETTINGS_FILE, EncoderSettings, write_settings
+from coder_jax.models.encoder_settings import EncoderSettings, write_settings
 from coder_jax.models.hf_files import hub_errors
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
+from data_pipeline.files.identity import ENCODER
+from data_pipeline.files.whole_files import recover_folder, whole_folder, write_json
 from data_pipeline.process.errors import BadInput
 
 # What a config.json may say of the place and type it was loaded with, and ours would not be true.
@@ -74,23 +72,19 @@ def export_encoder(
     out, card = Path(out), dict(card or {})
     settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
     check_parts(bert, settings, card, out)
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     try:
-        partial.mkdir(parents=True)
-        tensors = write_model(partial, bert, hf_config, pytorch_bin)
-        write_tokenizer(partial, tokenizer, bert, max_length)
-        write_sentence_transformers_files(partial, tensors, pooling=pooling, max_length=max_length)
-        if relations is not None:
-            write_relations(partial, relations)
-        write_descriptions(partial, settings, card, relations)
-        differences = verify_export(partial, bert, settings=settings)
-        for path in partial.rglob("*.safetensors"):  # written for the owner alone
-            shutil.copymode(partial / "config.json", path)
-        replace_folder(partial, out)
+        with whole_folder(out) as new:
+            tensors = write_model(new, bert, hf_config, pytorch_bin)
+            write_tokenizer(new, tokenizer, bert, max_length)
+            write_sentence_transformers_files(new, tensors, pooling=pooling, max_length=max_length)
+            if relations is not None:
+                write_relations(new, relations)
+            write_descriptions(new, settings, card, relations)
+            differences = verify_export(new, bert, settings=settings)
+            for path in new.rglob("*.safetensors"):  # written for the owner alone
+                shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return differences
 
 
@@ -100,8 +94,9 @@ def check_parts(bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], 
     check_card(card)
     if settings.pooling == "pooler" and bert.pooler is None:
         raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
+    recover_folder(out)  # of an export that was killed while it replaced another
     in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    if in_use and not (out / SETTINGS_FILE).is_file():
+    if in_use and not (out / ENCODER.file).is_file():
         raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
 
 
@@ -151,15 +146,6 @@ def write_descriptions(
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
     write_settings(folder, settings, about | {"versions": versions})
     (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
-
-
-def replace_folder(new: Path, out: Path) -> None:
-    """Gives `new` the name `out`; what was there goes only after that."""
-    old = out.with_name(f".{out.name}.old-{os.getpid()}")
-    if out.exists():
-        out.rename(old)
-    new.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:

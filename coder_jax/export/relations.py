@@ -9,8 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from coder_jax.export.sentence_transformers_files import write_json
-from coder_jax.models.hf_files import read_json
+from data_pipeline.files.whole_files import read_json, write_json
 from data_pipeline.process.errors import BadInput
 
 TABLE, LABELS = "relations.safetensors", "relations.json"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+
+from data_pipeline.files.whole_files import write_json
 
 # Module names and keys as sentence-transformers 2 to 6 all read them.
 TRANSFORMER, POOLING, DENSE, NORMALIZE = (
@@ -49,6 +49,8 @@ def write_sentence_transformers_files(
         folder / "config_sentence_transformers.json",
         {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
+    for path, _ in modules[1:]:
+        (folder / path).mkdir()
     write_json(
         folder / "1_Pooling" / "config.json",
         {
@@ -59,7 +61,6 @@ def write_sentence_transformers_files(
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
-    (folder / modules[-1][0]).mkdir()
     if pooling == "pooler":
         write_json(
             folder / "2_Dense" / "config.json",
@@ -72,10 +73,3 @@ def write_sentence_transformers_files(
         )
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         save_file(dense, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Writes JSON, and the folder it lies in."""
-    path.parent.mkdir(exist_ok=True)
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")

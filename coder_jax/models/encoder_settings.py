@@ -6,17 +6,16 @@ Our exports say it in coder_jax.json; sentence-transformers folders in modules.j
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coder_jax.models.bert_config import POOLINGS
-from coder_jax.models.hf_files import read_json
+from data_pipeline.files.identity import ENCODER, read_identity, write_identity
+from data_pipeline.files.whole_files import read_json, read_json_value
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.clean import CLEANING
 
-SETTINGS_FILE = "coder_jax.json"
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
 OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
@@ -59,8 +58,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     Raises:
       BadInput: a file is broken, or the folder pools in a way that only `pooling` can settle.
     """
-    if (folder / SETTINGS_FILE).is_file():
-        saved = read_json(folder / SETTINGS_FILE)
+    if (folder / ENCODER.file).is_file():
+        saved = read_identity(folder / ENCODER.file, ENCODER)
         names = asdict(EncoderSettings())
         return EncoderSettings(**{n: saved[n] for n in names if n in saved}).changed(
             pooling=pooling
@@ -75,21 +74,27 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
 
 def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any]) -> None:
     """Writes coder_jax.json: the settings, and `extra` (recipe, dataset hash, versions, ...)."""
-    content = json.dumps(asdict(settings) | extra, indent=2, ensure_ascii=False)
-    (folder / SETTINGS_FILE).write_text(content + "\n", encoding="utf-8")
+    write_identity(folder / ENCODER.file, ENCODER, asdict(settings) | extra)
 
 
 def sentence_transformers_pooling(folder: Path) -> str:
     """'cls' or 'mean' from a sentence-transformers folder."""
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    modules = read_json_value(folder / "modules.json")
+    try:
+        types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+        paths = [module["path"] for module in modules]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise BadInput(
+            f"{folder / 'modules.json'}: expected a list of modules, each with a type and a path "
+            f"({type(error).__name__}: {error}); fetch the folder again"
+        ) from error
     if types[:2] != ["Transformer", "Pooling"] or types[2:] not in ([], ["Normalize"]):
         raise BadInput(
             f"{folder / 'modules.json'}: found the modules {', '.join(types)}; expected "
             f"Transformer, Pooling and perhaps Normalize; choose a pooling ({', '.join(POOLINGS)}) "
             "to use the encoder without them"
         )
-    path = folder / modules[1]["path"] / "config.json"
+    path = folder / paths[1] / "config.json"
     config = read_json(path)
     mode = config.get("pooling_mode")
     if mode is None:  # the older generation: one key per mode, and several may be true

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from coder_jax.runs.files import WHOLE
 from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import RUN
+from data_pipeline.files.whole_files import read_json, recover_folder
 from data_pipeline.process.errors import BadInput
 
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
@@ -23,8 +22,9 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
       BadInput: neither a folder nor an address or hub id that can be fetched.
     """
     path = local_folder(path_or_hub_id, "config.json")
+    recover_folder(path)  # of an export that was killed while it replaced another
     if path.is_dir():
-        if (path / WHOLE).is_file():
+        if (path / RUN.file).is_file():
             raise BadInput(
                 f"{path} is a training run; expected a model: make one of it with "
                 f"python -m coder_jax export --checkpoint {path} --out FOLDER"
@@ -71,19 +71,6 @@ def download(hub_id: str) -> Path:
             "check it or run 'hf auth login'"
         ) from error
     return folder
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BadInput(f"{path} is missing; expected a JSON file there") from error
-    except ValueError as error:
-        raise BadInput(f"{path} is not JSON ({error}); fetch or write it again") from error
-    if not isinstance(content, dict):
-        raise BadInput(f"{path} holds a JSON {type(content).__name__}; expected an object")
-    return content
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:

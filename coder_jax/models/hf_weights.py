@@ -19,7 +19,8 @@ from flax import nnx
 
 from coder_jax.models.bert import Bert, abstract_bert
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.hf_files import find_folder, read_json, read_tensors
+from coder_jax.models.hf_files import find_folder, read_tensors
+from data_pipeline.files.whole_files import read_json
 from data_pipeline.process.errors import BadInput
 
 ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names

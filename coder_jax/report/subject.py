@@ -8,12 +8,11 @@ from typing import Any
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import ExportedRelations, read_relations
-from coder_jax.models.encoder_settings import SETTINGS_FILE
-from coder_jax.models.hf_files import find_folder, read_json
-from coder_jax.runs.files import WHOLE
+from coder_jax.models.hf_files import find_folder
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
+from data_pipeline.files.identity import ENCODER, RUN, read_identity
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class Subject:
 def is_run(path: str) -> bool:
     """Whether `path` is the folder of a training run, here or in a bucket."""
     if not in_bucket(path):
-        return (Path(path) / WHOLE).is_file()
+        return (Path(path) / RUN.file).is_file()
     with explained(address(path), "read"):
-        return WHOLE in file_sizes(*open_bucket(address(path)))
+        return RUN.file in file_sizes(*open_bucket(address(path)))
 
 
 def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
@@ -82,8 +81,8 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
     folder = find_folder(path)
     encoder = TermEncoder.from_pretrained(folder, pooling)
     facts = [("model", path)]
-    if (folder / SETTINGS_FILE).is_file():
-        saved = read_json(folder / SETTINGS_FILE)
+    if (folder / ENCODER.file).is_file():
+        saved = read_identity(folder / ENCODER.file, ENCODER)
         facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
         if "dataset_hash" in saved:
             facts.append(("dataset hash", saved["dataset_hash"][:12]))

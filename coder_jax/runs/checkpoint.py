@@ -20,7 +20,7 @@ from typing import Any
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from coder_jax.devices.hosts import barrier, first_decides, is_first
+from coder_jax.devices.agree import barrier, first_decides, is_first
 from coder_jax.runs.checkpoint_reader import examine, in_a_line, or_damaged
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
 from coder_jax.runs.folder import check_identity

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from coder_jax.devices.hosts import host_count
+from coder_jax.devices.agree import host_count
 from coder_jax.devices.watch import lost_host
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
 from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder

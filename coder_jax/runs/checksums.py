@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
+from coder_jax.models.bits import GOLDEN_RATIO, mix_bits
 
 
 class Damaged(Exception):

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from coder_jax.devices.hosts import is_first
+from coder_jax.devices.agree import is_first
 from data_pipeline.files.buckets import address, explained, in_bucket, open_bucket
+from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
-WHOLE = "run.json"  # with it a folder is a run's
-FETCHED = (WHOLE, "metrics.jsonl")
+FETCHED = (RUN.file, "metrics.jsonl")
 PUBLISHED = (*FETCHED, "tokenizer/*", "tensorboard/*", "index/*/*")
 
 
@@ -56,7 +56,7 @@ class RunFiles:
         found = sorted(file for names in PUBLISHED for file in self.here.glob(names))
         with explained(self.url, "write"):
             files, root = open_bucket(self.url)
-            for file in sorted(found, key=lambda file: file.name == WHOLE):
+            for file in sorted(found, key=lambda file: file.name == RUN.file):
                 name, stat = str(file.relative_to(self.here)), file.stat()
                 state = stat.st_size, stat.st_mtime_ns
                 if self.published.get(name) != state:
@@ -84,9 +84,9 @@ def small_files(out: str | Path) -> Path:
         BadInput: if the bucket cannot be read, or there is no run.
     """
     files = RunFiles(out)
-    if files.url and not (files.here / WHOLE).exists():
+    if files.url and not (files.here / RUN.file).exists():
         raise BadInput(
-            f"{files.url} is not the folder of a training run: it has no {WHOLE}; check it"
+            f"{files.url} is not the folder of a training run: it has no {RUN.file}; check it"
         )
     return files.here
 
@@ -108,11 +108,11 @@ def fetch_into(here: Path, url: str) -> None:
     with explained(url, "read"):
         files, root = open_bucket(url)
         there = names_in(files, root)
-        if WHOLE not in there:
+        if RUN.file not in there:
             if there - {"tokenizer"}:  # that is of a start that was cut off
                 raise BadInput(
                     f"{url} is not empty (it has {min(there)}) and is not the folder of a run (it "
-                    f"has no {WHOLE}); choose another --out, or empty it"
+                    f"has no {RUN.file}); choose another --out, or empty it"
                 )
             return
         names = [name for name in FETCHED if name in there]

@@ -8,21 +8,20 @@ OUT/lock            held by the process that trains (run_lock.py)
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coder_jax.models.hf_files import read_json
 from coder_jax.runs.lock import LOCK, lock_run
-from coder_jax.training.config import differences
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.identity import RUN, differences, marked, write_identity
+from data_pipeline.files.identity import read_identity as read_identity_file
+from data_pipeline.files.whole_files import LOCK as FOLDER_LOCK
+from data_pipeline.files.whole_files import OLD, PARTIAL, beside, whole_folder
 from data_pipeline.process.errors import BadInput
 
-FORMAT = 3
 # What a claim that was cut off leaves, beside what the run keeps of its data.
-OF_A_CLAIM = {LOCK, ".partial", "run.json.unfinished"}
+OF_A_CLAIM = {LOCK, f"{RUN.file}.unfinished"}
 
 
 def identity(
@@ -37,7 +36,7 @@ def identity(
     """
     settings = {name: value for name, value in config.items() if name != "run"}
     parts = {"config": settings, **data, "start": start}
-    return json.loads(json.dumps({"format": FORMAT, **parts}))
+    return json.loads(json.dumps(marked(RUN, parts)))
 
 
 def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequence[str]) -> None:
@@ -53,9 +52,10 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
         BadInput: if the folder belongs to a run with another configuration or dataset (with the
             differences), is in use by another process, or holds something else.
     """
-    path = out / "run.json"
+    path = out / RUN.file
     names = {entry.name for entry in out.iterdir()} if out.exists() else set()
-    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM | set(kept):
+    hidden = {beside(out / name, it).name for name in kept for it in (PARTIAL, OLD, FOLDER_LOCK)}
+    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM | set(kept) | hidden:
         raise BadInput(
             f"{out} is not empty and is not the folder of a run (it has no run.json); "
             "choose another --out, or empty it"
@@ -66,14 +66,10 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
         if path.exists():
             check_identity(read_identity(out), this_run, str(out))
             return
-        partial = out / ".partial"
-        shutil.rmtree(partial, ignore_errors=True)
         for name in kept:
-            shutil.copytree(data / name, partial / name)
-            shutil.rmtree(out / name, ignore_errors=True)  # of a claim that was cut off
-            os.replace(partial / name, out / name)
-        shutil.rmtree(partial, ignore_errors=True)
-        write_json(path, this_run)  # last: with it the folder is the run's
+            with whole_folder(out / name) as new:
+                shutil.copytree(data / name, new, dirs_exist_ok=True)
+        write_identity(path, RUN, this_run)  # last: with it the folder is the run's
     finally:
         if lock:
             lock.close()
@@ -83,18 +79,12 @@ def read_identity(out: Path) -> dict[str, Any]:
     """The contents of run.json.
 
     Raises:
-        BadInput: if there is no run in `out`.
+        BadInput: if there is no run in `out`, or one of another version.
     """
-    path = out / "run.json"
+    path = out / RUN.file
     if not path.exists():
         raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
-    found = read_json(path)
-    if found.get("format") != FORMAT:
-        raise BadInput(
-            f"{path} has format {found.get('format')!r}, expected {FORMAT}: it is not a run of "
-            "this version of coder_jax; choose another folder"
-        )
-    return found
+    return read_identity_file(path, RUN)
 
 
 def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:

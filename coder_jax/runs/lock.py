@@ -1,22 +1,18 @@
 """One training process per run folder: a lock that ends with its process, however it ends."""
 
 import contextlib
-import errno
 import os
 import socket
 import time
 from pathlib import Path
 from typing import IO
 
-from coder_jax.devices.hosts import host_count
-from data_pipeline.files.file_lock import lock_file
+from coder_jax.devices.agree import host_count
+from data_pipeline.files.file_lock import NO_LOCKS, lock_file
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
 LOCK = "lock"
-
-# What file systems answer that have no locks, such as some network and FUSE mounts.
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 # A network file system lets go of the lock of a machine that died once its lease is over.
 LEASE_SECONDS = 120

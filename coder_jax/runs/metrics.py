@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from coder_jax.devices.hosts import is_first
+from coder_jax.devices.agree import is_first
 from coder_jax.runs.tensorboard import Board
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput

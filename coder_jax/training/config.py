@@ -142,21 +142,3 @@ def _typed(hint: Any, value: Any) -> Any:
         (kind,) = (option for option in options if dataclasses.is_dataclass(option))
         return from_json(kind, value)  # type: ignore[arg-type]
     return tuple(value) if isinstance(value, list) else value
-
-
-def differences(ours: dict[str, Any], theirs: dict[str, Any], prefix: str = "") -> list[str]:
-    """A line for each value that differs between two nested dictionaries."""
-    lines = []
-    for name in sorted(ours.keys() | theirs.keys()):
-        a, b = ours.get(name, "absent"), theirs.get(name, "absent")
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b:
-            lines.append(f"{prefix}{name}: {shortened(a)} there, {shortened(b)} here")
-    return lines
-
-
-def shortened(value: Any) -> str:
-    """A value as text of at most 80 characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

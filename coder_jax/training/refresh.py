@@ -16,7 +16,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from coder_jax.devices.hosts import barrier, first_decides, is_first
+from coder_jax.devices.agree import barrier, first_decides, is_first
 from coder_jax.runs.files import RunFiles
 from coder_jax.training.state import TrainState
 from coder_jax.training.system import System, View

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
 from coder_jax.devices.feed import Fed, Feed, SaveClock
-from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree, say
 from coder_jax.runs.checkpoint import Checkpoints
 from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
 from coder_jax.runs.files import RunFiles, small_files

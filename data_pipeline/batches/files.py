@@ -7,8 +7,6 @@ them.
 
 import collections
 import dataclasses
-import json
-import os
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -22,13 +20,15 @@ from tqdm import tqdm
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.files.identity import BATCHES, read_identity, write_identity
+from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import poll
 
 if TYPE_CHECKING:
     from data_pipeline.batches.stream import BatchMaker
 
-INDEX = "batches.json"
+INDEX = BATCHES.file
 SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
 PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
 READ_AHEAD = 4  # steps
@@ -47,28 +47,23 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     """
     if folder.exists() and any(folder.iterdir()):
         raise BadInput(f"{folder} is not empty; choose another folder for the batches")
-    temporary = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     steps = range(first_step, last_step)
     batches = maker.unpacked_batches(first_step, last_step)
-    for step, batch in tqdm(zip(steps, batches, strict=True), total=len(steps), unit="step"):
-        poll()
-        np.savez_compressed(batch_path(temporary, step), **batch)  # type: ignore[arg-type]
-    np.save(temporary / SAMPLE, maker.sample_lengths())
-    shutil.copytree(maker.folder / "tokenizer", temporary / "tokenizer")
-    if (maker.folder / "heldout").exists():
-        shutil.copytree(maker.folder / "heldout", temporary / "heldout")
-    index = {
-        "spec": dataclasses.asdict(maker.spec),
-        "first_step": first_step,
-        "last_step": last_step,
-        "manifest": maker.manifest,
-    }
-    (temporary / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
-    if folder.exists():
-        folder.rmdir()
-    os.replace(temporary, folder)
+    with whole_folder(folder) as new:
+        for step, batch in tqdm(zip(steps, batches, strict=True), total=len(steps), unit="step"):
+            poll()
+            np.savez_compressed(batch_path(new, step), **batch)  # type: ignore[arg-type]
+        np.save(new / SAMPLE, maker.sample_lengths())
+        shutil.copytree(maker.folder / "tokenizer", new / "tokenizer")
+        if (maker.folder / "heldout").exists():
+            shutil.copytree(maker.folder / "heldout", new / "heldout")
+        index = {
+            "spec": dataclasses.asdict(maker.spec),
+            "first_step": first_step,
+            "last_step": last_step,
+            "manifest": maker.manifest,
+        }
+        write_identity(new / INDEX, BATCHES, index)
 
 
 class BatchFiles(PackedGroups):
@@ -93,7 +88,7 @@ class BatchFiles(PackedGroups):
         run_steps: int = LONG_RUN,
     ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
-        self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        self.index: dict[str, Any] = read_identity(folder / INDEX, BATCHES)
         self.manifest = self.index["manifest"]
         self.last_step: int = self.index["last_step"]
         expected, found = dataclasses.asdict(spec), self.index["spec"]

@@ -43,13 +43,14 @@ from data_pipeline.files.buckets import (
     short_hash,
 )
 from data_pipeline.files.file_lock import locked
+from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.sources.source import Source
-from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
+from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
 from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 LOCK = "lock"
@@ -125,7 +126,7 @@ def _build_in(
             options.seed,
             excluded,
         )
-    _write_small_tables(terminology.source, work)
+    write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")
     writer = BlockWriter(terminology, tokenizer, options.max_length)
     shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
@@ -146,7 +147,7 @@ def _read(
         else read_rrf(options.source, scratch, options.release)
     )
     _say(f"filtering and cleaning the terms of {source.name} {source.release}")
-    excluded = read_mentions(options.exclude_terms) if options.exclude_terms else None
+    excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
     terminology = read_terminology(source, options.filters, options.cleaning, excluded)
     if not len(terminology.heads):
         _say("warning: no relation is left; the encoder can train on synonyms alone")
@@ -159,7 +160,8 @@ def _read(
     return *hold_out(terminology, options.hold_out, options.seed), excluded
 
 
-def _write_small_tables(source: Source, work: Path) -> None:
+def write_small_tables(source: Source, work: Path) -> None:
+    """Writes retired_cuis.tsv and xrefs.tsv, where the source has them."""
     for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
         if table.height:
             table.write_csv(work / f"{name}.tsv", separator="\t", quote_style="never")
@@ -233,6 +235,7 @@ def _counts(terminology: Terminology, shards: list[dict]) -> dict:
 def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
     """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
     out = options.out
+    recover_folder(out)  # of a build that was killed while it replaced another
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     if not (out / MANIFEST).is_file():

@@ -9,7 +9,6 @@ folders.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,14 @@ import numpy as np
 from data_pipeline.dataset.aligned import aligned, is_aligned
 from data_pipeline.dataset.quiet_tensorflow import tf, tfds
 from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import DATASET, is_of_kind, read_identity
+from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 
-FORMAT = "coder_jax triplets 2"
+FORMAT = DATASET.format
 DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
-MANIFEST = "manifest.json"
+MANIFEST = DATASET.file
 WORK_MARK = ".building-"  # in the name of a folder that is being built
 
 # Per record; n_ is a count per concept or term, from which readers make CSR offsets.
@@ -195,6 +196,7 @@ def read_manifest(folder: Path) -> dict:
             f"{folder} is a build that did not finish; run the same build command again, which "
             "goes on where it stopped, and open the folder named by its --out"
         )
+    recover_folder(folder)  # of a build that was killed while it replaced another
     if not folder.is_dir():
         unfinished = sorted(folder.parent.glob(f".{folder.name}{WORK_MARK}*"))
         hint = (
@@ -208,16 +210,7 @@ def read_manifest(folder: Path) -> dict:
             f"{folder} is no finished dataset: it has no {MANIFEST}. Expected a folder that "
             f"python -m data_pipeline.build made; {build} in another folder"
         )
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(folder / MANIFEST, f"not JSON: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        found = manifest.get("format") if isinstance(manifest, dict) else None
-        raise BadInput(
-            f"{folder / MANIFEST} has the format {found!r}, expected {FORMAT!r}: the folder "
-            f"is not a dataset of this version; {build}"
-        )
+    manifest = read_identity(folder / MANIFEST, DATASET)
     for shard in manifest["shards"]:
         file = folder / shard["file"]
         if not file.is_file():
@@ -229,12 +222,7 @@ def read_manifest(folder: Path) -> dict:
 
 def is_dataset(folder: Path) -> bool:
     """Whether a folder is a dataset of any version, be it damaged."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    found = manifest.get("format") if isinstance(manifest, dict) else None
-    return str(found).rpartition(" ")[0] == FORMAT.rpartition(" ")[0]
+    return is_of_kind(folder / MANIFEST, DATASET)
 
 
 # The key of manifest["shards"][i] and of manifest["counts"] that gives each array's length.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +33,15 @@ from data_pipeline.dataset.store import (
 )
 from data_pipeline.dataset.tokenize_terms import cut
 from data_pipeline.dataset.word_pieces import WordPieces
-from data_pipeline.files.whole_files import write_json, written_whole
+from data_pipeline.files.identity import DATASET, write_identity
+from data_pipeline.files.whole_files import (
+    OLD,
+    leftovers,
+    read_json,
+    replace_folder,
+    write_json,
+    written_whole,
+)
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.terminology import Terminology, offsets
@@ -42,7 +49,6 @@ from data_pipeline.terminology.terminology import Terminology, offsets
 TERMS_PER_SHARD = 100_000
 BLOCKS_AT_ONCE = 64  # tokenized together: the more terms, the more of their words are the same
 MAX_SHARDS = 64
-REPLACED_MARK = ".replaced-"  # in the name of an older dataset that gives way
 
 
 def default_shards(terms: int) -> int:
@@ -181,7 +187,7 @@ def _finished(file: Path) -> dict | None:
     """The description of a shard that an earlier run finished, or None if it has to be written."""
     if not _description_of(file).is_file():
         return None
-    description = json.loads(_description_of(file).read_text(encoding="utf-8"))
+    description = read_json(_description_of(file))
     # After a power cut a file can be shorter than what was written.
     is_whole = file.is_file() and file.stat().st_size == description["bytes"]
     return description if is_whole else None
@@ -253,10 +259,9 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
         f"{BLOCK} concepts; see {MANIFEST}.",
         disable_shuffling=True,  # readers get the blocks in order
     )
-    write_json(work / MANIFEST, manifest)
-    if out.exists():
-        os.rename(out, out.with_name(f".{out.name}{REPLACED_MARK}{os.getpid()}"))
-    os.replace(work, out)
+    write_identity(work / MANIFEST, DATASET, manifest)
+    # Not a `whole_folder`, which begins with nothing: a killed build goes on with its shards.
+    replace_folder(work, out)
     tidy(out)
 
 
@@ -271,7 +276,7 @@ def tidy(out: Path) -> None:
 
 def left_by_finish(out: Path) -> list[Path]:
     """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
-    return [*out.glob("*.tfrecord-*.json"), *out.parent.glob(f".{out.name}{REPLACED_MARK}*")]
+    return [*out.glob("*.tfrecord-*.json"), *leftovers(out, OLD)]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from data_pipeline.files.file_lock import lock_file
+from data_pipeline.files.whole_files import PARTIAL, beside, replace_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import poll
 
@@ -75,10 +76,11 @@ def fetch_folder(path: str | Path, *marks: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with wait_for_lock(folder.with_name(f".{name}.lock")):
         if not folder.is_dir():
-            partial = folder.with_name(f".{name}.partial")
+            partial = beside(folder, PARTIAL)
             with explained(url, "read"):
                 download(files, root, partial)
-            os.replace(partial, folder)
+            # Not a `whole_folder`, which begins with nothing: a killed fetch goes on.
+            replace_folder(partial, folder)
     return folder
 
 

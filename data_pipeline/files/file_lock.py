@@ -9,6 +9,9 @@ from typing import IO
 
 from data_pipeline.process.errors import BadInput
 
+# What file systems answer that have no locks, such as some network and FUSE mounts.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
 
 def lock_file(path: Path) -> IO[str] | None:
     """The file, locked until it is closed; None if another process holds it.

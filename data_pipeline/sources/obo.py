@@ -128,7 +128,7 @@ class _Tables:
         successors = [str(clause.term) for clause in values.get("replaced_by", [])]
         for successor in successors or [""]:
             relation = "replaced_by" if successor else "obsolete"
-            self.retired.append((identifier, relation, successor, len(successors) == 1))
+            self.retired.append((identifier, relation, successor, bool(successor)))
 
     def _add_term(self, identifier: str, values: dict[str, list]) -> None:
         vocabulary = identifier.split(":")[0]

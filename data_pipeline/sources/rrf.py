@@ -209,11 +209,19 @@ def _types(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.select(cui="CUI", type=pl.col("TUI") + " " + pl.col("STY"))
 
 
+def read_retired(path: Path) -> pl.DataFrame:
+    """The retired concepts of an MRCUI file, as a `Source` has them.
+
+    Raises BadInput for a malformed file, naming file and line.
+    """
+    check_lines(path, "MRCUI")
+    return _retired(scan(path, "MRCUI"))
+
+
 def _retired(table: pl.LazyFrame) -> pl.DataFrame:
     """MRCUI: REL is DEL (no successor), SY (merged into CUI2), or broader/narrower/other."""
-    merged = (pl.col("REL") == "SY") & (pl.col("CUI2") != "")
     return (
-        table.select(retired="CUI1", relation="REL", cui="CUI2", merged=merged)
+        table.select(retired="CUI1", relation="REL", cui="CUI2", merged=pl.col("REL") == "SY")
         .unique()
         .sort("retired", "relation", "cui")
         .collect()

@@ -32,8 +32,9 @@ class Source:
       relations: head, rel, rela, tail, source, suppress (strings), or None where the source has
         none. As in MRREL, rel and rela say what the tail is to the head.
       types: cui and type (strings), or None.
-      retired: identifiers that are no more: retired, relation, cui (its successor, or ""), merged
-        (true where the successor is the same concept under a new identifier).
+      retired: identifiers that are no more: retired, relation, cui (a successor, or ""), merged
+        (true where the file says that the successor is the same concept under a new identifier).
+        What follows from several rows, `terminology.retired_cuis` says.
       xrefs: cui and xref, the cross-references to other vocabularies ("UMLS:C0000001").
     """
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from data_pipeline.files.rows import CONCEPT_SEPARATOR
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.mentions import mention_rows
 from data_pipeline.terminology.terminology import Terminology
 
 MENTIONS, DICTIONARY = "mentions.tsv", "dictionary.tsv"
@@ -79,7 +81,7 @@ def write_heldout(
     """Writes mentions.tsv (mention, CUI) and dictionary.tsv (term, CUI), both with a header.
 
     The dictionary holds all remaining terms of the held-out concepts and of those of `tested`,
-    other mentions (`read_mentions`) that are to be looked up in it; then whole other concepts, in
+    other mentions (`mention_table`) that are to be looked up in it; then whole other concepts, in
     the order of their hash, up to `dictionary_terms` rows. `terminology` is the one that `hold_out`
     returned. Returns the row counts of the two files.
     """
@@ -114,29 +116,17 @@ def write_heldout(
     return {"mentions": mentions.height, "dictionary": dictionary.height}
 
 
-def read_mentions(path: Path) -> pl.DataFrame:
-    """A file of mention and CUI, tab-separated, with that header, as a table of strings.
+def mention_table(path: Path) -> pl.DataFrame:
+    """The mention and CUI of each row of a file of mentions; several CUIs give a row each.
 
-    Several CUIs of a mention, joined with "|", give a row each.
+    Raises BadInput as `mention_rows`.
     """
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; expected a .tsv file with the header mention, CUI")
-    try:
-        table = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
-    except pl.exceptions.PolarsError as error:
-        first_line = str(error).splitlines()[0]
-        raise BadInput(
-            f"{path} cannot be read as tab-separated UTF-8 ({first_line}); expected two columns, "
-            "mention and CUI, with a header"
-        ) from error
-    if not {"mention", "CUI"} <= set(table.columns):
-        raise BadInput(
-            f"{path} has the columns {', '.join(table.columns)}; expected mention and CUI in its "
-            "first line, tab-separated"
-        )
-    table = table.select("mention", "CUI").drop_nulls()
-    table = table.with_columns(pl.col("CUI").str.split("|")).explode("CUI")
-    return table.with_columns(pl.col("CUI").str.strip_chars()).filter(pl.col("CUI") != "")
+    rows = [
+        (mention, cui)
+        for mention, joined in mention_rows(path)
+        for cui in joined.split(CONCEPT_SEPARATOR)
+    ]
+    return pl.DataFrame(rows, schema={"mention": pl.String, "CUI": pl.String}, orient="row")
 
 
 def _eligible_terms(terminology: Terminology) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""A list of retired CUIs in, the CUI that stands for each today out.
+"""The one rule for retired CUIs: which CUI stands for each today, in builds and in evaluations.
 
 As the UMLS documents MRCUI, each of its rows names a CUI1 that was in an earlier release and is no
 more. Only REL = SY says that CUI1 was merged into CUI2: the same concept under another identifier.
@@ -6,9 +6,12 @@ RB, RN and RO lead to a concept that is broader, narrower or related in another 
 none: nothing stands for a CUI so retired, and it stays as it is. MAPIN, whether CUI2 is among the
 sources that a user chose, says nothing about meaning and is not used.
 
+OBO ontologies say the same with `replaced_by` of an obsolete class and with `alt_id`.
+
 CUI2 is alive in the same release, so chains (A -> B, B -> C) come only from lists of several
-releases; they are followed to their end. A CUI with several SY successors was split: none of them
-stands for all of it, and it stays as it is.
+releases, or from ontologies; they are followed to their end. One that leads back to itself is
+refused. A CUI with several SY successors was split: none of them stands for all of it, and it stays
+as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +20,15 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from data_pipeline.files.rows import (
-    CONCEPT_SEPARATOR,
-    content_hash,
-    read_text,
-    tab_separated,
-)
+from data_pipeline.files.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.rrf import read_retired
 
 IN_DATASET = "retired_cuis.tsv"
 BUILT = ["retired", "relation", "cui", "merged"]  # the header of a dataset's retired_cuis.tsv
 Known = Callable[[Sequence[str]], np.ndarray]  # which keys have a vector, bool [n]
-MRCUI = "CUI1|VER|REL|RELA|MAPREASON|CUI2|MAPIN|"
 
 
 @dataclass(frozen=True)
@@ -73,15 +72,29 @@ def read_retired_cuis(path: str | Path) -> RetiredCuis:
       BadInput: a broken row, or a chain that leads back to itself.
     """
     path = Path(path)
-    merges = _merges_of_rrf(path) if path.suffix.upper() == ".RRF" else _merges_of_tsv(path)
-    successors: dict[str, set[str]] = {}
-    for number, old, new in merges:
-        if not old or not new:
-            raise BadInput(f"{path}:{number}: found an empty column; expected two CUIs")
-        successors.setdefault(old, set()).add(new)
-    successor = {old: next(iter(new)) for old, new in successors.items() if len(new) == 1}
-    last = {old: _last_successor(old, successor, path) for old in successor}
-    return RetiredCuis(last, str(path))
+    table = read_retired(path) if path.suffix.upper() == ".RRF" else _read_tsv(path)
+    return RetiredCuis(successors(table, str(path)), str(path))
+
+
+def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
+    """Retired CUI -> the living one that stands for it: the rule of this module.
+
+    Args:
+      retired: the table of a `Source`; its columns retired, cui and merged are used.
+      where: what has the table, for messages.
+
+    Raises:
+      BadInput: a merger without two CUIs, or a chain that leads back to itself.
+    """
+    merges = retired.filter("merged").select("retired", "cui").unique(maintain_order=True)
+    for old, new in merges.filter((pl.col("retired") == "") | (pl.col("cui") == "")).iter_rows():
+        raise BadInput(
+            f"{where}: found {old!r} merged into {new!r}; expected two CUIs: mend or remove the row"
+        )
+    # One with several successors was split.
+    merges = merges.unique("retired", keep="none", maintain_order=True)
+    successor = dict(zip(merges["retired"].to_list(), merges["cui"].to_list(), strict=True))
+    return {old: _last_successor(old, successor, where) for old in successor}
 
 
 def choose_list(given: str | None, dictionary: str | None) -> Path | None:
@@ -92,20 +105,8 @@ def choose_list(given: str | None, dictionary: str | None) -> Path | None:
     return own if dictionary and own.is_file() else None
 
 
-def _merges_of_rrf(path: Path) -> list[tuple[int, str, str]]:
-    merges = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        fields = line.rstrip("\r").split("|")
-        if fields == [""]:
-            continue
-        if len(fields) != 8 or fields[7]:
-            raise BadInput(f"{path}:{number}: found {line[:80]!r}; expected the columns {MRCUI}")
-        if fields[2] == "SY":
-            merges.append((number, fields[0], fields[5]))
-    return merges
-
-
-def _merges_of_tsv(path: Path) -> list[tuple[int, str, str]]:
+def _read_tsv(path: Path) -> pl.DataFrame:
+    """A TSV file as the table of retired concepts of a `Source`."""
     rows = tab_separated(path)
     header = [field.lower() for field in rows[0][1]]
     expected = BUILT if header == BUILT else ["old CUI", "new CUI"]
@@ -116,20 +117,22 @@ def _merges_of_tsv(path: Path) -> list[tuple[int, str, str]]:
                 f"{path}:{number}: found {len(fields)} columns ({' '.join(fields)!r}); expected "
                 f"{len(expected)}: {'<TAB>'.join(expected)}"
             )
-        if expected is not BUILT:
-            merges.append((number, fields[0], fields[1]))
-        elif fields[3] == "true":
-            merges.append((number, fields[0], fields[2]))
-    return merges
+        old, new = (fields[0], fields[2]) if expected is BUILT else fields
+        merged = expected is not BUILT or fields[3] == "true"
+        if merged and not (old and new):
+            raise BadInput(f"{path}:{number}: found an empty column; expected two CUIs")
+        merges.append((old, new, merged))
+    schema = {"retired": pl.String, "cui": pl.String, "merged": pl.Boolean}
+    return pl.DataFrame(merges, schema=schema, orient="row")
 
 
-def _last_successor(old: str, successor: Mapping[str, str], path: Path) -> str:
+def _last_successor(old: str, successor: Mapping[str, str], where: str) -> str:
     seen = [old]
     while seen[-1] in successor:
         seen.append(successor[seen[-1]])
         if seen[-1] in seen[:-1]:
             raise BadInput(
-                f"{path}: found a chain that leads back to itself ({' -> '.join(seen)}); expected "
+                f"{where}: found a chain that leads back to itself ({' -> '.join(seen)}); expected "
                 "each retired CUI to lead to a living one: remove the row that is wrong"
             )
     return seen[-1]

@@ -22,6 +22,7 @@ from data_pipeline.terminology.filters import (
     count_reasons,
     term_drop_reason,
 )
+from data_pipeline.terminology.retired_cuis import successors
 from data_pipeline.terminology.triplets import read_triplets
 
 
@@ -37,12 +38,15 @@ class Terminology:
         preferred term first. Strings are distinct within a concept; every concept has one or more.
       heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
         `relation_labels`.
+      successors: retired and cui (strings): identifiers that are no more and those that stand for
+        them, from `retired_cuis.successors`.
       type_start: int64 [C + 1] and types int32: concept c has types[type_start[c]:type_start[c+1]],
         which index `semantic_types`.
       report: counts of what was read, kept and dropped, by reason.
     """
 
     source: Source
+    successors: pl.DataFrame
     cuis: pl.Series
     terms: pl.DataFrame
     languages: list[str]
@@ -63,7 +67,7 @@ class Terminology:
     def concepts_of(self, cuis: pl.Series) -> np.ndarray:
         """int32: the distinct concepts that have these identifiers, now or before a merger."""
         wanted = pl.LazyFrame({"cui": cuis.unique()})
-        found = wanted.join(_lookup(self.cuis, self.source.retired), on="cui").collect()
+        found = wanted.join(_lookup(self.cuis, self.successors), on="cui").collect()
         return found["concept"].unique().to_numpy()
 
 
@@ -85,14 +89,15 @@ def read_terminology(
       cleaning: name of a rule set of `clean.CLEANING`.
       excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and
         retired CUIs replaced by their successors.
-    Raises BadInput if no concept is left.
+    Raises BadInput if no concept is left, or a chain of retired CUIs leads back to itself.
     """
     report: Counter[str] = Counter()
+    merged = _successors(source)
     languages, vocabularies, reason = _count_terms(source, filters, report)
     stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
     frame = _clean_terms(source, reason, languages, vocabularies, cleaning, report)
     if excluded is not None:
-        frame = _leave_out(frame, excluded, source.retired, cleaning, report)
+        frame = _leave_out(frame, excluded, merged, cleaning, report)
     if not frame.height:
         raise BadInput(
             "no concept is left: the filters and the cleaning dropped every term "
@@ -100,7 +105,7 @@ def read_terminology(
         )
     cuis = frame["cui"].unique().sort()
     report["concepts dropped: no term left"] = report["concepts read"] - len(cuis)
-    lookup = _lookup(cuis, source.retired)
+    lookup = _lookup(cuis, merged)
     terms = _distinct_terms(frame, lookup, report)
     del frame
     stopping.poll()
@@ -108,7 +113,7 @@ def read_terminology(
     stopping.poll()
     types = _read_types(source, lookup, len(cuis))
     return Terminology(
-        source, cuis, terms, languages, vocabularies, *triplets, *types, dict(report)
+        source, merged, cuis, terms, languages, vocabularies, *triplets, *types, dict(report)
     )
 
 
@@ -172,13 +177,12 @@ def _number(column: str, values: list[str], dtype: type[pl.DataType]) -> pl.Expr
 def _leave_out(
     frame: pl.DataFrame,
     excluded: pl.DataFrame,
-    retired: pl.DataFrame,
+    merged: pl.DataFrame,
     cleaning: str,
     report: Counter[str],
 ) -> pl.DataFrame:
-    successors = retired.filter("merged").unique("retired", keep="none")
-    successors = successors.select(CUI="retired", now="cui")
-    out = excluded.join(successors, on="CUI", how="left").select(
+    now = merged.select(CUI="retired", now="cui")
+    out = excluded.join(now, on="CUI", how="left").select(
         cui=pl.coalesce("now", "CUI"), term=clean(pl.col("mention"), cleaning)
     )
     kept = frame.join(out.unique(), on=["cui", "term"], how="anti", maintain_order="left")
@@ -186,17 +190,22 @@ def _leave_out(
     return kept
 
 
-def _lookup(cuis: pl.Series, retired: pl.DataFrame) -> pl.LazyFrame:
+def _successors(source: Source) -> pl.DataFrame:
+    """`Terminology.successors` of a source."""
+    found = successors(source.retired, f"{source.name} {source.release}, retired concepts")
+    columns = {"retired": list(found), "cui": list(found.values())}
+    return pl.DataFrame(columns, schema={"retired": pl.String, "cui": pl.String})
+
+
+def _lookup(cuis: pl.Series, merged: pl.DataFrame) -> pl.LazyFrame:
     """cui -> concept (int32); retired identifiers that were merged lead to their successor."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").cast({"concept": pl.Int32})
-    merged = (
-        retired.filter("merged")
-        .join(numbers, on="cui")
+    retired = (
+        merged.join(numbers, on="cui")
         .select("concept", cui="retired")
-        .join(numbers, on="cui", how="anti")
-        .unique("cui", keep="none")  # two successors: not the same concept under a new name
+        .join(numbers, on="cui", how="anti")  # one that has terms all the same is itself
     )
-    return pl.concat([numbers, merged.select("concept", "cui")]).lazy()
+    return pl.concat([numbers, retired.select("concept", "cui")]).lazy()
 
 
 def _distinct_terms(

@@ -12,14 +12,14 @@ LONG = 180  # seconds, on a machine that is slow and busy: only 'not for ever'
 WORKER = """
 import os, sys, time
 import numpy as np
-from coder_jax.devices import hosts
+from coder_jax.devices import agree, hosts
 from data_pipeline.process import stopping
 from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 
 def together():
     from jax.experimental import multihost_utils
-    return multihost_utils.process_allgather(np.int32(hosts.host_index())).tolist()
+    return multihost_utils.process_allgather(np.int32(agree.host_index())).tolist()
 
 def steps(collective):
     for step in range(1200):
@@ -27,12 +27,12 @@ def steps(collective):
             together()
         if step == 3:
             print("ready", flush=True)
-        if hosts.first_decides(stopping.asked()):
+        if agree.first_decides(stopping.asked()):
             raise stopping.Stopped
         time.sleep(0.05)
 
 def work():
-    me = hosts.host_index()
+    me = agree.host_index()
 {body}
     return 0
 

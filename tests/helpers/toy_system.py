@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.devices.hosts import is_first
+from coder_jax.devices.agree import is_first
 from coder_jax.devices.mesh import BLOCKS, constrain, local_copy, make_mesh, step_cut
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.system import Part, System, Trained

@@ -12,8 +12,8 @@ from typing import ClassVar, Self
 from coder_jax.evaluation.benchmark import Found, Given
 from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark, NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.files.rows import two_columns
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.mentions import mention_rows
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFol
     Raises:
       BadInput: a broken row, or no dictionary.
     """
-    rows = two_columns(path, "mention<TAB>CUI")
+    rows = mention_rows(path)
     beside = path.parent / "dictionary.tsv"
     if dictionary is None:
         if not beside.is_file():

@@ -16,12 +16,12 @@ from flax import nnx
 from huggingface_hub import ModelCard
 from jax.sharding import Mesh, PartitionSpec
 
-from coder_jax.devices.hosts import say
+from coder_jax.devices.agree import say
 from coder_jax.devices.mesh import constrain
 from coder_jax.evaluation.normalization.heldout import HeldOut
 from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.dropout import mix_bits
+from coder_jax.models.bits import mix_bits
 from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import check_vocabulary, load_bert
 from coder_jax.systems.groups.group import Group

@@ -19,7 +19,7 @@ from tiny_bert import write_model
 
 from coder_jax import TermEncoder
 from coder_jax.commands import encode
-from coder_jax.devices import hosts
+from coder_jax.devices import agree
 from coder_jax.encoding import vector_file
 from coder_jax.encoding.encoder_protocol import hash_weights
 from data_pipeline.process.errors import BadInput
@@ -117,7 +117,7 @@ def test_input_that_cannot_be_used(model, tmp_path):
 
 
 def test_stdin_is_refused_on_several_hosts(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(hosts, "host_count", lambda: 2)
+    monkeypatch.setattr(agree, "host_count", lambda: 2)
     with pytest.raises(BadInput, match="stdin as the terms of several hosts; give a file that"):
         run("--model", model, "--out", tmp_path / "out.npy", "-")
 
@@ -248,7 +248,7 @@ def test_two_hosts_finish_together(model, tmp_path, monkeypatch):
         "barrier": lambda name: meeting.wait(),
         "first_decides": first_decides,
     }.items():
-        monkeypatch.setattr(hosts, name, fake)
+        monkeypatch.setattr(agree, name, fake)
         if hasattr(vector_file, name):
             monkeypatch.setattr(vector_file, name, fake)
     saved, save_chunk = [], vector_file.save_chunk

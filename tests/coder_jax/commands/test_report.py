@@ -82,7 +82,10 @@ def test_bad_input_writes_nothing(folder, tmp_path, capsys):
             ["--model", "a=x", "--compare", "a=y", "--dictionary", "terms", "--out", out],
             "found the encoder 'a' twice; expected different names: say NAME=PATH",
         ),
-        ([*model, "--out", out, "--results", tmp_path / "other.json"], "found the format None"),
+        (
+            [*model, "--out", out, "--results", tmp_path / "other.json"],
+            "has the format None, ex",
+        ),
         ([*model, "--out", out, "--dictionary", tmp_path / "no"], "cannot be read"),
         (["--model", tmp_path / "no", "--out", out], "is not a folder; expected a model folder"),
     ]

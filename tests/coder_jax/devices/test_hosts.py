@@ -13,7 +13,7 @@ import jax
 import pytest
 from host_pair import LONG, Pair, finish, free_port, start_alone
 
-from coder_jax.devices import hosts
+from coder_jax.devices import agree, hosts
 from data_pipeline.process.stopping import INTERRUPTED, TRY_AGAIN
 
 slow = pytest.mark.slow
@@ -37,10 +37,10 @@ def pair(repo, tmp_path) -> Iterator:
 def test_one_host_starts_nothing_and_waits_for_nothing():
     hosts.start_hosts()
     assert not jax.distributed.is_initialized()
-    assert (hosts.host_count(), hosts.host_index(), hosts.is_first()) == (1, 0, True)
-    hosts.barrier("here")
-    assert hosts.first_decides("mine") == "mine"
-    hosts.must_agree("batch", (1, 2))
+    assert (agree.host_count(), agree.host_index(), agree.is_first()) == (1, 0, True)
+    agree.barrier("here")
+    assert agree.first_decides("mine") == "mine"
+    agree.must_agree("batch", (1, 2))
     assert hosts.run_on_hosts(lambda: 3) == 3
 
 
@@ -49,15 +49,15 @@ def test_two_hosts_wait_for_each_other_and_do_what_the_first_decides(pair):
         """
 if me == 1:
     time.sleep(1)  # the others must wait
-hosts.barrier("start"), hosts.barrier("start")
-print("count", hosts.host_count(), "first", hosts.is_first(), "all", together())
-print("decided", [hosts.first_decides({"by": me, "call": call}) for call in range(2)])
-hosts.KEPT_DECISIONS = 4  # the first is faster, but must not forget what others still need
-assert [hosts.first_decides([me, call]) for call in range(20)] == [[0, call] for call in range(20)]
-hosts.barrier("decided")
-assert len(hosts.service().key_value_dir_get("coder_jax/decisions")) == 2
-hosts.barrier("counted")  # before the first decides again
-hosts.must_agree("batch", (1, "x"))
+agree.barrier("start"), agree.barrier("start")
+print("count", agree.host_count(), "first", agree.is_first(), "all", together())
+print("decided", [agree.first_decides({"by": me, "call": call}) for call in range(2)])
+agree.KEPT_DECISIONS = 4  # the first is faster, but must not forget what others still need
+assert [agree.first_decides([me, call]) for call in range(20)] == [[0, call] for call in range(20)]
+agree.barrier("decided")
+assert len(agree.service().key_value_dir_get("coder_jax/decisions")) == 2
+agree.barrier("counted")  # before the first decides again
+agree.must_agree("batch", (1, "x"))
 if me == 0:
     time.sleep(1)  # whoever is done waits at the end
 """
@@ -71,7 +71,7 @@ if me == 0:
 
 @slow
 def test_hosts_that_were_started_differently_are_told_so(pair):
-    run = pair('hosts.must_agree("--data", f"folder{me}")\nsteps(collective=True)')
+    run = pair('agree.must_agree("--data", f"folder{me}")\nsteps(collective=True)')
     assert run.wait() == [2, 2], run.output
     assert "error: --data is 'folder1' on host 1, but 'folder0' on host 0" in run.output[1]
     assert "host 1 ended this run: BadInput: --data" in run.output[0]
@@ -142,9 +142,9 @@ if me == {asked}:
         time.sleep(0.05)
         stopping.poll()
 elif me == 0:
-    hosts.barrier("elsewhere")
+    agree.barrier("elsewhere")
 else:
-    hosts.first_decides(1)
+    agree.first_decides(1)
 """
     )
     run.wait_until_ready()

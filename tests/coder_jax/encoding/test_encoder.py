@@ -112,6 +112,31 @@ def test_broken_settings(tmp_path, saved, message):
         read_settings(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "coder_jax.json",
+            "{",
+            "coder_jax.json is not JSON .*; `python -m coder_jax export` writes",
+        ),
+        ("coder_jax.json", "[]", "coder_jax.json holds a JSON list; expected an object"),
+        ("coder_jax.json", '{"format": "coder_jax encoder 9"}', "a newer version of coder_jax wro"),
+        ("modules.json", "[{", "modules.json is not JSON .*; fetch or write it again"),
+        ("modules.json", '{"type": 1}', "modules.json: expected a list of modules, each with a ty"),
+        (
+            "modules.json",
+            '[{"type": "Transformer"}]',
+            "each with a type and a path .KeyError: 'pat",
+        ),
+    ],
+)
+def test_broken_files_of_settings(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BadInput, match=message):
+        read_settings(tmp_path)
+
+
 def test_encode_cleans_first(encoder):
     cleaning = TermEncoder(encoder.bert, encoder.tokenizer, EncoderSettings(cleaning="paper"))
     dirty, clean = ["Heart-attack NOS (disorder)", "(x)"], ["heart attack", ""]

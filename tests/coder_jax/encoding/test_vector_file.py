@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_bert import TINY, write_tokenizer
 
-from coder_jax.devices import hosts
+from coder_jax.devices import agree
 from coder_jax.encoding import vector_file
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.term_lines import TermList
@@ -192,7 +192,8 @@ def test_other_settings_neither_go_on_nor_count_as_there(encoder, tmp_path, monk
         write_vectors(encoder, TERMS, out, about_of(encoder))
     other = about_of(encoder, weights="x")
     with pytest.raises(
-        BadInput, match=r"partial: was begun .*\(encoder weights_hash w there, x now\); give the"
+        BadInput,
+        match=r"was begun .*\(encoder.weights_hash: 'w' there, 'x' here\); give the s",
     ):
         write_vectors(encoder, TERMS, out, other)
     with (
@@ -204,7 +205,7 @@ def test_other_settings_neither_go_on_nor_count_as_there(encoder, tmp_path, monk
 
 
 def test_hosts_that_encode_something_else_are_refused(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(hosts, "first_decides", lambda own: "cls" if own == "mean" else own)
+    monkeypatch.setattr(agree, "first_decides", lambda own: "cls" if own == "mean" else own)
     with pytest.raises(
         BadInput, match=r"encoded \(encoder pooling\) is 'mean' on host 0, but 'cls' on host 0; st"
     ):
@@ -230,18 +231,18 @@ def test_vectors_are_read_only_for_what_they_were_made_of(encoder, tokenizer, tm
     again = TermList(sum((TERMS.chunk(number) for number in range(TERMS.chunks)), []), 5)
     read_vectors(path, encoder, "w", again)  # chunks are nobody's business
     other = TermList([*TERMS.chunk(0), "x"], 3)
-    with pytest.raises(BadInput, match=r"terms count 42 there, 9 now; terms hash \w{12} there"):
+    with pytest.raises(BadInput, match=r"terms.count: 42 there, 9 here; terms.hash: \w{12} there"):
         read_vectors(path, encoder, "w", other)
-    with pytest.raises(BadInput, match="weights_hash w there, y now.*coder_jax encode --diction"):
+    with pytest.raises(BadInput, match="weights_hash: 'w' there, 'y' here.*coder_jax encode"):
         read_vectors(path, encoder, "y", TERMS)
     cls = TermEncoder(encoder.bert, tokenizer, EncoderSettings(pooling="cls"))
-    with pytest.raises(BadInput, match=r"\(encoder pooling mean there, cls now\)"):
+    with pytest.raises(BadInput, match=r"\(encoder.pooling: 'mean' there, 'cls' here\)"):
         read_vectors(path, cls, "w", TERMS)
     np.save(path, np.zeros((42, 3)))
     with pytest.raises(BadInput, match=r"shape \(42, 3\), not \(42, 32\); encode the dictionary"):
         read_vectors(path, encoder, "w", TERMS)
     (tmp_path / "v.npy.json").write_text("{}")
-    with pytest.raises(BadInput, match="v.npy.json: found no 'coder_jax vectors 1'; expected"):
+    with pytest.raises(BadInput, match="v.npy.json has the format None, expected 'coder_jax v"):
         read_vectors(path, encoder, "w", TERMS)
     (tmp_path / "v.npy.json").unlink()
     with pytest.raises(BadInput, match="v.npy.json: there is no such file; encode the dict"):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -178,6 +180,66 @@ def test_a_failed_export_leaves_the_earlier_one(source, loaded, tmp_path, quick,
         export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
     TermEncoder.from_pretrained(tmp_path / "export")
+
+
+# Exports to a folder that has an export, in processes that are killed at the two renames of it.
+KILLED_EXPORTS = """
+import os, signal, sys
+from pathlib import Path
+
+from coder_jax.export import folder, verify
+from coder_jax.models.encoder_settings import read_settings
+from coder_jax.models.hf_weights import load_bert
+
+verify.sentence_transformers_vectors = lambda new, terms: verify.transformers_vectors(
+    new, terms, read_settings(new)
+)
+model, settings, real = sys.argv[1], eval(sys.argv[2]), os.replace
+
+def export_and_die(out, at):
+    def replace(old, new):
+        renames = str(old) == str(out), str(new) == str(out) and not out.exists()
+        if any(renames) and at == f"before rename {1 + renames.index(True)}":
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(old, new)
+        if at == "after rename 2" and renames[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = replace
+    bert, hf_config, _ = load_bert(model)
+    folder.export_encoder(bert, model, hf_config, out, **settings)
+
+for at in sys.argv[4:]:
+    child = os.fork()  # the imports take longer than the export
+    if not child:
+        export_and_die(Path(sys.argv[3]) / at / "export", at)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+"""
+
+
+def test_no_export_is_lost_by_a_kill_at_a_rename(source, loaded, tmp_path, quick, repo):
+    bert, hf_config, _ = loaded
+    moments = ["before rename 1", "before rename 2", "after rename 2"]
+    mean = SETTINGS | {"pooling": "mean"}
+    export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
+    for at in moments:
+        shutil.copytree(tmp_path / "export", tmp_path / at / "export")
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_EXPORTS, source, repr(mean), tmp_path, *moments],
+        cwd=repo, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    exported = [(tmp_path / at / "export").exists() for at in moments]
+    assert exported == [True, False, True], "it is renamed in two steps"
+    assert all(len(list((tmp_path / at).iterdir())) > 1 for at in moments), "of the killed ones"
+    pooling = [
+        TermEncoder.from_pretrained(tmp_path / at / "export").settings.pooling for at in moments
+    ]
+    assert pooling == ["cls", "mean", "mean"]
+    for at in moments:
+        export_encoder(bert, source, hf_config, tmp_path / at / "export", **SETTINGS)
+        assert [path.name for path in (tmp_path / at).iterdir()] == ["export"]
+        assert TermEncoder.from_pretrained(tmp_path / at / "export").settings.pooling == "cls"
 
 
 def test_parts_that_do_not_fit(source, loaded, tmp_path, minilm_path):

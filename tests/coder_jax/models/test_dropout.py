@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tiny_bert import TINY
 
-from coder_jax.models.dropout import hash_dropout, mix_bits
+from coder_jax.models.bits import mix_bits
+from coder_jax.models.dropout import hash_dropout
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.batches.packing import pack_rows
 

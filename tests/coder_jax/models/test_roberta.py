@@ -15,7 +15,6 @@ from coder_jax.evaluation.relations.fine_tuning import pad_tokens, term_vectors
 from coder_jax.export.folder import export_encoder
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
-from coder_jax.models.hf_files import read_json
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.systems.finished_run import export_run, load_run
 from coder_jax.training import step as step_module
@@ -24,6 +23,7 @@ from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
 from data_pipeline.dataset.word_pieces import WordPieces
+from data_pipeline.files.whole_files import read_json
 from data_pipeline.process.errors import BadInput
 
 torch = pytest.importorskip("torch")

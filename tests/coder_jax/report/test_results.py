@@ -84,7 +84,7 @@ def test_records_come_back_as_they_were_written(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{"before": 1}', "found the format None; expected 'coder_jax evaluation 2', the JSON"),
+        ('{"before": 1}', "has the format None, expected 'coder_jax evaluation 2': .*evaluate"),
         ('{"format": "coder_jax evaluation 2", "records": [{}]}', "a record that is not whole"),
         ("[", "is not JSON"),
     ],

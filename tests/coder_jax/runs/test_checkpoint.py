@@ -21,9 +21,10 @@ from coder_jax.runs.checkpoint import Checkpoints
 from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
 from coder_jax.runs.checksums import Damaged, check_sums, checksum, checksums
 from coder_jax.runs.folder import claim_run_folder
+from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
-THIS_RUN = {"format": 3, "config": {"seed": 0}}
+THIS_RUN = {"format": RUN.format, "config": {"seed": 0}}
 NOTES = {"best": None, "index": None}
 
 

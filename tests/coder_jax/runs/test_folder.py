@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from coder_jax.runs.folder import claim_run_folder
+from coder_jax.runs.folder import claim_run_folder, read_identity
+from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
-THIS_RUN = {"format": 2, "config": {"seed": 0}}
+THIS_RUN = {"format": RUN.format, "config": {"seed": 0}}
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -20,7 +21,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
         for name in names:
             (out / name).touch()
         with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
-            claim_run_folder(out, THIS_RUN, tmp_path / "unused")
+            claim_run_folder(out, THIS_RUN, tmp_path / "unused", ["tokenizer"])
         for name in names:
             (out / name).unlink()
     assert (out / "tokenizer" / "mine.txt").read_text() == "my only copy"
@@ -41,9 +42,22 @@ def test_a_claim_that_was_cut_off_is_made_again(tmp_path, cut, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            claim_run_folder(out, THIS_RUN, tokenizer)
+            claim_run_folder(out, THIS_RUN, tmp_path, ["tokenizer"])
     assert not (out / "run.json").exists()
-    claim_run_folder(out, THIS_RUN, tokenizer)
+    claim_run_folder(out, THIS_RUN, tmp_path, ["tokenizer"])
     assert json.loads((out / "run.json").read_text()) == THIS_RUN
     assert sorted(path.name for path in out.iterdir()) == ["lock", "run.json", "tokenizer"]
     assert (out / "tokenizer" / "vocab.txt").read_text() == "a\nb\n"
+
+
+def test_what_a_run_is_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadInput, match="is not the folder of a training run: it has no run.json"):
+        read_identity(tmp_path)
+    for content, message in (
+        ("{", "run.json is not JSON .*; `python -m coder_jax train` writes such files"),
+        ('{"format": 2, "config": {}}', f"has the format 2, expected '{RUN.format}': .*an older"),
+        ('{"format": "coder_jax batches 1"}', "`python -m data_pipeline.batch_files` writes such"),
+    ):
+        (tmp_path / "run.json").write_text(content)
+        with pytest.raises(BadInput, match=message):
+            read_identity(tmp_path)

@@ -9,7 +9,8 @@ from coder_jax.commands.train import open_source, parse
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.recipes import RECIPES
-from coder_jax.training.config import RunConfig, differences, from_json, to_json
+from coder_jax.training.config import RunConfig, from_json, to_json
+from data_pipeline.files.identity import differences
 from data_pipeline.process.errors import BadInput
 
 

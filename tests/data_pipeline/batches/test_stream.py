@@ -266,6 +266,17 @@ def test_files_give_the_same_batches(tmp_path, dataset):
         next(files.batches(0, 6))
     with pytest.raises(BadInput, match="seed is 5, the run wants 6"):
         BatchFiles(tmp_path / "batches", dataclasses.replace(spec, seed=6))
+    index = tmp_path / "batches" / "batches.json"
+    whole = index.read_text()
+    for broken, message in (
+        (whole[:-9], "batches.json is not JSON .* fetch or write it again"),
+        (whole.replace("coder_jax batches 1", "x"), "batches.json has the format 'x', expected"),
+        (whole.replace("first_step", "x"), "batches.json has no first_step; expected a whole"),
+    ):
+        index.write_text(broken)
+        with pytest.raises(BadInput, match=message):
+            BatchFiles(tmp_path / "batches", spec)
+    index.write_text(whole)
     path = tmp_path / "batches" / "batch-00000003.npz"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(

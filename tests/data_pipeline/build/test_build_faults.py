@@ -141,12 +141,16 @@ elif step == "manifest":
     write_dataset.write_json = lambda path, content, real=write_dataset.write_json: (
         die() if path.name == "manifest.json" else real(path, content)
     )
-elif step == "move old away":
-    os.rename = die
-elif step == "rename":
-    os.replace = lambda old, new, real=os.replace: (
-        die() if str(new).endswith("out") else real(old, new)
-    )
+elif step in ("move old away", "rename"):
+    # Moving it to where the old one is fails first; then the old one moves away.
+    tries = {"out": 2 if step == "rename" else 9, ".out.old": 1 if step == "move old away" else 9}
+
+    def replace(old, new, real=os.replace):
+        name = os.path.basename(new)
+        tries[name] = tries.get(name, 9) - 1
+        return die() if not tries[name] else real(old, new)
+
+    os.replace = replace
 else:
     shutil.rmtree = die
 sys.exit(build.main(sys.argv[1:]))
@@ -170,8 +174,9 @@ def test_kill_9_in_the_last_steps(build, content_hash, step):
     assert done.returncode == -signal.SIGKILL, done.stderr
     if step in LAST_STEPS[:3]:  # the old one is still there
         assert open_dataset(build.out).manifest["counts"]["concepts"] == 4
-    if step == "rename":
+    if step == "rename":  # nor is it lost: whoever looks gives it its name again
         assert not build.out.exists()
+        assert open_dataset(build.out).manifest["counts"]["concepts"] == 4
     build.end(build.start("--overwrite"))
     assert build.content_hash() == content_hash
     assert build.left() == ["META", "model", "out"]

@@ -131,9 +131,11 @@ def test_another_format(folder, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
     assert "has the format 'other 2', expected 'coder_jax triplets 2'" in refused(path.parent)
     path.write_text("[1]")
-    assert "has the format None" in refused(path.parent)
+    assert "manifest.json holds a JSON list; expected an object" in refused(path.parent)
+    path.write_text("{}")
+    assert "has the format None, expected 'coder_jax triplets 2'" in refused(path.parent)
     path.write_text('{"format": ')
-    assert "manifest.json is damaged (not JSON" in refused(path.parent)
+    assert "manifest.json is not JSON (" in refused(path.parent)
 
 
 def test_damaged_shards(folder, tmp_path):

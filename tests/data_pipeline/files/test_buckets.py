@@ -169,7 +169,7 @@ def test_a_publishing_that_was_killed_is_not_whole_and_can_be_repeated(folder, u
     for number in range(20):
         (folder / f"part-{number}").write_bytes(os.urandom(1_000_000))
     code = (
-        "import sys, time; from pathlib import Path; from data_pipeline import buckets\n"
+        "import sys, time; from pathlib import Path; from data_pipeline.files import buckets\n"
         "files = buckets.open_bucket(sys.argv[2])[0]; put = files.put_file\n"
         "def put_all_but_mark(file, to):\n"
         "    time.sleep(600 if to.endswith(sys.argv[3]) else 0); put(file, to)\n"

@@ -9,7 +9,7 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters
-from data_pipeline.terminology.heldout import hold_out, read_mentions, write_heldout
+from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
 from data_pipeline.terminology.terminology import read_terminology
 
 
@@ -75,7 +75,7 @@ def test_files(terminology, tmp_path):
     assert counts == {"mentions": 20, "dictionary": without.terms.height}
     assert dictionary.columns == ["term", "CUI"]
     assert dictionary["term"].to_list() == without.terms["term"].to_list()
-    written = read_mentions(tmp_path / "mentions.tsv")
+    written = mention_table(tmp_path / "mentions.tsv")
     assert pairs(written) == pairs(mentions.select("mention", "CUI"))
 
 
@@ -98,23 +98,6 @@ def test_a_small_dictionary_keeps_whole_concepts_and_all_answers(terminology, tm
     )
     with pytest.raises(BadInput, match=message):
         write_heldout(tmp_path, without, mentions, 5, 0, pl.DataFrame({"CUI": tested}))
-
-
-def test_files_of_mentions_that_cannot_be_read(tmp_path):
-    path = tmp_path / "mentions.tsv"
-    with pytest.raises(BadInput, match="mentions.tsv does not exist; expected a .tsv"):
-        read_mentions(path)
-    path.write_text("mention\tCUI\nx\tC1 | C2\ny\tC3|\n")
-    assert read_mentions(path).rows() == [("x", "C1"), ("x", "C2"), ("y", "C3")]
-    path.write_text("term\tCUI\nx\tC1\n")
-    with pytest.raises(BadInput, match="has the columns term, CUI; expected mention and CUI"):
-        read_mentions(path)
-    path.write_text("")
-    with pytest.raises(BadInput, match="cannot be read as tab-separated UTF-8"):
-        read_mentions(path)
-    path.write_bytes(b"mention\tCUI\nd\xe9j\xe0\tC1\n")
-    with pytest.raises(BadInput, match="cannot be read as tab-separated UTF-8"):
-        read_mentions(path)
 
 
 def test_hpo_reference(hpo_path):

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from evaluating import ENCODER
+from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.concepts.case_studies import case_study_record
@@ -13,9 +15,14 @@ from coder_jax.evaluation.concepts.mcsm import (
     evaluate_concept_similarity,
 )
 from coder_jax.evaluation.similarity.spearman import evaluate_similarity, similarity_record
+from data_pipeline.build.build_dataset import write_small_tables
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.obo import read_obo
+from data_pipeline.sources.rrf import read_rrf
+from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
+from data_pipeline.terminology.terminology import read_terminology
 
 DICTIONARY = Dictionary(["pain", "ache", "fever"], ["C1", "C1", "C2"], "toy")
 
@@ -120,8 +127,87 @@ def test_only_merges_count_of_mrcui(write):
     retired = read_retired_cuis(path)
     assert retired.successor == {"C1": "C9", "C5": "C9", "C6": "C2"}
     assert retired.source == str(path) and len(retired.content_hash) == 64
-    with pytest.raises(BadInput, match=r"MRCUI.RRF:2: found 'C2.*'; expected the columns CUI1.VER"):
+    with pytest.raises(BadInput, match="MRCUI.RRF, line 2: found 6 columns, expected 7"):
         read_retired_cuis(write("MRCUI.RRF", lines[0] + "C2|2019AA|SY|||C3|\n"))
+
+
+# A:5 became A:4, that A:6, and that A:3, as two places say; A:7 was split, and nothing is now A:8.
+ONTOLOGY = """ontology: toy
+
+[Term]
+id: A:1
+name: limb
+relationship: part_of A:5
+relationship: part_of A:7
+
+[Term]
+id: A:3
+name: hand
+synonym: "manus" EXACT []
+alt_id: A:6
+is_a: A:8
+
+[Term]
+id: A:4
+name: obsolete hand
+is_obsolete: true
+replaced_by: A:6
+
+[Term]
+id: A:5
+name: obsolete older hand
+is_obsolete: true
+replaced_by: A:4
+
+[Term]
+id: A:6
+name: obsolete paw
+is_obsolete: true
+replaced_by: A:3
+
+[Term]
+id: A:7
+name: obsolete limbs
+is_obsolete: true
+replaced_by: A:1
+replaced_by: A:3
+
+[Term]
+id: A:8
+name: obsolete thing
+is_obsolete: true
+"""
+NOW = {"A:4": "A:3", "A:5": "A:3", "A:6": "A:3"}
+
+
+def test_a_build_follows_chains_as_an_evaluation_does(write, tmp_path):
+    source = read_obo(write("toy.obo", ONTOLOGY))
+    excluded = pl.DataFrame({"mention": ["manus", "limb"], "CUI": ["A:5", "A:7"]})
+    found = read_terminology(source, Filters(), "none", excluded)
+    assert dict(found.successors.rows()) == NOW
+    assert found.terms.select("concept", "term").rows() == [(0, "limb"), (1, "hand")]
+    labels = [found.relation_labels[number] for number in found.relations]
+    triplets = list(zip(found.heads.tolist(), labels, found.tails.tolist(), strict=True))
+    assert triplets == [(0, "RO|inverse_part_of", 1), (1, "RO|part_of", 0)], "of A:5, not A:7"
+    assert found.cuis.gather(found.concepts_of(pl.Series(["A:5", "A:7"]))).to_list() == ["A:3"]
+    # The list that the build writes says the same to an evaluation.
+    write_small_tables(source, tmp_path)
+    assert read_retired_cuis(tmp_path / "retired_cuis.tsv").successor == NOW
+
+
+def test_a_build_refuses_a_chain_that_leads_back_to_itself(write):
+    looped = ONTOLOGY.replace("replaced_by: A:6", "replaced_by: A:5")
+    with pytest.raises(BadInput, match="toy unknown, .* leads back to itself .A:[45] -> A:.*remo"):
+        read_terminology(read_obo(write("toy.obo", looped)), Filters(), "none")
+
+
+def test_a_merger_into_nothing_is_refused_in_builds_and_evaluations(tmp_path):
+    folder = write_release(tmp_path / "META", MRCUI="C9|2019AA|SY||||Y|\n", MRFILES=None)
+    message = "found 'C9' merged into ''; expected two CUIs"
+    with pytest.raises(BadInput, match=message):
+        read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "none")
+    with pytest.raises(BadInput, match=message):
+        read_retired_cuis(folder / "MRCUI.RRF")
 
 
 def test_which_list_counts(tmp_path, write):

@@ -1,0 +1,91 @@
+"""Files that say what a thing is: written, read, compared; and why others are refused."""
+
+import json
+
+import pytest
+
+from data_pipeline.files.identity import (
+    BATCHES,
+    DATASET,
+    ENCODER,
+    KINDS,
+    RUN,
+    differences,
+    is_of_kind,
+    read_identity,
+    shortened,
+    write_identity,
+)
+from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.errors import BadInput
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / RUN.file
+    write_identity(path, RUN, {"seed": 0, "format": "before"})
+    assert json.loads(path.read_text()) == {"format": RUN.format, "seed": 0}
+    assert list(json.loads(path.read_text())) == ["format", "seed"]
+    assert read_identity(path, RUN) == {"format": RUN.format, "seed": 0}
+    assert len(KINDS) == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is missing; expected a JSON file there; `python -m data_pipeline.batch_files` wr"),
+        ("{", "batches.json is not JSON .*; fetch or write it again; `python -m data_pipeline.ba"),
+        ("\udc80", "batches.json is not JSON .*'utf-8' codec"),
+        ("[]", "holds a JSON list; expected an object; `python -m data_pipeline.batch_files` wri"),
+        ("{}", "has the format None, expected 'coder_jax batches 1': .* did not write it, or an o"),
+        ('{"format": 2}', "has the format 2, expected .* or an older version of coder_jax did;"),
+        ('{"format": "zip 1"}', "the format 'zip 1', expected .* make it again with this one, or"),
+        ('{"format": "coder_jax batches 0"}', "an older version of coder_jax wrote it; make it a"),
+        ('{"format": "coder_jax batches 2"}', "a newer version of coder_jax wrote it; update cod"),
+        ('{"format": "coder_jax run 3"}', "`python -m coder_jax train` writes such files; give o"),
+        (
+            '{"format": "coder_jax batches 1", "spec": 0, "manifest": 0}',
+            "batches.json has no first_step and no last_step; expected a whole file of the format",
+        ),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content, message):
+    path = tmp_path / "batches.json"
+    if content is not None:
+        path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(BadInput, match=message):
+        read_identity(path, BATCHES)
+
+
+def test_files_of_before_there_was_a_format(tmp_path):
+    write_json(tmp_path / "a.json", {"pooling": "cls"})
+    assert read_identity(tmp_path / "a.json", ENCODER) == {"pooling": "cls"}
+    with pytest.raises(BadInput, match="has the format None"):
+        read_identity(tmp_path / "a.json", RUN)
+
+
+def test_of_a_kind_whatever_its_version(tmp_path):
+    path = tmp_path / "manifest.json"
+    for content, is_dataset in (
+        ({"format": "coder_jax triplets 1"}, True),
+        ({"format": "coder_jax triplets 99"}, True),
+        ({"format": "coder_jax run 1"}, False),
+        ({}, False),
+        ([], False),
+    ):
+        write_json(path, content)
+        assert is_of_kind(path, DATASET) == is_dataset, content
+    path.write_text("{")
+    assert not is_of_kind(path, DATASET) and not is_of_kind(tmp_path / "no", DATASET)
+
+
+def test_each_difference_has_a_line():
+    there = {"a": 1, "b": {"c": [1, 2], "d": "x"}, "e": {"f": 1}, "same": {"g": None}}
+    here = {"a": 2, "b": {"c": [1, 3], "d": "x"}, "e": 3, "same": {"g": None}, "new": "ab" * 32}
+    assert differences(there, here) == [
+        "a: 1 there, 2 here",
+        "b.c: [1, 2] there, [1, 3] here",
+        "e: {'f': 1} there, 3 here",
+        "new: 'absent' there, abababababab here",
+    ]
+    assert differences(there, there) == []
+    assert shortened("x" * 100) == "'" + "x" * 76 + "..."

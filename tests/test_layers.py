@@ -1,0 +1,139 @@
+"""The floors of the house: an import only goes down, no import leads in a circle, rooms are small.
+
+A room is a folder. Rooms of one floor do not import each other; a folder inside a room belongs to
+it. What stands at the top of a package (`__main__`, `__init__`, a command) may import every room.
+"""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+FLOORS = (
+    ("benchmarks",),
+    ("launch",),
+    ("coder_jax.commands",),
+    ("coder_jax.report",),
+    ("coder_jax.systems",),
+    ("coder_jax.evaluation",),
+    ("coder_jax.training", "coder_jax.export"),
+    ("coder_jax.runs", "coder_jax.encoding"),
+    ("coder_jax.devices", "coder_jax.models"),
+    ("data_pipeline.build", "data_pipeline.batches"),
+    ("data_pipeline.dataset",),
+    ("data_pipeline.terminology", "data_pipeline.synthetic"),
+    ("data_pipeline.sources",),
+    ("data_pipeline.files",),
+    ("data_pipeline.process",),
+)
+PACKAGES = ("data_pipeline", "coder_jax", "launch", "benchmarks")
+FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+ENTRIES = 12  # in a folder
+# Arrows that go up or sideways and are to go: (module, what it imports). No new one may come.
+KNOWN = {("coder_jax.encoding.vector_file", "coder_jax.evaluation.record")}
+# Arrows that close a circle and are to go.
+KNOWN_CIRCLES = {
+    ("coder_jax.systems.groups.packed_encoder", "coder_jax.systems.groups.trained"),
+}
+
+
+def module_of(path: Path, repo: Path) -> str:
+    return ".".join(path.relative_to(repo).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str | None:
+    """The room of a module; None for what stands at the top of its package."""
+    return next((room for room in FLOOR if f"{module}.".startswith(f"{room}.")), None)
+
+
+def statements(path: Path, types: bool) -> list[ast.AST]:
+    """Every statement of a file; without `types`, not those that only type checkers read."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    only_types: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
+            only_types.update(inner for statement in node.body for inner in ast.walk(statement))
+    return [node for node in ast.walk(tree) if node not in only_types]
+
+
+def imports(repo: Path, types: bool = True) -> dict[str, set[str]]:
+    """Module -> modules of the house that it imports, wherever the import stands."""
+    paths = [path for top in PACKAGES for path in sorted((repo / top).rglob("*.py"))]
+    modules = {module_of(path, repo): path for path in paths}
+    arrows: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = set()
+        for node in statements(path, types):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}: found a relative import"
+                # A name may be a module of the folder, or stand in it.
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                named |= (inner & modules.keys()) or {str(node.module)}
+        arrows[module] = {name for name in named & modules.keys() if name != module}
+    return arrows
+
+
+def wrong_arrows(arrows: dict[str, set[str]], package: str) -> set[tuple[str, str]]:
+    """The imports of a package's rooms that go up, or to another room of their floor."""
+    wrong = set()
+    for module, found in arrows.items():
+        room = room_of(module)
+        if module.split(".")[0] != package or room is None:
+            continue
+        for other in found:
+            to = room_of(other)
+            # What stands at the top of a package is above its rooms, and below other packages'.
+            is_above = other.split(".")[0] == package
+            down = to == room or (FLOOR[to] > FLOOR[room] if to else not is_above)
+            if not down:
+                wrong.add((module, other))
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def arrows(repo):
+    return imports(repo)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_only_go_down(arrows, package):
+    wrong = wrong_arrows(arrows, package)
+    lines = "\n".join(f"{module} imports {other}" for module, other in sorted(wrong - KNOWN))
+    assert wrong <= KNOWN, f"these imports do not go down:\n{lines}"
+
+
+def test_known_arrows_that_are_gone_are_taken_off_the_list(arrows):
+    gone = KNOWN - set().union(*(wrong_arrows(arrows, package) for package in PACKAGES))
+    gone |= {(module, other) for module, other in KNOWN_CIRCLES if other not in arrows[module]}
+    assert not gone, f"take these off the list: {sorted(gone)}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_import_leads_in_a_circle(repo, package):
+    own = {
+        module: {other for other in found if (module, other) not in KNOWN_CIRCLES}
+        for module, found in imports(repo, types=False).items()
+        if module.split(".")[0] == package
+    }
+    try:
+        TopologicalSorter(own).prepare()
+    except CycleError as error:
+        pytest.fail(f"these modules import each other: {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("package", PACKAGES[:2])
+def test_each_room_stands_on_a_floor_and_is_small(repo, package):
+    folders = [repo / package, *(path.parent for path in (repo / package).rglob("*/__init__.py"))]
+    assert {room_of(module_of(folder, repo)) for folder in folders[1:]} == {
+        room for room in FLOOR if room.startswith(f"{package}.")
+    }
+    inside = {
+        module_of(folder, repo): {path.name for path in folder.iterdir()}
+        - {"__init__.py", "__pycache__"}
+        for folder in folders
+    }
+    large = {room: len(names) for room, names in inside.items() if len(names) > ENTRIES}
+    assert not large, f"divide these folders, which have more than {ENTRIES} entries: {large}"
