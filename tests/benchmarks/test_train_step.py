@@ -11,7 +11,8 @@ from benchmarks import train_step
 from benchmarks.train_step_process import NAMES, SystemProcess, make_system
 from benchmarks.train_step_work import Terms, Work, initial_relations, useful_flops
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.coder.objective import CoderLoss, MultiSimilarity
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.groups.group import MultiSimilarity
 from coder_jax.training.config import OptimizerConfig
 from data_pipeline.process.errors import BadInput
 
@@ -47,12 +48,15 @@ def test_the_peers_do_the_same_work(folder, name):
         steps=8,
         learning_rate=1e-2,
         warmup_steps=2,
-        relation_learning_rate_factor=5.0,
         weight_decay=0.3,
         clip_norm=0.5,
     )
-    loss = CoderLoss(mu=0.7, relation=MultiSimilarity(beta=20.0, base=0.4, margin=0.2))
-    work = work_in(folder, optimizer=optimizer, loss=loss)
+    coder = CoderSystem(
+        mu=0.7,
+        relation=MultiSimilarity(beta=20.0, base=0.4, margin=0.2),
+        relation_learning_rate_factor=5.0,
+    )
+    work = work_in(folder, optimizer=optimizer, coder=coder)
     ours = losses("ours", work)
     assert np.ptp(ours) > 0.02 * ours[0]
     assert losses(name, work) == pytest.approx(ours, rel=train_step.LARGEST_DIFFERENCE)
