@@ -41,14 +41,14 @@ class Ours:
         self.feed = Feed(self.train_step.mesh, SaveClock(float("inf")))
 
     def prepare(self, step: int, terms: Terms) -> Fed:
-        """The packed batch of a step, on the device, and the program for its rows."""
+        """The packed batch of a step, on the device."""
         (fed,) = self.feed(self.files, step, step + 1)
-        if fed.rows not in self.train_step.compiled:
-            self.train_step.compile(self.files, fed.rows)
         return fed
 
     def step(self, batch: Fed) -> jax.Array:
-        """One optimizer step; the loss, on the device."""
+        """One optimizer step; the loss, on the device. The first with so many rows compiles it."""
+        if batch.rows not in self.train_step.compiled:
+            self.train_step.compile(self.files, batch.rows)
         self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)
         return metrics["loss"]
 

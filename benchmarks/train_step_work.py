@@ -37,7 +37,7 @@ class Work:
     dropout: bool
     """At the rate of the encoder's config.json, or none."""
     coder: CoderSystem = dataclasses.field(default_factory=CoderSystem)
-    """The losses, and the rate of relations; its batch and model are those of `spec` and `dtype`."""
+    """The losses, and the rate of relations; batch and model are those of `spec` and `dtype`."""
     optimizer: OptimizerConfig = dataclasses.field(
         # No warm-up: the first update already moves the losses of the second step.
         default_factory=lambda: OptimizerConfig(warmup_steps=0)

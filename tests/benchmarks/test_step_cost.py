@@ -9,7 +9,7 @@ import pytest
 from tiny_bert import write_tokenizer
 from tiny_rrf import write_release
 
-from benchmarks import step_cost
+from benchmarks import compiled_step, step_cost
 from benchmarks.compiled_step import figures, find_devices, measure, usual_rows
 from benchmarks.program_cost import Collective, StepCost
 from coder_jax.models.bert_config import BertConfig
@@ -177,7 +177,14 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "num_partitions=2" in (tmp_path / "cpu-2-2-1.txt").read_text().splitlines()[0]
 
 
-def test_relations_are_those_of_the_dataset(tmp_path):
+def test_relations_are_those_of_the_dataset(tmp_path, monkeypatch):
+    shapes = {}
+
+    def compile_nothing(step, batch, program):
+        shapes.update(batch, relations=step.like.params["relations"])
+        return {}
+
+    monkeypatch.setattr(compiled_step, "compile_and_read", compile_nothing)
     write_tokenizer(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(WIDE.to_hf()))
     source, out = write_release(tmp_path / "META"), tmp_path / "umls"
@@ -187,6 +194,8 @@ def test_relations_are_those_of_the_dataset(tmp_path):
     manifest = read_manifest(out)
     sizes = {"relations": len(manifest["relations"]), "types": len(manifest["semantic_types"])}
     assert row["data"] == "umls" and {name: row[name] for name in sizes} == sizes
+    assert shapes["relations"].shape == (sizes["relations"], WIDE.hidden_size, WIDE.hidden_size)
+    assert shapes["tokens"].shape == (1, 1, 4, 32)
 
 
 def test_flags():
