@@ -4,23 +4,20 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 from jax.experimental import topologies
-from jax.sharding import NamedSharding
 
 from benchmarks.program_cost import StepCost, read_cost
-from coder_jax.devices.memory_plan import plan_memory
-from coder_jax.devices.mesh import BATCH
-from coder_jax.models.bert import abstract_bert
+from coder_jax.devices.mesh import batch_shapes
 from coder_jax.models.bert_config import BertConfig
+from coder_jax.systems.groups.packed_encoder import GroupSystem
 from coder_jax.training.config import Config
-from coder_jax.training.run_step import make_run_step
-from coder_jax.training.state import TrainState
-from coder_jax.training.step import TrainStep
-from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
+from coder_jax.training.step import Step, make_step
+from data_pipeline.batches import packed_groups
+from data_pipeline.batches.packed_groups import PackedGroups
+from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.process.errors import BadInput
 
 # The compiler knows TPUs in slices; of the smallest, one chip can be taken.
@@ -60,13 +57,13 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
     return list(slice_.devices)[:count]
 
 
-def usual_rows(config: Config, cut: StepCut, data: Path | None, rows: int) -> int:
+def usual_rows(config: Config[GroupSystem], cut: StepCut, data: Path | None, rows: int) -> int:
     """The rows of a block: those given, or enough for nearly all of a dataset or the invented UMLS.
 
     Raises:
         BadInput: if neither is given and the batch is none for which rows were measured.
     """
-    spec = config.batch
+    spec = config.system.batch
     if rows:
         return rows
     if data:
@@ -96,11 +93,11 @@ def numbers_of(data: Path | None) -> tuple[int, int]:
 
 
 def measure(
-    config: Config,
+    config: Config[GroupSystem],
     encoder: BertConfig,
     devices: Sequence[jax.Device],
     *,
-    dtype: str,
+    dtype: Literal["float32", "bfloat16"],
     relations: int = 0,
     data: Path | None = None,
     rows: int = 0,
@@ -109,7 +106,7 @@ def measure(
     """Compiles one step and reads what it costs each device.
 
     Args:
-        config: the run; its batch, loss, pooling, passes and placement are used.
+        config: the run; its system, optimizer, passes and placement are used.
         encoder: sizes of the encoder.
         devices: what to compile for.
         dtype: arithmetic of the encoder.
@@ -117,44 +114,41 @@ def measure(
         data, rows: see `numbers_of` and `usual_rows`.
         program: where the compiled program is written as text, if anywhere.
     """
-    passes = config.run.passes
-    structure = abstract_bert(encoder, jnp.dtype(dtype), pooler=config.model.pooling == "pooler")
+    system, passes = config.system, config.run.passes
+    model = dataclasses.replace(system.model, dtype=dtype)
+    config = dataclasses.replace(config, system=dataclasses.replace(system, model=model))
     relations_of_data, types = numbers_of(data)
     relations = relations or relations_of_data
-    parts = make_run_step(config, structure, relations, types, devices=devices)
-    mesh, cut, like = parts.mesh, parts.cut, parts.like
-    groups = cut.groups_per_block(config.batch)
-    rows = usual_rows(config, cut, data, rows)
-    batch = {
-        name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(mesh, BATCH[name]))
-        for name, shape in batch_shapes(config.batch, cut, groups, rows).items()
+    about = {
+        "encoder": {"config": encoder.to_hf(), "pooler": model.pooling == "pooler"},
+        "relations": relations,
+        "types": types,
     }
+    step = make_step(config, about, PackedGroups.packed, devices=devices)
+    rows = usual_rows(config, step.cut, data, rows)
+    shapes = packed_groups.batch_shapes(system.batch, step.cut, rows)
+    batch = batch_shapes(step.mesh, step.cut, shapes, PackedGroups.packed)
     found: dict[str, Any] = {
         "devices": len(devices),
-        "groups": config.batch.groups,
+        "groups": system.groups,
         "passes": passes,
         "shard_encoder": config.run.shard_encoder,
-        "mesh": dict(mesh.shape),
+        "mesh": dict(step.mesh.shape),
         "rows": rows,
         "dtype": dtype,
         "relations": relations,
         "types": types,
-        "planned": plan_memory(like, structure, config.batch, cut, RowPlan((rows,))).total,
     }
-    return found | compile_and_read(parts.train_step, like, batch, passes, program)
+    return found | compile_and_read(step, batch, program)
 
 
 def compile_and_read(
-    train_step: TrainStep,
-    like: TrainState,
-    batch: dict[str, jax.ShapeDtypeStruct],
-    passes: int,
-    program: Path | None,
+    step: Step, batch: dict[str, jax.ShapeDtypeStruct], program: Path | None
 ) -> dict[str, Any]:
-    """What the compiler says of a step for these shapes: its cost, or that it was refused."""
+    """What the compiler says of a step for a batch's shapes: its cost, or that it was refused."""
     started = time.monotonic()
     try:
-        compiled = train_step.lower(like, batch).compile()
+        compiled = step.jitted.lower(step.like, batch).compile()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -167,20 +161,7 @@ def compile_and_read(
         raise BadInput(
             f"the compiled program cannot be counted: {str(error)[:200]}; leave out this setting"
         ) from error
-    return figures(cost, passes) | {"compile_s": time.monotonic() - started}
-
-
-def batch_shapes(
-    spec: BatchSpec, cut: StepCut, groups: int, rows: int
-) -> dict[str, tuple[int, ...]]:
-    """The shape of each array of a batch."""
-    packed = (cut.passes, cut.blocks, rows, spec.row_length)
-    terms = (cut.passes, cut.blocks, groups, spec.terms // spec.groups)
-    return {
-        **dict.fromkeys(("tokens", "positions", "segments"), packed),
-        **dict.fromkeys(("concepts", "types") if spec.semantic_types else ("concepts",), terms),
-        "relations": (cut.passes, cut.blocks, groups, spec.triplets),
-    }
+    return figures(cost, step.cut.passes) | {"compile_s": time.monotonic() - started}
 
 
 def figures(cost: StepCost, passes: int) -> dict[str, Any]:

@@ -1,17 +1,16 @@
-"""Our train step outside a run: with shapes only, to be compiled, or with a state, to be timed."""
+"""Our train step outside a run, with a state, to be timed."""
 
 import dataclasses
 
 import jax
 
 from benchmarks.train_step_work import Terms, Work, initial_relations
-from coder_jax.devices.feed import Feed, SaveClock
-from coder_jax.devices.mesh import put_whole
+from coder_jax.devices.feed import Fed, Feed, SaveClock
+from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
-from coder_jax.systems.recipes import coder_eng
-from coder_jax.training.run_step import make_run_step
-from coder_jax.training.state import TrainState, new_state, split_encoder
-from coder_jax.training.train import encoder_structure
+from coder_jax.systems.coder.recipes import coder_eng
+from coder_jax.training.state import new_state
+from coder_jax.training.step import make_step
 from data_pipeline.batches.files import BatchFiles
 
 
@@ -20,35 +19,37 @@ class Ours:
 
     def __init__(self, work: Work):
         recipe = coder_eng()
-        config = dataclasses.replace(
-            recipe,
-            batch=work.spec,
-            model=dataclasses.replace(recipe.model, dtype=work.dtype),
-            loss=work.loss,
-            optimizer=work.optimizer,
-        )
+        model = dataclasses.replace(recipe.system.model, dtype=work.dtype)
+        system = dataclasses.replace(work.coder, model=model, batch=work.spec)
+        config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
         bert, hf_config, _ = load_bert(work.encoder)
-        encoder = {"config": hf_config, "pooler": bert.pooler is not None}
-        structure = encoder_structure(config, encoder)
-        parts = make_run_step(
-            config, structure, work.relations, devices=jax.devices()[:1], dropout=work.dropout
+        about = {
+            "encoder": {"config": hf_config, "pooler": bert.pooler is not None},
+            "relations": work.relations,
+            "types": 0,
+        }
+        self.train_step = make_step(
+            config, about, BatchFiles.packed, devices=jax.devices()[:1], dropout=work.dropout
         )
-        state = new_state(parts.like, split_encoder(bert)[1], parts.optimizer, noise=0.0, seed=0)
-        table = initial_relations(work.relations, structure.config.hidden_size)
-        where = parts.like.params["relations"].sharding
-        params = {**state.params, "relations": put_whole(table, where)}
-        self.state: TrainState = dataclasses.replace(state, params=params)
-        self.train_step = parts.train_step
-        self.files = BatchFiles(work.batches, work.spec, parts.cut)
-        self.feed = Feed(parts.mesh, parts.cut, self.files.plan, SaveClock(float("inf")))
+        initial = {
+            "encoder": split_encoder(bert)[1],
+            "relations": initial_relations(work.relations, bert.config.hidden_size),
+        }
+        like, parts = self.train_step.like, self.train_step.parts
+        self.state = new_state(like, system, initial, parts, self.train_step.optimizer)
+        self.files = BatchFiles(work.batches, work.spec, self.train_step.cut)
+        self.feed = Feed(self.train_step.mesh, SaveClock(float("inf")))
 
-    def prepare(self, step: int, terms: Terms) -> dict[str, jax.Array]:
+    def prepare(self, step: int, terms: Terms) -> Fed:
         """The packed batch of a step, on the device."""
-        return next(self.feed([self.files.batch(step)])).batch
+        (fed,) = self.feed(self.files, step, step + 1)
+        return fed
 
-    def step(self, batch: dict[str, jax.Array]) -> jax.Array:
-        """One optimizer step; the loss, on the device."""
-        self.state, metrics = self.train_step(self.state, batch)
+    def step(self, batch: Fed) -> jax.Array:
+        """One optimizer step; the loss, on the device. The first with so many rows compiles it."""
+        if batch.rows not in self.train_step.compiled:
+            self.train_step.compile(self.files, batch.rows)
+        self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)
         return metrics["loss"]
 
     def wait(self) -> None:

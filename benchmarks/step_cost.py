@@ -112,9 +112,10 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     from coder_jax.systems.recipes import RECIPES
 
     config = RECIPES[args.recipe]()
+    system = config.system
     config = dataclasses.replace(
         config,
-        batch=dataclasses.replace(config.batch, groups=groups),
+        system=dataclasses.replace(system, batch=dataclasses.replace(system.batch, groups=groups)),
         run=dataclasses.replace(config.run, passes=args.passes, shard_encoder=args.shard_encoder),
     )
     encoder = BertConfig(**BASE)
@@ -147,8 +148,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table; all figures are those of one device."""
     lines = [
         "| devices | groups | rows | GFLOP | GB accessed | arguments, GB | temporaries, GB "
-        "| peak, GB | planned, GB | sent, MB | compute, ms | memory, ms | links, ms | bound by |",
-        "|---|" + 13 * "---:|",
+        "| peak, GB | sent, MB | compute, ms | memory, ms | links, ms | bound by |",
+        "|---|" + 12 * "---:|",
     ]
     for row in rows:
         name = f"{row['chip']} x{row['devices']}"
@@ -156,10 +157,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         name += ", encoder sharded" if row["shard_encoder"] else ""
         cells = [name, str(row["groups"]), str(row["rows"])]
         if "refused" in row:
-            cells += ["-"] * 4 + ["too much", giga(row["planned"])] + ["-"] * 5
+            cells += ["-"] * 4 + ["too much"] + ["-"] * 5
         else:
             cells += [giga(row["flops"], 0), giga(row["bytes_accessed"], 1)]
-            cells += [giga(row[part]) for part in ("arguments", "temporaries", "peak", "planned")]
+            cells += [giga(row[part]) for part in ("arguments", "temporaries", "peak")]
             cells.append(f"{row['sent'] / 1e6:.0f}")
             found = row["ms_at_peak"]
             cells += [f"{found[part]:.1f}" if found else "-" for part in ("compute", "memory")]

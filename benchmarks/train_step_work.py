@@ -12,7 +12,8 @@ import numpy as np
 
 from benchmarks.encoder_flops import encoder_flops
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.training.config import CoderLoss, OptimizerConfig
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.training.config import OptimizerConfig
 from data_pipeline.batches.files import INDEX, batch_path
 from data_pipeline.batches.spec import BatchSpec
 
@@ -35,7 +36,8 @@ class Work:
     """Arithmetic of the encoder; of the recipe it is TF32 where the others have bfloat16."""
     dropout: bool
     """At the rate of the encoder's config.json, or none."""
-    loss: CoderLoss = dataclasses.field(default_factory=CoderLoss)
+    coder: CoderSystem = dataclasses.field(default_factory=CoderSystem)
+    """The losses, and the rate of relations; batch and model are those of `spec` and `dtype`."""
     optimizer: OptimizerConfig = dataclasses.field(
         # No warm-up: the first update already moves the losses of the second step.
         default_factory=lambda: OptimizerConfig(warmup_steps=0)

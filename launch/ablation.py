@@ -56,7 +56,7 @@ SYSTEMS = {
 }
 INITIAL = "initial encoder"
 SETTINGS = "ablation.json"  # in OUT, beside the first results
-FORMAT = 2  # of SETTINGS; the first had no hashes
+FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
 MANIFEST = "manifest.json"  # of a dataset
 # What stands for a benchmark in the table: the first of these that it has, shares in percent.
 SCORES = {
@@ -165,8 +165,8 @@ def check_settings(args: argparse.Namespace, settings: dict[str, Any]) -> dict[s
         if there.get("format") != FORMAT:
             raise BadInput(
                 f"{args.out / SETTINGS} has the format {there.get('format')!r}, expected {FORMAT}: "
-                "it does not say what was in the files that its results are of, so they are not "
-                "taken for those of now; give another --out"
+                "another version wrote it, whose settings cannot be compared with these, so its "
+                "results are not taken for those of now; give another --out"
             )
         done = there["systems"]
         again = {name: settings["systems"].get(name, config) for name, config in done.items()}

@@ -27,10 +27,10 @@ class Recipe:
         torch.backends.cuda.matmul.allow_tf32 = work.dtype != "float32"
         self.bert = training.load_encoder(work).to(self.device)
         self.matrices = training.load_table(work, self.bert.config.hidden_size, self.device)
-        groups = training.parameter_groups(self.bert, self.matrices, work.optimizer)
+        groups = training.parameter_groups(self.bert, self.matrices, work)
         self.optimizer, self.schedule = training.make_optimizer(groups, work.optimizer)
         self.losses, self.miners = [], []
-        for part in (work.loss.term, work.loss.relation):
+        for part in (work.coder.term, work.coder.relation):
             self.losses.append(MultiSimilarityLoss(part.alpha, part.beta, part.base))
             self.miners.append(MultiSimilarityMiner(part.margin))
 
@@ -56,7 +56,7 @@ class Recipe:
         against = {"ref_emb": tails, "ref_labels": reached.clone()}
         mined = self.miners[1](queries, reached, **against)
         related = self.losses[1](queries, reached, mined, **against)
-        return total + self.work.loss.mu * related
+        return total + self.work.coder.mu * related
 
     def step(self, batch: list[list[Any]]) -> Any:
         """One optimizer step; the mean loss over the groups, on the device."""

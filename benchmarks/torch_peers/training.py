@@ -45,20 +45,20 @@ def load_table(work: Work, width: int, device: torch.device) -> Any:
     return nn.Parameter(torch.from_numpy(initial_relations(work.relations, width)).to(device))
 
 
-def parameter_groups(encoder: Any, table: Any, config: OptimizerConfig) -> list[dict[str, Any]]:
+def parameter_groups(encoder: Any, table: Any, work: Work) -> list[dict[str, Any]]:
     """What decays, what does not, and the relation matrices: as `coder_jax.training.optimizer`."""
     parameters = list(encoder.parameters())
-    rate = config.learning_rate
+    rate, decay = work.optimizer.learning_rate, work.optimizer.weight_decay
     return [
         {
             "params": [one for one in parameters if one.ndim >= 2],
             "lr": rate,
-            "weight_decay": config.weight_decay,
+            "weight_decay": decay,
         },
         {"params": [one for one in parameters if one.ndim < 2], "lr": rate, "weight_decay": 0.0},
         {
             "params": [table],
-            "lr": rate * config.relation_learning_rate_factor,
+            "lr": rate * work.coder.relation_learning_rate_factor,
             "weight_decay": 0.0,
         },
     ]

@@ -18,7 +18,7 @@ from torch import nn
 from benchmarks.torch_peers import training
 from benchmarks.torch_peers.packed_bert import PackedBert
 from benchmarks.train_step_work import Terms, Work
-from coder_jax.systems.coder.objective import MultiSimilarity
+from coder_jax.systems.groups.group import MultiSimilarity
 from data_pipeline.batches.packing import pack_rows
 
 ROW_LENGTH = 32  # the shortest that holds every term: rows are 98 % full and attention is cheapest
@@ -59,15 +59,15 @@ class Objective(nn.Module):
         vectors_GND = F.normalize(vectors_GND, dim=2)
         same_GNN = concepts_GN[:, :, None] == concepts_GN[:, None, :]
         itself_NN = torch.eye(count, dtype=torch.bool, device=same_GNN.device)
-        loss, tails_GkD = self.work.loss, vectors_GND[:, count // 2 :]
+        coder, tails_GkD = self.work.coder, vectors_GND[:, count // 2 :]
         term = multi_similarity(
-            vectors_GND @ vectors_GND.mT, same_GNN & ~itself_NN, ~same_GNN, loss.term
+            vectors_GND @ vectors_GND.mT, same_GNN & ~itself_NN, ~same_GNN, coder.term
         )
         reached_Gkk = same_GNN[:, count // 2 :, count // 2 :]
         relation = multi_similarity(
-            queries_GkD @ tails_GkD.mT, reached_Gkk, ~reached_Gkk, loss.relation
+            queries_GkD @ tails_GkD.mT, reached_Gkk, ~reached_Gkk, coder.relation
         )
-        return term + loss.mu * relation
+        return term + coder.mu * relation
 
 
 class Tuned:
@@ -80,7 +80,7 @@ class Tuned:
         width = bert.norm.normalized_shape[0]
         self.table = training.load_table(work, width, self.device)
         self.table.grad = torch.zeros_like(self.table)
-        groups = training.parameter_groups(bert, self.table, work.optimizer)
+        groups = training.parameter_groups(bert, self.table, work)
         self.optimizer, self.schedule = training.make_optimizer(groups, work.optimizer, fused=True)
         self.encoder = list(bert.parameters())
         self.objective: Any = Objective(work, bert)

@@ -120,8 +120,11 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
 
 
-def test_other_vectors_are_an_error(minilm_path, hpo_path, quick, monkeypatch, capsys):
+def test_other_vectors_are_an_error(tmp_path, minilm_path, quick, monkeypatch, capsys):
     pytest.importorskip("sentence_transformers")
+    terms = tmp_path / "terms.txt"
+    terms.write_text("".join(f"pain of {number}\n" for number in range(60)), encoding="utf-8")
     monkeypatch.setattr("benchmarks.encode_peer.Peer.encode", lambda *_: np.ones((60, 384)))
-    assert encode.main(["--terms", "60", "--rounds", "1", "--batch-sizes", "16"]) == 2
+    arguments = ["--data", str(terms), "--terms", "60", "--rounds", "1", "--batch-sizes", "16"]
+    assert encode.main(arguments) == 2
     assert "the vectors differ by up to" in capsys.readouterr().err

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from coder_jax.systems.coder.objective import CoderLoss
-from coder_jax.systems.coder_v1.objective import CoderV1Loss
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.recipes import RECIPES
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
@@ -15,7 +15,7 @@ from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 from launch import ablation
 
-MU = RECIPES["small"]().loss.mu
+MU = RECIPES["small"]().system.mu
 VERSIONS = {"jax": "1"}
 
 
@@ -118,10 +118,14 @@ def test_files_that_moved_are_the_same(words, tmp_path):
     assert ablation.settings_of(*ablation.parse(moved)) == before
 
 
-def test_settings_of_before_there_were_hashes(words, write, capsys):
-    write("out/ablation.json", '{"data": "d", "systems": {}}')
+@pytest.mark.parametrize("format_", [None, 2])
+def test_settings_of_other_versions(words, write, capsys, format_):
+    """Of before there were hashes; of before a configuration had a `system`."""
+    settings = ablation.settings_of(*ablation.parse(words)) | {"format": format_}
+    write("out/ablation.json", json.dumps(settings))
     assert ablation.main(words) == 2
-    assert "has the format None, expected 2: it does not say" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"has the format {format_}, expected 3: another version wrote it" in error
 
 
 def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
@@ -141,7 +145,7 @@ def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
     check("--systems", "synonyms", "--steps", "9")  # which has no results yet
     for more, found in (
         (["--steps", "90"], "systems.coder.optimizer.steps: 250 there, 90 here"),
-        (["--mu", "0.5"], f"systems.uniform.loss.mu: {MU} there, 0.5 here"),
+        (["--mu", "0.5"], f"systems.uniform.system.mu: {MU} there, 0.5 here"),
         (["fr=f.tsv"], "benchmark.fr: 'absent' there, 'f.tsv' here"),
         (["--dictionary", "en=t.tsv"], "dictionary.en: 'absent' there, 't.tsv' here"),
     ):
@@ -150,10 +154,10 @@ def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
 
     def changed(small=RECIPES["small"]):
         """The recipe after an edit."""
-        return dataclasses.replace(small(), loss=CoderLoss(mu=0.7))
+        return dataclasses.replace(small(), system=CoderSystem(mu=0.7))
 
     monkeypatch.setitem(RECIPES, "small", changed)
-    with pytest.raises(BadInput, match=f"systems.coder.loss.mu: {MU} there, 0.7 here"):
+    with pytest.raises(BadInput, match=f"systems.coder.system.mu: {MU} there, 0.7 here"):
         check()
     (out / "ablation.json").unlink()
     check("--steps", "9")
@@ -178,8 +182,8 @@ def test_settings_are_kept_of_what_is_done(words, tmp_path, monkeypatch):
     versions = json.loads((tmp_path / "out/table.json").read_text())["versions"]
     assert versions == {"initial encoder": VERSIONS, "uniform": VERSIONS}
     systems = json.loads((tmp_path / "out/ablation.json").read_text())["systems"]
-    mus = {name: config["loss"]["mu"] for name, config in systems.items()}
-    assert mus == {"coder": MU, "coder_v1": CoderV1Loss().mu, "uniform": 0.5}
+    mus = {name: config["system"]["mu"] for name, config in systems.items()}
+    assert mus == {"coder": MU, "coder_v1": CoderV1System().mu, "uniform": 0.5}
     assert ablation.main([*words, "--systems", "uniform"]) == 2
 
 

@@ -35,8 +35,11 @@ def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
 
 @pytest.fixture
 def empty_project(repo, tmp_path) -> Path:
+    return copy_alone(repo, tmp_path / "project")
+
+
+def copy_alone(repo: Path, project: Path) -> Path:
     """A copy of environment.sh beside requirement files that ask for nothing."""
-    project = tmp_path / "project"
     (project / "launch").mkdir(parents=True)
     shutil.copy(repo / "launch/environment.sh", project / "launch")
     for name in ("requirements.txt", "requirements-cloud.txt", "requirements-test.txt"):
@@ -45,7 +48,28 @@ def empty_project(repo, tmp_path) -> Path:
     return project
 
 
-def test_environment_is_made_once_repaired_and_updated(empty_project):
+@pytest.fixture(scope="module")
+def made(repo, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
+    """A project with the environment that two calls made at once, and what each of them said."""
+    project = copy_alone(repo, tmp_path_factory.mktemp("made") / "project")
+    with ThreadPoolExecutor() as pool:
+        calls = [
+            pool.submit(
+                bash,
+                *(project / "launch/environment.sh", "requirements.txt"),
+                cwd=project,
+                CODER_JAX_ACCELERATOR="cpu",
+            )
+            for _ in range(2)
+        ]
+    said = [call.result() for call in calls]
+    assert [call.returncode for call in said] == [0, 0], said
+    return project, sorted(((call.stdout, call.stderr) for call in said), key=lambda c: len(c[1]))
+
+
+def test_environment_is_made_once_repaired_and_updated(made):
+    empty_project, (_, first) = made
+
     def environment(*names):
         return bash(
             empty_project / "launch/environment.sh",
@@ -56,14 +80,13 @@ def test_environment_is_made_once_repaired_and_updated(empty_project):
 
     python = empty_project / ".venv/bin/python"
 
-    first = environment("requirements.txt")
-    assert first.returncode == 0, first.stderr
-    assert first.stdout == f"{python}\n"  # the one line that train.sh reads
-    assert "making the environment" in first.stderr and "requirements.txt" in first.stderr
-    assert all(line.startswith("coder_jax: ") for line in first.stderr.splitlines()), first.stderr
+    out, told = first
+    assert out == f"{python}\n"  # the one line that train.sh reads
+    assert "making the environment" in told and "requirements.txt" in told
+    assert all(line.startswith("coder_jax: ") for line in told.splitlines()), told
 
     again = environment("requirements.txt")
-    assert (again.stdout, again.stderr) == (first.stdout, ""), "the second call has nothing to do"
+    assert (again.stdout, again.stderr) == (out, ""), "the second call has nothing to do"
 
     more = environment("requirements.txt", "requirements-test.txt")
     assert "requirements-test.txt" in more.stderr and "requirements.txt into" not in more.stderr
@@ -78,26 +101,13 @@ def test_environment_is_made_once_repaired_and_updated(empty_project):
     python.unlink()  # as after a kill half-way, or when the Python beneath it was removed
     python.symlink_to("/no/such/python")
     repaired = environment("requirements.txt")
-    assert repaired.stdout == first.stdout, repaired.stderr
+    assert repaired.stdout == out, repaired.stderr
     assert "making the environment" in repaired.stderr
     subprocess.run([python, "-m", "pip", "--version"], check=True, capture_output=True)
 
 
-def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(empty_project):
-    command = ["bash", empty_project / "launch/environment.sh", "requirements.txt"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("CODER_JAX_")}
-    calls = [
-        subprocess.Popen(
-            command,
-            env=environment | {"CODER_JAX_ACCELERATOR": "cpu"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    said = sorted((call.communicate(timeout=180) for call in calls), key=lambda pair: len(pair[1]))
-    assert {call.returncode for call in calls} == {0}, said
+def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(made):
+    empty_project, said = made
     assert said[0][0] == said[1][0] == f"{empty_project / '.venv/bin/python'}\n"
     assert "waiting for another process" in said[0][1] and "making" not in said[0][1]
     assert "making the environment" in said[1][1]
