@@ -18,6 +18,7 @@ class CoderSystem(RelationSystem):
     """CODER: the total loss is L_MS + mu * L_MS^rel."""
 
     name: ClassVar[str] = "coder"
+    title: ClassVar[str] = "CODER"
 
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""

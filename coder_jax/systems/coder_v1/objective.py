@@ -27,6 +27,7 @@ class CoderV1System(RelationSystem):
     """CODER v1: the total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
 
     name: ClassVar[str] = "coder_v1"
+    title: ClassVar[str] = "CODER v1"
     score = "translation"
 
     mu: float = 1.0

@@ -25,6 +25,7 @@ from coder_jax.models.bits import mix_bits
 from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import check_vocabulary, load_bert
 from coder_jax.systems.groups.group import Group
+from coder_jax.systems.groups.trained import export_groups, trained_groups
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
     Batch,
@@ -70,6 +71,8 @@ class GroupSystem(System):
     """A system whose loss is the mean over groups of terms (`Group`)."""
 
     scored: ClassVar[tuple[str, ...]] = ("encoder",)
+    title: ClassVar[str]
+    """What the model card calls it."""
 
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=ModelConfig
@@ -78,31 +81,34 @@ class GroupSystem(System):
         default_factory=BatchSpec
     )
 
-    # ---- What a paper adds ----
-
-    @abc.abstractmethod
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        """Raise BadInput if a dataset lacks what the loss needs."""
-
-    @abc.abstractmethod
-    def head_parts(self) -> dict[str, Part]:
-        """The parts beside the encoder."""
-
-    @abc.abstractmethod
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        """Their shapes, for an encoder of `width`."""
-
-    @abc.abstractmethod
-    def new_heads(self, shapes: Params) -> Params:
-        """For traced code: some of these parts before the first step."""
-
-    @abc.abstractmethod
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
+    # ---- What a paper says; nothing but the loss of a group is needed ----
 
     @abc.abstractmethod
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
+
+    def told(self) -> dict[str, Any]:
+        """Hyperparameters that the model card tells."""
+        return {}
+
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        """Raise BadInput if a dataset lacks what the loss needs."""
+
+    def head_parts(self) -> dict[str, Part]:
+        """The parts beside the encoder."""
+        return {}
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        """Their shapes, for an encoder of `width`."""
+        return {}
+
+    def new_heads(self, shapes: Params) -> Params:
+        """For traced code: some of these parts before the first step."""
+        return {}
+
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
+        return group
 
     # ---- The protocol ----
 
@@ -270,13 +276,9 @@ class GroupSystem(System):
         return score
 
     def trained(self, run: SavedRun) -> Trained:
-        from coder_jax.systems.groups.trained import trained_groups
-
         return trained_groups(self, run)
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        from coder_jax.systems.groups.trained import export_groups
-
         return export_groups(self, run, out, **options)
 
 

@@ -42,6 +42,9 @@ class RelationSystem(GroupSystem):
                 "use --mu 0 or another draw"
             )
 
+    def told(self) -> dict[str, Any]:
+        return {"mu": self.mu}
+
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.mu and not manifest["relations"]:
             raise BadInput(

@@ -1,8 +1,10 @@
 """A trained system of groups as a folder for the Hub: the encoder, its relations, a model card."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
@@ -13,9 +15,11 @@ from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_enco
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
-from coder_jax.systems.groups.packed_encoder import GroupSystem
 from coder_jax.training.system import SavedRun, Trained
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
+
+if TYPE_CHECKING:
+    from coder_jax.systems.groups.packed_encoder import GroupSystem
 
 
 def trained_groups(system: GroupSystem, run: SavedRun) -> Trained:
@@ -93,7 +97,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
         if "eval" in line and line["step"] == run.step
     ]
     return {
-        "name": f"CODER ({config['recipe']})",
+        "name": f"{system.title} ({config['recipe']})",
         "license": run.identity["start"]["encoder"]["license"],
         "base_model": system.model.init,
         "data": {
@@ -110,7 +114,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
             "terms per step": batch.terms,
             "groups x triplets x repeats": f"{batch.groups} x {batch.triplets} x {batch.repeats}",
             "draw": batch.draw,
-            "mu": config["system"]["mu"],
+            **system.told(),
             "learning rate": optimizer["learning_rate"],
             "seed": batch.seed,
         },
