@@ -47,6 +47,7 @@ from coder_jax.evaluation import benchmarks as known
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
+    from coder_jax.encoding.rows import Rows
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.record import EncoderRecord
     from coder_jax.evaluation.vectors.vectors import Vectors
@@ -93,6 +94,7 @@ def compared(
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
     from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
+    from coder_jax.encoding.rows import RowsOfFile
     from coder_jax.encoding.term_lines import TermList
     from coder_jax.encoding.vector_file import about_file, about_vectors, write_vectors
     from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
@@ -117,14 +119,14 @@ def compared(
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
         protocol = encoder_protocol(encoder, args.model, weights_hash)
-        vectors = np.zeros((0, encoder.bert.config.hidden_size), np.float32)
+        vectors: Rows = np.zeros((0, encoder.bert.config.hidden_size), np.float32)
         if strings:
             terms = TermList(strings, TERMS_PER_CHUNK)
             about = about_vectors(encoder, args.model, weights_hash, terms, "float32")
             path = args.json.with_name(f".{args.json.name}.{protocol.pooling}.npy")
             scratch += [path, about_file(path)]
             write_vectors(encoder, terms, path, about)
-            vectors = np.load(path, mmap_mode="r")
+            vectors = RowsOfFile(path)
         yield EncodedTerms(encoder, strings, vectors, relations), protocol
 
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from coder_jax.encoding.embed import embed_chunks, embed_terms
+from coder_jax.encoding.rows import Rows
 from coder_jax.encoding.search import search
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings, read_settings
@@ -22,6 +23,7 @@ from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.clean import clean
 
@@ -43,11 +45,11 @@ class EncodedDictionary:
 
     terms: list[str]
     concepts: list[str]
-    vectors: np.ndarray  # float [n, D], unit length; may be a mapped file
+    vectors: Rows  # float [n, D], unit length; an array or the rows of a file
 
     @cached_property
     def num_concepts(self) -> int:
-        return len(set(self.concepts))
+        return len({one for joined in set(self.concepts) for one in split_concepts(joined)})
 
 
 DictionarySource = EncodedDictionary | tuple[Sequence[str], Sequence[str]] | str | Path
@@ -199,7 +201,7 @@ class TermEncoder:
 
         Args:
           dictionary: (terms, concepts), or the path of a TSV file term<TAB>concept, or of a
-            dataset folder.
+            dataset folder. The concepts that share a term may be joined with "|".
         """
         if isinstance(dictionary, EncodedDictionary):
             return dictionary
@@ -264,9 +266,9 @@ def first_of_each_concept(
     """The best term of each of the first k concepts among ranked terms."""
     matches: dict[str, Match] = {}
     for value, number in zip(similarity, index, strict=True):
-        concept = dictionary.concepts[number]
-        if concept not in matches:
-            matches[concept] = Match(concept, dictionary.terms[number], float(value))
-            if len(matches) == k:
-                break
-    return list(matches.values())
+        for concept in split_concepts(dictionary.concepts[number]):
+            if concept not in matches:
+                matches[concept] = Match(concept, dictionary.terms[number], float(value))
+        if len(matches) >= k:
+            break
+    return list(matches.values())[:k]

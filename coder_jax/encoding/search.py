@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from coder_jax.encoding.rows import Rows
 from coder_jax.encoding.search_on_host import (
     GROUP,
     check_finite,
@@ -35,7 +36,7 @@ SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
 
 def search(
     queries: np.ndarray,
-    keys: np.ndarray,
+    keys: Rows,
     k: int,
     *,
     block_queries: int = BLOCK_QUERIES,
@@ -48,8 +49,8 @@ def search(
 
     Args:
       queries: float [q, D].
-      keys: float [n, D], also float16 or mapped from a file: a device has two blocks at most. One
-        CPU uses float32 as they are if they are aligned (`dataset.aligned`), else a copy.
+      keys: float [n, D], also float16 or rows of a file (`RowsOfFile`): a device has two blocks at
+        most. One CPU uses float32 as they are if they are aligned (`dataset.aligned`), else a copy.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
       block_keys: keys that a device compares at a time, likewise; chosen for the machine if None.
@@ -105,7 +106,7 @@ def nearest_others(
 
 def _search_on_devices(
     queries: np.ndarray,
-    keys: np.ndarray,
+    keys: Rows,
     k: int,
     query_rows: int,
     key_rows: int,
@@ -141,9 +142,9 @@ def _search_on_devices(
     return similarity, index.astype(np.int64)
 
 
-def check_shapes(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
+def check_shapes(queries: np.ndarray, keys: Rows, k: int) -> None:
     """ValueError for what cannot be searched."""
-    if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != keys.shape[1]:
+    if queries.ndim != 2 or len(keys.shape) != 2 or queries.shape[1] != keys.shape[1]:
         raise ValueError(
             f"queries have shape {queries.shape}, keys {keys.shape}; expected [q, D] and [n, D]"
         )
@@ -159,7 +160,7 @@ def block_size(needed: int, most: int) -> int:
 
 
 def spread_blocks(
-    keys: np.ndarray, starts: np.ndarray, rows: int, mesh: Mesh
+    keys: Rows, starts: np.ndarray, rows: int, mesh: Mesh
 ) -> tuple[jax.Array, jax.Array]:
     """`keys` and `bounds` of `merge_blocks`: one block of keys on each device."""
     blocks = [
@@ -193,8 +194,11 @@ def merge_blocks(queries_QD, keys, bounds, best, index, *, k: int, mesh: Mesh):
       best, index: [devices, Q, k], what each device found so far.
     """
 
+    as_on_host = mesh.devices.flat[0].platform == "cpu"
+
     def on_one_device(queries_QD, keys_ND, bounds, best_1Qk, index_1Qk):
-        found = merge_block(queries_QD, keys_ND, bounds[0], best_1Qk[0], index_1Qk[0], k)
+        so_far = best_1Qk[0], index_1Qk[0]
+        found = merge_block(queries_QD, keys_ND, bounds[0], *so_far, k, as_on_host)
         return found[0][None], found[1][None]
 
     spread = jax.shard_map(
@@ -203,17 +207,20 @@ def merge_blocks(queries_QD, keys, bounds, best, index, *, k: int, mesh: Mesh):
     return spread(queries_QD, keys, bounds, best, index)
 
 
-def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int):
+def merge_block(queries_QD, keys_ND, bounds, best_Qk, index_Qk, k: int, as_on_host: bool = False):
     """The best k of those found so far and of one block of keys.
 
     Args:
       bounds: int32 [2], the index of the block's first key and the number of all keys.
+      as_on_host: multiply as `search_on_host` does, to the bit: for CPUs, where one device takes
+        that way and several take this one.
     """
     start, count = bounds
-    # Behind barriers, or XLA would take the factors the other way round, and CPUs would round
-    # differently than in search_on_host. What they cost on a GPU or TPU is not measured.
-    queries_DQ = jax.lax.optimization_barrier(queries_QD.T)
-    similarity_QN = jax.lax.optimization_barrier(dot_products(keys_ND, queries_DQ)).T
+    # Without barriers XLA takes the factors the other way round, and CPUs round differently. A GPU
+    # or TPU has no other way to agree with, and its compiler is left free.
+    fixed = jax.lax.optimization_barrier if as_on_host else lambda array: array
+    queries_DQ = fixed(queries_QD.T)
+    similarity_QN = fixed(dot_products(keys_ND, queries_DQ)).T
     padding_N = start + jnp.arange(keys_ND.shape[0]) >= count
     similarity_QN = jnp.where(padding_N[None], -jnp.inf, similarity_QN)
     block_best_Qk, block_index_Qk = top_k(similarity_QN, k)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from coder_jax.encoding.rows import Rows
 from data_pipeline.process import stopping
 
 GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers of two
@@ -18,7 +19,7 @@ GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers
 
 def search_on_host(
     queries: np.ndarray,
-    keys: np.ndarray,
+    keys: Rows,
     k: int,
     query_rows: int,
     key_rows: int,
@@ -57,7 +58,7 @@ def search_on_host(
     return similarity, index
 
 
-def rows_from(array: np.ndarray, start: int, rows: int) -> np.ndarray:
+def rows_from(array: Rows, start: int, rows: int) -> np.ndarray:
     """`rows` float32 rows from `start` on, zeros after the end."""
     part = np.asarray(array[start : start + rows], np.float32)
     return np.pad(part, ((0, rows - len(part)), (0, 0))) if len(part) < rows else part

@@ -34,6 +34,7 @@ from coder_jax.devices.agree import (
 )
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.encoder_protocol import encoder_protocol
+from coder_jax.encoding.rows import RowsOfFile
 from coder_jax.encoding.term_lines import Terms
 from data_pipeline.files.file_lock import locked
 from data_pipeline.files.identity import (
@@ -224,8 +225,8 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
     shutil.rmtree(work)
 
 
-def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Terms) -> np.ndarray:
-    """The vectors of terms that `write_vectors` wrote, mapped: rows are read as they are used.
+def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Terms) -> RowsOfFile:
+    """The vectors of terms that `write_vectors` wrote; rows are read as they are used.
 
     Raises:
       BadInput: no such file, or it was made of other terms or by another encoder.
@@ -244,7 +245,7 @@ def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Ter
     changed = differences(comparable(found), comparable(expected))
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
-    vectors = np.load(path, mmap_mode="r")
+    vectors = RowsOfFile(path)
     shape = (terms.count, expected["vectors"]["width"])
     if vectors.shape != shape:
         raise BadInput(f"{path}: found vectors of shape {vectors.shape}, not {shape}; {again}")

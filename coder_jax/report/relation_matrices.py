@@ -14,6 +14,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from coder_jax.encoding.rows import unit
 from coder_jax.report.curves import Curve, Panel, thinned_to
 from data_pipeline.process import stopping
 
@@ -101,9 +102,8 @@ def spectrum_panel(relations: RelationFigure) -> Panel:
 
 def cosines(rows_NM: np.ndarray) -> np.ndarray:
     """Cosines of all pairs of rows, [N, N]; 0 with a row of zeros."""
-    norms = np.linalg.norm(rows_NM, axis=1, keepdims=True)
-    unit = rows_NM / np.where(norms > 0, norms, 1)
-    return np.clip(unit @ unit.T, -1, 1)
+    unit_NM = unit(rows_NM, "relations", rows_NM.dtype)
+    return np.clip(unit_NM @ unit_NM.T, -1, 1)
 
 
 def clustered(similarity: np.ndarray) -> np.ndarray:

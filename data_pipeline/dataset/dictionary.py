@@ -12,9 +12,10 @@ import polars as pl
 
 from data_pipeline.files.rows import (
     CONCEPT_SEPARATOR,
-    content_hash,
+    distinct_rows,
     double_piped,
     is_double_piped,
+    split_concepts,
     two_columns,
 )
 from data_pipeline.process.errors import BadInput
@@ -48,7 +49,7 @@ class Dictionary:
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept), of a row with joined concepts once for each of them."""
         for row, (term, joined) in enumerate(zip(self.terms, self.concepts, strict=True)):
-            for concept in joined.split(CONCEPT_SEPARATOR):
+            for concept in split_concepts(joined):
                 yield row, term, concept
 
     @cached_property
@@ -58,11 +59,11 @@ class Dictionary:
     @cached_property
     def description(self) -> dict[str, Any]:
         """What a record says of it; the hash is of the distinct rows, whatever their order."""
-        rows = set(zip(self.terms, self.concepts, strict=True))
+        rows_hash, rows = distinct_rows(zip(self.terms, self.concepts, strict=True))
         return {
             "source": self.source,
-            "content_hash": content_hash(rows),
-            "terms": len(rows),
+            "content_hash": rows_hash,
+            "terms": rows,
             "concepts": len(self.concept_set),
             "retired": self.retired,
             **self.chosen,

@@ -1,7 +1,7 @@
 """Text files of an evaluation -> rows of fields with their line numbers; hashes of rows."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from data_pipeline.process.errors import BadInput
@@ -12,6 +12,11 @@ DOUBLE_PIPE = "||"  # between the columns of XL-BEL's files
 # First lines that name the columns, lower-cased: they are skipped.
 TERM_COLUMNS = {"mention", "term", "name", "string"}
 CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
+
+
+def split_concepts(joined: str) -> list[str]:
+    """The concepts of one field of a dictionary or of gold, in their order."""
+    return joined.split(CONCEPT_SEPARATOR)
 
 
 def read_text(path: Path) -> str:
@@ -45,16 +50,21 @@ def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
     Lines end at a newline only: terms may hold other characters that Python takes for line ends.
     Quotes are ordinary characters.
     """
-    rows = [
-        (number, [field.strip() for field in line.split("\t")])
-        for number, line in enumerate(read_text(path).split("\n"), start=1)
-        if line.strip()
-    ]
+    rows = list(_rows(path))
     if not rows:
-        raise BadInput(
-            f"{path}: found no lines; expected tab-separated rows: fetch or write it again"
-        )
+        raise _no_lines(path)
     return rows
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """As `tab_separated`, one after the other: a dictionary has millions."""
+    text, number, start = read_text(path), 0, 0
+    while start <= len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        line, number, start = text[start:end], number + 1, end + 1
+        if line.strip():
+            yield number, [field.strip() for field in line.split("\t")]
 
 
 def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
@@ -64,18 +74,34 @@ def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
       path: the file.
       expected: the columns in words, for messages, such as "mention<TAB>CUI".
     """
-    rows = tab_separated(path)
-    first = [field.lower() for field in rows[0][1]]
-    if len(first) == 2 and first[0] in TERM_COLUMNS and first[1] in CONCEPT_COLUMNS:
-        rows = rows[1:]
-    if not rows:
-        raise BadInput(f"{path}: found a header and no rows; expected {expected}")
-    for number, fields in rows:
+    found: list[tuple[str, str]] = []
+    second: dict[str, str] = {}  # equal concepts as one object
+    has_header = False
+    for number, fields in _rows(path):
+        if not (found or has_header):
+            has_header = _is_header(fields)
+            if has_header:
+                continue
         if len(fields) != 2:
             raise BadInput(f"{path}:{number}: found {len(fields)} columns; expected 2: {expected}")
         if not all(fields):
             raise BadInput(f"{path}:{number}: found an empty column; expected {expected}")
-    return [(fields[0], fields[1]) for _, fields in rows]
+        found.append((fields[0], second.setdefault(fields[1], fields[1])))
+    if has_header and not found:
+        raise BadInput(f"{path}: found a header and no rows; expected {expected}")
+    if not found:
+        raise _no_lines(path)
+    return found
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """Whether the fields of a first line name the columns of terms and concepts."""
+    lower = [field.lower() for field in fields]
+    return len(lower) == 2 and lower[0] in TERM_COLUMNS and lower[1] in CONCEPT_COLUMNS
+
+
+def _no_lines(path: Path) -> BadInput:
+    return BadInput(f"{path}: found no lines; expected tab-separated rows: fetch or write it again")
 
 
 def is_double_piped(path: Path) -> bool:
@@ -109,6 +135,17 @@ def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...
     if not rows:
         raise BadInput(f"{path}: found no lines; expected {expected}: fetch it again")
     return rows
+
+
+def distinct_rows(rows: Iterable[Sequence[str]]) -> tuple[str, int]:
+    """`content_hash` of the distinct ones of many rows, and how many these are."""
+    lines = sorted("\t".join(row) for row in rows)
+    digest, count, last = hashlib.sha256(), 0, None
+    for line in lines:
+        if line != last:
+            digest.update(line.encode() + b"\n")
+            count, last = count + 1, line
+    return digest.hexdigest(), count
 
 
 def content_hash(rows: Iterable[Sequence[str]]) -> str:

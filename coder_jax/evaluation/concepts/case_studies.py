@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
 from coder_jax.evaluation.cells import Row, Table
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.vectors.vectors import Vectors, terms_only, unit
+from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import content_hash, tab_separated
 from data_pipeline.process.errors import BadInput
@@ -178,6 +179,19 @@ def cases_of_file(path: Path) -> list[CaseTerm]:
     return cases
 
 
+class UnitVectors:
+    """The vectors of terms at length 1, looked up as `search` asks for them: one block is held."""
+
+    def __init__(self, vectors: Vectors, terms: Sequence[str], width: int):
+        self._vectors, self._terms, self.shape = vectors, terms, (len(terms), width)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray:
+        return unit(self._vectors.encode(self._terms[rows]))
+
+
 def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[dict[str, Any]]:
     """For each case its term, language, and "nearest": term, concepts and cosine of k of them.
 
@@ -187,8 +201,9 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
 
     concepts_of = study.dictionary.concepts_of_terms()
     terms = list(concepts_of)
-    queries = vectors.encode([case.term for case in study.cases])
-    found = search(unit(queries), unit(vectors.encode(terms)), min(k, len(terms)))
+    queries = unit(vectors.encode([case.term for case in study.cases]))
+    keys = UnitVectors(vectors, terms, queries.shape[1])
+    found = search(queries, keys, min(k, len(terms)))
     known = vectors.known([case.term for case in study.cases])
     return [
         {

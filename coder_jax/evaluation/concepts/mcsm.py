@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coder_jax.encoding.rows import unit
 from coder_jax.encoding.search import nearest_others
 from coder_jax.evaluation.concepts.concept_set import NEIGHBOURS, ConceptSet
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.vectors.vectors import Vectors, unit
+from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.process.errors import BadInput
 
 

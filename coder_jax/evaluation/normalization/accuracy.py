@@ -1,4 +1,4 @@
-"""Zero-shot term normalization: term vectors and gold concepts in, acc@k and MRR out.
+"""Scores of zero-shot term normalization, acc@k and MRR.
 
 The task is the one of the CODER paper, section 3.1: the dictionary holds all terms of all
 concepts, and the predicted concept of a mention is the concept of the term that is nearest by
@@ -7,26 +7,22 @@ cosine. Nothing is trained on the benchmark.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark
-from coder_jax.evaluation.normalization.ranks import rank_scores
-from coder_jax.evaluation.vectors.vectors import TERMS, unit
-from data_pipeline.files.rows import CONCEPT_SEPARATOR
-from data_pipeline.process import stopping
+from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark, NormalizationFold
+from coder_jax.evaluation.normalization.counts import (
+    ConceptRows,
+    GoldCounts,
+    count_ranks,
+    rows_by_concept,
+)
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, rank_scores
+from coder_jax.evaluation.vectors.vectors import TERMS
 
-# Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
-# packed batch, move a cosine by about 1e-7; distances that carry meaning are far larger.
-TIE_TOLERANCE = 1e-6
-
-# At most this many similarities are held at a time (256 MB in float32).
-BLOCK_SIMILARITIES = 2**26
-BLOCK_MENTIONS = 256
+# So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
+# dictionaries block by block, as they are compared.
+ENCODED_AT_ONCE = 1 << 18
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -57,37 +53,10 @@ class NormalizationResult:
     folds: Mapping[str, "NormalizationResult"] = field(default_factory=dict)
 
 
-class PlacedDictionary(NamedTuple):
-    """A dictionary as it is searched: on the devices, its concepts numbered."""
-
-    vectors_ND: jax.Array  # float32, unit length
-    pair_rows_P: jax.Array  # the (row, concept) pairs, in order of the concept
-    pair_concepts_P: jax.Array
-    concept_ids: dict[str, int]
-
-
-def place_dictionary(vectors: np.ndarray, concepts: Sequence[str]) -> PlacedDictionary:
-    """Makes a dictionary ready for `score_normalization`.
-
-    Args:
-      vectors: float [N, D], one per distinct string, any length.
-      concepts: N concept identifiers; the concepts that share a string are joined with "|", so that
-        they tie exactly.
-
-    Raises:
-      ValueError: lengths do not fit.
-      BadInput: a vector is not finite.
-    """
-    unit_ND = _rows_of_labels("dictionary", vectors, concepts)
-    concept_ids, rows, numbers = _pairs_by_concept(concepts)
-    placed_ND, rows_P, numbers_P = jax.device_put((unit_ND, rows, numbers))
-    return PlacedDictionary(placed_ND, rows_P, numbers_P, concept_ids)
-
-
 def score_normalization(
     mention_vectors: np.ndarray,
     gold: Sequence[str],
-    dictionary: PlacedDictionary,
+    dictionary: ConceptRows,
     ks: Sequence[int] = (1, 3, 5),
     *,
     tie_tolerance: float = TIE_TOLERANCE,
@@ -101,7 +70,7 @@ def score_normalization(
     Args:
       mention_vectors: float [n, D], any length; cosines are taken here.
       gold: n concept identifiers; several are joined with "|".
-      dictionary: from `place_dictionary`.
+      dictionary: from `rows_of_vectors` or `rows_by_concept`; its vectors are read block by block.
       ks: the k of acc@k. A k larger than the number of concepts is allowed.
       tie_tolerance: in units of cosine.
 
@@ -113,49 +82,27 @@ def score_normalization(
       BadInput: a vector is not finite.
       Stopped: a signal asked for it.
     """
+    _check_ks(ks)
+    counts = count_ranks(mention_vectors, gold, dictionary, tie_tolerance)
+    return _result(counts, len(dictionary.concept_ids), ks)
+
+
+def _check_ks(ks: Sequence[int]) -> None:
     if not ks or min(ks) < 1:
         raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
-    mentions_BD = _rows_of_labels("mention", mention_vectors, gold)
-    terms, width = dictionary.vectors_ND.shape
-    if mentions_BD.shape[1] != width:
-        raise ValueError(
-            f"found mention vectors of width {mentions_BD.shape[1]} and dictionary vectors of "
-            f"width {width}; expected the same encoder for both"
-        )
-    concept_ids = dictionary.concept_ids
-    gold_BG = _gold_table(gold, concept_ids)
-    tolerance = jax.device_put(np.float32(tie_tolerance))
-    block = max(1, min(BLOCK_MENTIONS, BLOCK_SIMILARITIES // terms))
-    counts = []
-    for first in range(0, len(gold), block):
-        stopping.poll()
-        part = slice(first, first + block)
-        arrays = jax.device_put((mentions_BD[part], gold_BG[part]))
-        ranked = _count_ahead(*arrays, *dictionary[:3], tolerance, len(concept_ids))
-        counts.append(jax.device_get(ranked))
-    ahead, tied, gold_tied = (np.concatenate(part) for part in zip(*counts, strict=True))
-    reachable = np.any(gold_BG >= 0, axis=1)
+
+
+def _result(counts: GoldCounts, concepts: int, ks: Sequence[int]) -> NormalizationResult:
+    reachable = counts.reachable
+    of_reachable = GoldCounts(*(part[reachable] for part in counts))
     return NormalizationResult(
-        mentions=len(gold),
+        mentions=len(reachable),
         unreachable=int((~reachable).sum()),
-        tied=int((reachable & (tied > 0)).sum()),
-        concepts=len(concept_ids),
-        scores=rank_scores(ahead, tied, gold_tied, reachable, ks),
-        reachable_scores=_scores_of(reachable, ahead, tied, gold_tied, ks),
+        tied=int((of_reachable.tied > 0).sum()),
+        concepts=concepts,
+        scores=rank_scores(*counts, ks),
+        reachable_scores=rank_scores(*of_reachable, ks) if reachable.any() else {},
     )
-
-
-def _scores_of(
-    reachable: np.ndarray,
-    ahead: np.ndarray,
-    tied: np.ndarray,
-    gold_tied: np.ndarray,
-    ks: Sequence[int],
-) -> dict[str, float]:
-    if not reachable.any():
-        return {}
-    ahead, tied, gold_tied = ahead[reachable], tied[reachable], gold_tied[reachable]
-    return rank_scores(ahead, tied, gold_tied, np.ones(len(ahead), bool), ks)
 
 
 def evaluate_normalization(
@@ -167,7 +114,9 @@ def evaluate_normalization(
 ) -> NormalizationResult:
     """Scores an encoder on a normalization benchmark; several folds give the mean over folds.
 
-    Each distinct string of all mentions and dictionaries is encoded once.
+    Up to ENCODED_AT_ONCE distinct strings of all mentions and dictionaries are encoded once. Of
+    more, the vectors of mentions are held and those of a dictionary asked for block by block, its
+    gold concepts' terms twice: with `EncodedTerms` a file of vectors may be larger than memory.
 
     Args:
       encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
@@ -178,24 +127,58 @@ def evaluate_normalization(
     Raises:
       BadInput: the encoder gives a vector that is not finite.
     """
-    strings = benchmark.keys(TERMS)
-    row_of = {string: row for row, string in enumerate(strings)}
-    vectors = np.asarray(encode(strings), dtype=np.float32)
-    if len(vectors) != len(strings):
-        raise ValueError(f"encode gave {len(vectors)} vectors for {len(strings)} strings")
-    results = {}
-    placed, last = None, None
-    for fold in benchmark.folds:
-        if placed is None or fold.dictionary is not last:  # folds may share it
-            placed, last = None, fold.dictionary
-            concepts_of = last.concepts_of_terms()
-            of_terms = vectors[[row_of[term] for term in concepts_of]]
-            placed = place_dictionary(of_terms, list(concepts_of.values()))
-        of_mentions = vectors[[row_of[mention] for mention in fold.mentions]]
-        results[fold.name] = score_normalization(
-            of_mentions, fold.gold, placed, ks, tie_tolerance=tie_tolerance
-        )
+    _check_ks(ks)
+    folds_of: dict[int, list[NormalizationFold]] = {}
+    for fold in benchmark.folds:  # those that share a dictionary go through it together
+        folds_of.setdefault(id(fold.dictionary), []).append(fold)
+    strings = sum(len(fold.mentions) for fold in benchmark.folds)
+    strings += sum(len(folds[0].dictionary.terms) for folds in folds_of.values())
+    encode = _checked(encode)
+    if strings <= ENCODED_AT_ONCE:
+        encode = _encoded_at_once(encode, benchmark.keys(TERMS))
+    results: dict[str, NormalizationResult] = {}
+    for folds in folds_of.values():
+        results |= _results_of_folds(encode, folds, ks, tie_tolerance)
+    results = {fold.name: results[fold.name] for fold in benchmark.folds}
     return next(iter(results.values())) if len(results) == 1 else mean_over_folds(results)
+
+
+def _checked(encode: Encode) -> Encode:
+    """`encode`, after a look whether it gives a vector for each string."""
+
+    def checked(strings: list[str]) -> np.ndarray:
+        vectors = encode(strings)
+        if len(vectors) != len(strings):
+            raise ValueError(f"encode gave {len(vectors)} vectors for {len(strings)} strings")
+        return vectors
+
+    return checked
+
+
+def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
+    """`encode` of some of these strings, all of which are encoded now."""
+    vectors = encode(strings)
+    row_of = {string: row for row, string in enumerate(strings)}
+    return lambda some: vectors[[row_of[string] for string in some]]
+
+
+def _results_of_folds(
+    encode: Encode, folds: Sequence[NormalizationFold], ks: Sequence[int], tie_tolerance: float
+) -> dict[str, NormalizationResult]:
+    """The result of each of some folds that have one dictionary."""
+    terms = folds[0].dictionary.terms
+    dictionary = rows_by_concept(
+        lambda rows: encode([terms[row] for row in rows]), folds[0].dictionary.concepts
+    )
+    mentions = [mention for fold in folds for mention in fold.mentions]
+    gold = [concepts for fold in folds for concepts in fold.gold]
+    counts = count_ranks(encode(mentions), gold, dictionary, tie_tolerance)
+    ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
+    parts = zip(*(np.split(part, ends) for part in counts), strict=True)
+    return {
+        fold.name: _result(GoldCounts(*part), len(dictionary.concept_ids), ks)
+        for fold, part in zip(folds, parts, strict=True)
+    }
 
 
 def mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
@@ -215,68 +198,3 @@ def mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalization
         reachable_scores=mean([p.reachable_scores for p in parts if p.reachable_scores]),
         folds=dict(results),
     )
-
-
-def _rows_of_labels(name: str, vectors: np.ndarray, labels: Sequence[str]) -> np.ndarray:
-    """Unit vectors, after a look whether there is one for each label."""
-    if np.ndim(vectors) != 2 or len(vectors) != len(labels) or not len(labels):
-        raise ValueError(
-            f"found {name} vectors of shape {np.shape(vectors)} for {len(labels)} concepts; "
-            "expected one row each, and at least one"
-        )
-    return unit(vectors, f"{name} vectors")
-
-
-def _pairs_by_concept(
-    dictionary_concepts: Sequence[str],
-) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
-    """Concept -> index, and the (row, concept) pairs of the dictionary in order of the concept."""
-    ids: dict[str, int] = {}
-    rows, concepts = [], []
-    for row, joined in enumerate(dictionary_concepts):
-        for concept in joined.split(CONCEPT_SEPARATOR):
-            rows.append(row)
-            concepts.append(ids.setdefault(concept, len(ids)))
-    order = np.argsort(concepts, kind="stable")
-    return ids, np.array(rows, np.int32)[order], np.array(concepts, np.int32)[order]
-
-
-def _gold_table(gold: Sequence[str], concept_ids: Mapping[str, int]) -> np.ndarray:
-    """Indices of the gold concepts that the dictionary holds, int32 [n, G]; -1 fills up."""
-    found = [
-        [
-            concept_ids[concept]
-            for concept in dict.fromkeys(joined.split(CONCEPT_SEPARATOR))
-            if concept in concept_ids
-        ]
-        for joined in gold
-    ]
-    table = np.full((len(gold), max(1, *map(len, found)) if found else 1), -1, np.int32)
-    for row, indices in enumerate(found):
-        table[row, : len(indices)] = indices
-    return table
-
-
-@partial(jax.jit, static_argnames="num_concepts")
-def _count_ahead(
-    mentions_BD: jax.Array,
-    gold_BG: jax.Array,
-    dictionary_ND: jax.Array,
-    pair_rows_P: jax.Array,
-    pair_concepts_P: jax.Array,
-    tolerance: jax.Array,
-    num_concepts: int,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Per mention: other concepts before the gold one, tied with it, and gold ones in the tie."""
-    cosine_NB = jnp.matmul(dictionary_ND, mentions_BD.T, precision=jax.lax.Precision.HIGHEST)
-    nearest_CB = jax.ops.segment_max(
-        cosine_NB[pair_rows_P], pair_concepts_P, num_concepts, indices_are_sorted=True
-    )
-    reachable_BG = gold_BG >= 0
-    gold_similarity_BG = jnp.take_along_axis(nearest_CB.T, jnp.maximum(gold_BG, 0), axis=1)
-    best_B = jnp.where(reachable_BG, gold_similarity_BG, -2).max(axis=1)
-    lead_CB = nearest_CB - best_B[None, :]
-    ahead_B = (lead_CB > tolerance).sum(axis=0)
-    within_B = (jnp.abs(lead_CB) <= tolerance).sum(axis=0)
-    gold_tied_B = (reachable_BG & (best_B[:, None] - gold_similarity_BG <= tolerance)).sum(axis=1)
-    return ahead_B, within_B - gold_tied_B, gold_tied_B

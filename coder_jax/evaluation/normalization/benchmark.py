@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Given, Options
 from coder_jax.evaluation.cells import Row, Table, missing_column, percent, published_rows
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE
 from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, union
-from data_pipeline.files.rows import CONCEPT_SEPARATOR, content_hash
+from data_pipeline.files.rows import content_hash, split_concepts
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
@@ -142,7 +143,7 @@ def check_reachable(benchmark: NormalizationBenchmark) -> None:
     """BadInput for a fold none of whose gold concepts is in its dictionary."""
     for fold in benchmark.folds:
         known = fold.dictionary.concept_set
-        if not any(known.intersection(gold.split(CONCEPT_SEPARATOR)) for gold in fold.gold):
+        if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
             raise BadInput(
                 f"{benchmark.path}: found none of the gold concepts of {len(fold.gold)} mentions "
                 f"(such as {fold.gold[0]!r} of {fold.mentions[0]!r}) in the dictionary "
@@ -159,8 +160,6 @@ def normalization_record(
     missing: int = 0,
 ) -> EvaluationRecord:
     """The record of `evaluate_normalization`; `missing` strings have no vector."""
-    from coder_jax.evaluation.normalization.accuracy import TIE_TOLERANCE
-
     of_fold = {fold.name: fold for fold in benchmark.folds}
     retired = benchmark.retired_cuis
     return EvaluationRecord(

@@ -13,6 +13,7 @@ from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 
 
@@ -59,9 +60,10 @@ def with_dictionary_of(
     """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
     (fold,) = benchmark.folds
     terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
-    gold = set(fold.gold)
-    order = sorted(range(len(terms)), key=lambda i: concepts[i] not in gold)
-    order = order[: max(most_terms, sum(concept in gold for concept in concepts))]
+    gold = {concept for joined in fold.gold for concept in split_concepts(joined)}
+    is_gold = [not gold.isdisjoint(split_concepts(joined)) for joined in concepts]
+    order = sorted(range(len(terms)), key=lambda i: not is_gold[i])
+    order = order[: max(most_terms, sum(is_gold))]
     dictionary = dataclasses.replace(
         fold.dictionary, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
     )

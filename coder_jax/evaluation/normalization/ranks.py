@@ -1,8 +1,37 @@
-"""Counts of concepts ahead of and tied with the gold one in, acc@k and MRR out."""
+"""Ranks of gold concepts: who is ahead of them and tied with them, and the scores that follow."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+# Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
+# packed batch, move a cosine by about 1e-7; distances that carry meaning are far larger.
+TIE_TOLERANCE = 1e-6
+
+Array = TypeVar("Array", np.ndarray, "jax.Array")
+
+
+def ahead_and_tied(
+    scores: Array, gold: Array, tolerance: float | np.float32 | jax.Array = TIE_TOLERANCE
+) -> tuple[Array, Array]:
+    """Which candidates are ahead of the gold one, and which are tied with it.
+
+    Args:
+      scores: float, of candidates; -inf for one that is not there.
+      gold: float, the score of the gold one, in a shape that broadcasts.
+      tolerance: scores closer than this are ties.
+
+    Returns:
+      Two bool arrays in the shape of `scores`. The gold one is tied with itself.
+    """
+    lead = scores - gold
+    return lead > tolerance, abs(lead) <= tolerance
 
 
 def rank_scores(

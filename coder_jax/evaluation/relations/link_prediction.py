@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coder_jax.evaluation.normalization.accuracy import TIE_TOLERANCE
-from coder_jax.evaluation.normalization.ranks import rank_scores
+from coder_jax.encoding.rows import unit
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, ahead_and_tied, rank_scores
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.links import (
@@ -26,14 +26,15 @@ from coder_jax.evaluation.relations.links import (
     numbered_links,
     relation_numbers,
 )
-from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors, known_features, unit
+from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors, known_features
 from coder_jax.export.relations import ExportedRelations
 from data_pipeline.process.stopping import poll
 
 KS = (1, 10)
 PLACES = ("tail", "head")
 Ranks = np.ndarray  # int [places, 2, T]: concepts ahead of the true one, and tied with it
-BLOCK = 1024  # triplets that are ranked at a time
+BLOCK = 1024  # triplets that are ranked at a time, fewer where there are many concepts
+BLOCK_SCORES = 2**26  # at most so many scores are held at a time (256 MB in float32)
 
 
 def score_links(
@@ -157,6 +158,7 @@ def ranks_of(
     found = np.zeros((2, len(links.heads)), int)
     given, wanted = (links.heads, links.tails) if of == "tail" else (links.tails, links.heads)
     unit_CD = unit(features_CD)
+    block = max(1, min(BLOCK, BLOCK_SCORES // len(features_CD)))
     scored_as = np.maximum(links.relations, -1) if relations else np.full(len(given), -1)
     for relation in np.unique(scored_as):
         here = np.flatnonzero(scored_as == relation)
@@ -169,9 +171,9 @@ def ranks_of(
             else:
                 queries_CD = unit(queries_CD)
         from_CD, among_CD = (queries_CD, tails_CD) if of == "tail" else (tails_CD, queries_CD)
-        for first in range(0, len(here), BLOCK):
+        for first in range(0, len(here), block):
             poll()
-            rows = here[first : first + BLOCK]
+            rows = here[first : first + block]
             given_nD = from_CD[given[rows]]
             score_nC = _minus_distance(given_nD, among_CD) if by_distance else given_nD @ among_CD.T
             no_rivals = [np.append(true[row], given[row]) for row in rows]
@@ -204,8 +206,7 @@ def _counts(
     others_nC = np.ones(score_nC.shape, bool)
     for row, concepts in enumerate(no_rivals):
         others_nC[row, concepts] = False
-    ahead_nC = score_nC > own_n1 + TIE_TOLERANCE
-    tied_nC = ~ahead_nC & (score_nC >= own_n1 - TIE_TOLERANCE)
+    ahead_nC, tied_nC = ahead_and_tied(score_nC, own_n1)
     return (ahead_nC & others_nC).sum(axis=1), (tied_nC & others_nC).sum(axis=1)
 
 

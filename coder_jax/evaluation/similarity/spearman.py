@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
+from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
-from coder_jax.evaluation.vectors.vectors import TERMS, unit
+from coder_jax.evaluation.vectors.vectors import TERMS
 from data_pipeline.process.errors import BadInput
 
 Encode = Callable[[list[str]], np.ndarray]

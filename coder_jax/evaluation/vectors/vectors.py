@@ -7,7 +7,7 @@ has concepts as well as terms gives the one that the vectors are keyed by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.rows import Rows
     from coder_jax.export.relations import ExportedRelations
 
 TERMS, CONCEPTS = "terms", "concepts"
@@ -48,10 +49,10 @@ class EncodedTerms:
         self,
         encoder: TermEncoder,
         terms: Sequence[str],
-        vectors: np.ndarray,
+        vectors: Rows,
         relations: ExportedRelations | None = None,
     ):
-        """From terms that are encoded already: unit vectors, float [n, D], may be a mapped file.
+        """From terms that are encoded already: unit vectors, float [n, D], may be a file's rows.
 
         `relations` are those that were learned with the encoder.
         """
@@ -59,7 +60,7 @@ class EncodedTerms:
         self.row_of = {term: row for row, term in enumerate(terms)}
 
     def encode(self, keys: Sequence[str]) -> np.ndarray:
-        return self.vectors[[self.row_of[key] for key in keys]]
+        return self.vectors[np.fromiter(map(self.row_of.__getitem__, keys), np.int64, len(keys))]
 
     def known(self, keys: Sequence[str]) -> np.ndarray:
         return np.ones(len(keys), bool)
@@ -82,19 +83,6 @@ def known_features(
             "expected vectors of the same vocabulary"
         )
     return known, vectors.features([key for key, held in zip(keys, known, strict=True) if held])
-
-
-def unit(vectors: np.ndarray, what: str = "vectors", dtype: Any = np.float32) -> np.ndarray:
-    """Rows of length 1, [n, D] of `dtype`; zeros stay. BadInput for values that are not finite."""
-    vectors = np.asarray(vectors, dtype)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    broken = np.flatnonzero(~np.isfinite(lengths))
-    if len(broken):
-        raise BadInput(
-            f"found {len(broken)} {what} of {len(vectors)} with NaN or infinite values (first: row "
-            f"{broken[0]}); expected finite numbers: check the weights"
-        )
-    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def terms_only(keyed_by: str, path: str) -> None:

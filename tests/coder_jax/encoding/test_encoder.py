@@ -204,6 +204,21 @@ def test_concepts_rank_by_their_nearest_term_and_once():
     assert [match.concept for match in nearest_concepts(query, dictionary, 1)[1]] == ["B"]
 
 
+def test_joined_concepts_of_a_term_are_several(encoder):
+    """As in `Dictionary.pairs`: "B|C" shares its terms with B and with C, and is no third one."""
+    vectors = np.eye(4, dtype=np.float32)
+    dictionary = EncodedDictionary(list("abcd"), ["A", "B|C", "C", "A|D"], vectors)
+    assert dictionary.num_concepts == 4
+    query = np.array([[0.1, 0.9, 0.3, 0.2]], np.float32)
+    (found,) = nearest_concepts(query, dictionary, 4)
+    assert [(match.concept, match.term) for match in found] == [
+        *(("B", "b"), ("C", "b"), ("A", "d"), ("D", "d")),
+    ]
+    assert [len(nearest_concepts(query, dictionary, k)[0]) for k in (1, 2, 3)] == [1, 2, 3]
+    (ranked,) = encoder.normalize(["pain"], (["pain", "cough"], ["C1|C2", "C2"]), 9)
+    assert [match.concept for match in ranked] == ["C1", "C2"]
+
+
 def test_dictionaries_that_cannot_be_used(encoder):
     with pytest.raises(BadInput, match="2 terms and 1 concepts"):
         encoder.normalize(["pain"], (["pain", "limb"], ["C1"]))

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from coder_jax.encoding.search import merge_blocks, nearest_others, search
+from coder_jax.encoding.search import merge_block, merge_blocks, nearest_others, search
 from coder_jax.encoding.search_on_host import NOTHING, pack, unpack
 from data_pipeline.process import stopping
 
@@ -171,6 +171,17 @@ def test_one_program_for_any_number_of_blocks():
     for keys in (600, 5000, 1025):
         search(np.ones((3, 4), np.float32), np.ones((keys, 4), np.float32), 2, block_keys=64)
     assert merge_blocks._cache_size() == 1
+
+
+@pytest.mark.parametrize("as_on_host", [True, False])
+def test_only_cpus_are_held_to_the_order_of_the_factors(as_on_host):
+    """A barrier costs what the compiler could have fused; accelerators have no bits to equal."""
+    arrays = np.ones((2, 4)), np.ones((64, 4)), np.int32([0, 64]), np.ones((2, 3))
+    lowered = jax.jit(merge_block, static_argnums=(5, 6)).lower(
+        *map(np.float32, arrays[:2]), arrays[2], np.float32(arrays[3]), np.ones((2, 3), np.int32),
+        *(3, as_on_host),
+    )  # fmt: skip
+    assert ("optimization_barrier" in lowered.as_text()) == as_on_host
 
 
 def test_it_stops_when_asked(monkeypatch):

@@ -1,10 +1,18 @@
 """Listings of nearest terms, and the papers' figures that stand beside our own."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from coder_jax.encoding import search as searching
 from coder_jax.evaluation.benchmarks import read_benchmark
-from coder_jax.evaluation.concepts.case_studies import CaseStudy, case_study_record, nearest_terms
+from coder_jax.evaluation.concepts.case_studies import (
+    CaseStudy,
+    CaseTerm,
+    case_study_record,
+    nearest_terms,
+)
 from coder_jax.evaluation.record import VectorFileProtocol
 from coder_jax.evaluation.tables import print_records
 from data_pipeline.dataset.dictionary import Dictionary
@@ -58,6 +66,26 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     )
     assert "(no vector)" in lines[-1]
     assert len(nearest_terms(Table(), study, 50)[0]["nearest"]) == 4, "all there are"
+
+
+def test_vectors_of_the_dictionary_are_looked_up_block_by_block(monkeypatch):
+    places = {f"term {number}": [number + 1, number % 7, 1] for number in range(80)}
+    asked = []
+
+    class Watched(Table):
+        def encode(self, keys):
+            asked.append(len(keys))
+            return np.array([places.get(key, [1, 2, 0]) for key in keys], np.float32)
+
+    monkeypatch.setattr(searching, "search", partial(searching.search, block_keys=16))
+    dictionary = Dictionary(list(places), [f"C{number}" for number in range(80)], "x")
+    study = CaseStudy("case", "x", [CaseTerm("toux", "French")], dictionary, "hash")
+    (listing,) = nearest_terms(Watched(), study, 9)
+    assert asked[0] == 1 and max(asked) == 16 and sum(asked[1:]) >= 80
+    vectors = np.array(list(places.values()), np.float64)
+    cosines = vectors @ [1, 2, 0] / np.linalg.norm(vectors, axis=1) / np.sqrt(5)
+    found = [one["cosine"] for one in listing["nearest"]]
+    np.testing.assert_allclose(found, -np.sort(-cosines)[:9], atol=2e-6)
 
 
 def test_the_papers_case_studies():

@@ -1,19 +1,14 @@
 """Normalization scores against hand-computed cases and a naive loop over all orders of ties."""
 
-import itertools
-
 import jax
 import numpy as np
 import pytest
+from naive_ranks import benchmark_of, naive_scores
 
-from coder_jax.evaluation.normalization import accuracy as normalization
-from coder_jax.evaluation.normalization.accuracy import (
-    evaluate_normalization,
-    place_dictionary,
-    score_normalization,
-)
+from coder_jax.evaluation.normalization import accuracy, counts
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization, score_normalization
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
-from coder_jax.evaluation.normalization.mentions import Mentions
+from coder_jax.evaluation.normalization.counts import rows_by_concept, rows_of_vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
@@ -22,53 +17,14 @@ KS = (1, 3, 5)
 
 
 def score(mentions, gold, dictionary, concepts, *more, **settings):
-    placed = place_dictionary(dictionary, concepts)
-    return score_normalization(mentions, gold, placed, *more, **settings)
+    rows = rows_of_vectors(dictionary, concepts)
+    return score_normalization(mentions, gold, rows, *more, **settings)
 
 
 def at_angles(*degrees):
     """Unit vectors in the plane: the cosine of two is the cosine of the angle between them."""
     radians = np.radians(degrees)
     return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
-
-
-def naive_scores(mentions, gold, dictionary, concepts, ks, tolerance=1e-6):
-    """Every order of the tied concepts is written out and scored."""
-    names = list(dict.fromkeys(c for joined in concepts for c in joined.split("|")))
-    kinds = {"": np.mean, "_optimistic": np.max, "_pessimistic": np.min}
-    total = {
-        f"{metric}{kind}": [] for metric in (*(f"acc@{k}" for k in ks), "mrr") for kind in kinds
-    }
-    unreachable = tied_mentions = 0
-    for vector, joined in zip(mentions.astype(np.float64), gold, strict=True):
-        cosine = dictionary.astype(np.float64) @ vector
-        cosine /= np.linalg.norm(dictionary, axis=1) * np.linalg.norm(vector)
-        nearest = {
-            name: max(cosine[row] for row, c in enumerate(concepts) if name in c.split("|"))
-            for name in names
-        }
-        golds = set(joined.split("|")) & set(names)
-        if not golds:
-            unreachable += 1
-            for values in total.values():
-                values.append(0.0)
-            continue
-        best = max(nearest[name] for name in golds)
-        others = [name for name in names if name not in golds]
-        ahead = sum(nearest[name] > best + tolerance for name in others)
-        tie = [name for name in names if abs(nearest[name] - best) <= tolerance]
-        tied_mentions += any(name not in golds for name in tie)
-        ranks = np.array(
-            [
-                ahead + 1 + next(i for i, name in enumerate(order) if name in golds)
-                for order in itertools.permutations(tie)
-            ]
-        )
-        for kind, reduce in kinds.items():
-            for k in ks:
-                total[f"acc@{k}{kind}"].append(reduce(ranks <= k))
-            total[f"mrr{kind}"].append(reduce(1 / ranks))
-    return {name: np.mean(values) for name, values in total.items()}, unreachable, tied_mentions
 
 
 def test_nearest_term_decides_and_unreachable_mentions_count_as_wrong():
@@ -154,16 +110,16 @@ def test_blocks_and_order_of_the_dictionary_change_nothing(monkeypatch):
     order = generator.permutation(20)
     shuffled = [concepts[row] for row in order]
     assert score(mentions, gold, dictionary[order], shuffled) == whole
-    monkeypatch.setattr(normalization, "BLOCK_MENTIONS", 3)
+    monkeypatch.setattr(counts, "BLOCK_MENTIONS", 3)
     assert score(mentions, gold, dictionary, concepts) == whole
 
 
 def test_pairs_are_in_order_of_the_concept():
     # Accelerators take the order for granted (indices_are_sorted).
-    ids, rows, concepts = normalization._pairs_by_concept(["B|A", "A", "B", "C"])
-    assert ids == {"B": 0, "A": 1, "C": 2}
-    assert concepts.tolist() == [0, 0, 1, 1, 2]
-    assert rows.tolist() == [0, 2, 0, 1, 3]
+    found = rows_by_concept(lambda rows: np.zeros((len(rows), 2)), ["B|A", "A", "B", "C"])
+    assert found.concept_ids == {"B": 0, "A": 1, "C": 2}
+    assert found.pair_concepts_P.tolist() == [0, 0, 1, 1, 2]
+    assert found.pair_rows_P.tolist() == [0, 2, 0, 1, 3]
 
 
 def test_tie_tolerance():
@@ -189,10 +145,6 @@ def test_runs_under_strict_jax():
     with jax.transfer_guard("disallow"), jax.debug_nans(True):
         result = score(at_angles(0, 10), ["A", "X"], at_angles(0, 20), ["A", "B"])
     assert result.scores["acc@1"] == 0.5
-
-
-def benchmark_of(*folds):
-    return Mentions("toy", "toy", list(folds), "hash")
 
 
 def test_equal_strings_tie_exactly_and_are_encoded_once():
@@ -230,14 +182,14 @@ def test_folds_are_averaged_without_weights():
     assert result.reachable_scores["acc@1"] == pytest.approx((1 + 1 / 2) / 2)
 
 
-def test_folds_that_share_a_dictionary_place_it_once(monkeypatch):
-    placed = []
+def test_folds_that_share_a_dictionary_go_through_it_once(monkeypatch):
+    gone_through = []
 
-    def listen(vectors, concepts):
-        placed.append(concepts)
-        return place_dictionary(vectors, concepts)
+    def listen(vectors_of, concepts):
+        gone_through.append(concepts)
+        return rows_by_concept(vectors_of, concepts)
 
-    monkeypatch.setattr(normalization, "place_dictionary", listen)
+    monkeypatch.setattr(accuracy, "rows_by_concept", listen)
     one, other = Dictionary(["a", "b"], ["A", "B"], "one"), Dictionary(["a"], ["C"], "other")
     folds = [
         NormalizationFold(str(number), ["x"], ["A"], dictionary)
@@ -247,7 +199,8 @@ def test_folds_that_share_a_dictionary_place_it_once(monkeypatch):
     result = evaluate_normalization(
         lambda strings: vectors[["abx".index(string) for string in strings]], benchmark_of(*folds)
     )
-    assert placed == [["A", "B"], ["C"], ["A", "B"]]
+    assert gone_through == [["A", "B"], ["C"]]
+    assert list(result.folds) == ["0", "1", "2", "3"]
     assert [part.unreachable for part in result.folds.values()] == [0, 0, 1, 0]
 
 

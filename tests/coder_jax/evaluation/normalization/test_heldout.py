@@ -6,7 +6,10 @@ from evaluating import write_toy
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.heldout import HeldOut
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold
+from coder_jax.evaluation.normalization.heldout import HeldOut, with_dictionary_of
+from coder_jax.evaluation.normalization.mentions import Mentions
+from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 
 MANIFEST = {"cleaning": "none", "tokenizer": {"max_length": 16}}
@@ -31,3 +34,10 @@ def test_scores_are_those_of_evaluate(tmp_path, minilm_path):
 def test_a_dataset_without_held_out_terms(tmp_path):
     with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or use"):
         HeldOut(tmp_path, MANIFEST, "mean", 99)
+
+
+def test_a_look_at_a_run_keeps_the_terms_of_joined_gold_concepts():
+    dictionary = Dictionary(list("abcd"), ["C9", "C1|C5", "C8", "C2"], "toy")
+    fold = NormalizationFold("", ["x"], ["C5|C8"], dictionary)
+    benchmark = Mentions("heldout", "toy", [fold], "hash")
+    assert with_dictionary_of(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]

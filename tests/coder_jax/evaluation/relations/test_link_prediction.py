@@ -78,10 +78,11 @@ def naive_scores(ranks):
 
 
 @pytest.mark.parametrize("known", [NONE, KNOWN], ids=["", "known"])
-@pytest.mark.parametrize("block", [2, 1024])
+@pytest.mark.parametrize("block", [{"BLOCK": 2}, {"BLOCK_SCORES": 3 * C}, {}], ids=str)
 @pytest.mark.parametrize("relations", [MATRICES, TRANSLATIONS, None], ids=["M", "r", "none"])
 def test_equals_the_loop(relations, block, known, monkeypatch):
-    monkeypatch.setattr(link_prediction, "BLOCK", block)
+    for name, value in block.items():
+        monkeypatch.setattr(link_prediction, name, value)
     found = evaluate_links(FEATURES, LINKS, relations, known)
     ranks, cosine = naive_ranks(relations, known), naive_ranks(None, known)
     assert known is NONE or cosine != naive_ranks(None, NONE), "known ones are in play"
@@ -94,6 +95,21 @@ def test_equals_the_loop(relations, block, known, monkeypatch):
         for name, value in naive_scores(some).items()
     }
     assert found == pytest.approx(want)
+
+
+def test_as_many_scores_are_held_at_a_time_as_allowed(monkeypatch):
+    held, counts = [], link_prediction._counts
+
+    def watched(score_nC, *more):
+        held.append(score_nC.shape)
+        return counts(score_nC, *more)
+
+    monkeypatch.setattr(link_prediction, "_counts", watched)
+    for most, triplets in ((3 * C, 3), (3 * C - 1, 2), (1, 1), (99 * C, len(LINKS.heads))):
+        monkeypatch.setattr(link_prediction, "BLOCK_SCORES", most)
+        held.clear()
+        evaluate_links(FEATURES, LINKS, None)
+        assert max(held) == (triplets, C)
 
 
 def test_the_right_relations_find_all():

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.vectors.vectors import EncodedTerms, known_features, terms_only, unit
+from coder_jax.encoding.rows import unit
+from coder_jax.evaluation.vectors.vectors import EncodedTerms, known_features, terms_only
 from data_pipeline.process.errors import BadInput
 
 
