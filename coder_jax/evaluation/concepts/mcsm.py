@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coder_jax.encoding.rows import unit
 from coder_jax.encoding.search import nearest_others
-from coder_jax.evaluation.concepts.concept_set import NEIGHBOURS, ConceptSet
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.concepts.concept_set import ConceptSet
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def evaluate_concept_similarity(
     vectors: Vectors,
     benchmark: ConceptSet,
     *,
-    k: int = NEIGHBOURS,
+    k: int,
     only_these_types: bool = False,
     sample: int | None = None,
     seed: int = 0,

@@ -5,12 +5,14 @@ concepts, and the predicted concept of a mention is the concept of the term that
 cosine. Nothing is trained on the benchmark.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark, NormalizationFold
 from coder_jax.evaluation.normalization.counts import (
     ConceptRows,
     GoldCounts,
@@ -19,6 +21,12 @@ from coder_jax.evaluation.normalization.counts import (
 )
 from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, rank_scores
 from coder_jax.evaluation.vectors.vectors import TERMS
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.normalization.benchmark import (
+        NormalizationBenchmark,
+        NormalizationFold,
+    )
 
 # So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
 # dictionaries block by block, as they are compared.
@@ -50,7 +58,7 @@ class NormalizationResult:
     concepts: int
     scores: dict[str, float]
     reachable_scores: dict[str, float]
-    folds: Mapping[str, "NormalizationResult"] = field(default_factory=dict)
+    folds: Mapping[str, NormalizationResult] = field(default_factory=dict)
 
 
 def score_normalization(

@@ -11,6 +11,7 @@ What else the training needs is in softmax_classifier.py.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -23,12 +24,11 @@ from coder_jax.evaluation.relations.classifier import (
     pair_logits,
     predict,
 )
-from coder_jax.evaluation.relations.files import RelationPairs
-from coder_jax.evaluation.relations.relation_benchmark import (
-    FROZEN,
-    RelationBenchmark,
-)
+from coder_jax.evaluation.relations.files import FROZEN, RelationPairs
 from coder_jax.evaluation.vectors.vectors import Vectors, known_features
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 # Of word and concept vectors, fixed or trained along: the released code's rate is constant there.

@@ -26,6 +26,7 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 HALVES = ("train", "test")
+FROZEN, FINE_TUNED = "frozen", "fine-tuned"  # what a classifier does with the vectors
 HEADER = ["head", "tail", "label"]
 
 

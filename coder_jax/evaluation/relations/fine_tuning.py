@@ -36,7 +36,6 @@ from coder_jax.evaluation.relations.classifier import (
     logits,
     predict,
 )
-from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, known_features
 from coder_jax.evaluation.vectors.words_and_concepts import TableVectors
 from coder_jax.models.bert import Bert
@@ -45,6 +44,7 @@ from data_pipeline.terminology.clean import clean
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 
 
 LENGTH_STEP = 8  # few shapes compile: lengths are rounded up to a multiple of it

@@ -13,13 +13,13 @@ relations add.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, ahead_and_tied, rank_scores
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.links import (
     Links,
     known_links,
@@ -29,6 +29,9 @@ from coder_jax.evaluation.relations.links import (
 from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors, known_features
 from coder_jax.export.relations import ExportedRelations
 from data_pipeline.process.stopping import poll
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 
 KS = (1, 10)
 PLACES = ("tail", "head")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from coder_jax.evaluation.cells import Row, Table, percent, published_rows
 from coder_jax.evaluation.published import RELATIONS, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.files import (
+    FINE_TUNED,
+    FROZEN,
     HALVES,
     RelationFile,
     RelationPairs,
@@ -25,7 +27,6 @@ from coder_jax.evaluation.relations.files import (
 from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors
 from data_pipeline.files.rows import content_hash
 
-FROZEN, FINE_TUNED = "frozen", "fine-tuned"
 FLAGS = (
     Flag(
         "--features",

@@ -3,17 +3,22 @@
 For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random terms to look at.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.stats
 
 from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 
 Encode = Callable[[list[str]], np.ndarray]
 Known = Callable[[Sequence[str]], np.ndarray]

@@ -117,9 +117,11 @@ def test_perfect_clusters_have_the_sum_of_the_weights_and_chance_is_what_noise_g
     benchmark = ConceptSet("toy", "toy", names, names, of_type, "hash")
     noise = rng.normal(size=(600, 400))
     clusters = {n: v + 100 * (i < 200) for i, (n, v) in enumerate(zip(names, noise, strict=True))}
-    result, _ = evaluate_concept_similarity(Table(clusters), benchmark)
+    result, _ = evaluate_concept_similarity(Table(clusters), benchmark, k=40)
     assert result["Finding"].mcsm == pytest.approx(sum(1 / np.log2(i + 1) for i in range(1, 41)))
-    random, _ = evaluate_concept_similarity(Table(dict(zip(names, noise, strict=True))), benchmark)
+    random, _ = evaluate_concept_similarity(
+        Table(dict(zip(names, noise, strict=True))), benchmark, k=40
+    )
     assert random["Finding"].mcsm == pytest.approx(random["Finding"].chance, rel=0.1)
 
 
