@@ -9,10 +9,16 @@ import pytest
 from flax import nnx
 from tiny_bert import TINY, single_row
 
-from coder_jax.models.bert import POOLINGS, Bert, BertConfig, abstract_bert
+from coder_jax.models.bert import (
+    POOLINGS,
+    Bert,
+    BertConfig,
+    abstract_bert,
+    merge_encoder,
+    split_encoder,
+)
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.models.pooling import first_tokens, mean_by_term
-from coder_jax.training.state import merge_encoder, split_encoder
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.process.errors import BadInput
 

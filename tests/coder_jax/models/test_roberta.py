@@ -16,9 +16,11 @@ from coder_jax.export.folder import export_encoder
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
-from coder_jax.systems.finished_run import export_run, load_run
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.groups.packed_encoder import ModelConfig
 from coder_jax.training import step as step_module
-from coder_jax.training.config import Config, ModelConfig, OptimizerConfig, RunConfig
+from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
@@ -124,13 +126,13 @@ def test_training_moves_the_encoder_and_exports_it(folder, tmp_path, monkeypatch
     source = BatchFiles(tmp_path / "batches", SPEC)
     config = Config(
         recipe="test",
-        model=ModelConfig(init=str(folder)),
-        batch=SPEC,
+        system=CoderSystem(model=ModelConfig(init=str(folder)), batch=SPEC),
         optimizer=OptimizerConfig(steps=2, learning_rate=1e-3, warmup_steps=1),
         run=RunConfig(out=str(tmp_path / "run"), save_steps=2, log_steps=1),
     )
     train(config, source)
-    export_run(load_run(tmp_path / "run"), tmp_path / "export")
+    system, saved = load_run(tmp_path / "run")
+    system.export(saved, tmp_path / "export")
     trained = TermEncoder.from_pretrained(tmp_path / "export")
     assert trained.bert.config == load_bert(folder)[0].config
     moved = np.abs(trained.encode(TERMS) - TermEncoder.from_pretrained(folder).encode(TERMS))
