@@ -11,7 +11,7 @@ that was stopped goes on when it is given again; what is done is not done again.
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
     coder_transe         CODER with the TransE-like similarity of its ablation
-    coder_v1             the first CODER paper: TransE with corrupted tails, on 252 terms a step
+    coder_v1             the first CODER paper: TransE with corrupted tails, on 255 terms a step
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
 

@@ -99,7 +99,8 @@ def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys,
     write(changed, '{"content_hash": "other"}')
     assert ablation.main(words) == 2
     (line,) = (line for line in capsys.readouterr().err.splitlines() if " there, " in line)
-    assert line.startswith(f"  {name}: '")
+    told = re.fullmatch(rf"  {re.escape(name)}: (\S+) there, (\S+) here", line)
+    assert told and told[1] != told[2]
 
 
 def test_a_hub_id_and_a_case_study_of_the_paper_have_no_files(words):
