@@ -12,7 +12,7 @@ from jax.experimental import topologies
 from benchmarks.program_cost import StepCost, read_cost
 from coder_jax.devices.mesh import batch_shapes
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.groups.packed_encoder import GroupSystem
+from coder_jax.systems.groups.group_system import GroupSystem
 from coder_jax.training.config import Config
 from coder_jax.training.step import Step, make_step
 from data_pipeline.batches import packed_groups

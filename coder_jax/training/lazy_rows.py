@@ -1,7 +1,7 @@
 r"""Rows of a table that a step touches only if it uses them, with the result of an update of all.
 
-A step uses a few of the R rows of a table (relation matrices, vectors of concepts), but dense Adam
-rewrites all of them, and their two moments, in every step. Here a step gathers the rows that it
+A step uses a few of the R rows of a table (matrices, vectors of concepts), but dense Adam rewrites
+all of them, and their two moments, in every step. Here a step gathers the rows that it
 uses, works on these, and scatters them back. What becomes of the others, `Part.untouched` says.
 
 "stay": they and their moments stay as they are, as in PyTorch's SparseAdam.

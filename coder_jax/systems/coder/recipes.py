@@ -18,7 +18,7 @@ import dataclasses
 
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.groups.group import MultiSimilarity
-from coder_jax.systems.groups.packed_encoder import ModelConfig
+from coder_jax.systems.groups.group_system import ModelConfig
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
 

@@ -1,313 +1,50 @@
-"""What the systems share that learn from groups of terms: a BERT over packed rows, and its data.
+"""The vectors of a pass: one for each term of its packed rows, with dropout that no cut changes."""
 
-A subclass adds the parts that are trained beside the encoder, and the loss of a group.
-"""
-
-import abc
-import dataclasses
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import tyro
-from flax import nnx
-from huggingface_hub import ModelCard
 from jax.sharding import Mesh, PartitionSpec
 
-from coder_jax.devices.agree import say
 from coder_jax.devices.mesh import constrain
-from coder_jax.evaluation.normalization.heldout import HeldOut
-from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert import Bert
 from coder_jax.models.bits import mix_bits
-from coder_jax.models.hf_files import find_folder
-from coder_jax.models.hf_weights import check_vocabulary, load_bert
-from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.trained import export_groups, trained_groups
-from coder_jax.training.config import OptimizerConfig, RunConfig
-from coder_jax.training.system import (
-    Batch,
-    Loss,
-    Params,
-    Part,
-    SavedRun,
-    Scorer,
-    System,
-    Tick,
-    Trained,
-    Tree,
-    View,
-)
-from data_pipeline.batches.spec import BatchSource, BatchSpec, StepCut
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.system import Batch, Tick
 
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The encoder that is trained."""
+def term_vectors(
+    bert: Bert, batch: Batch, tick: Tick, mesh: Mesh, pooling: str, seed: int | None
+) -> jax.Array:
+    """float32 [B, G, N, D]: the vector of each term of a pass.
 
-    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the BERT to start from."""
-    pooling: Literal["cls", "mean", "pooler"] = "cls"
-    """How the hidden states of a term become its vector."""
-    dropout: float | None = None
-    """Rate for hidden states and attention; the initial encoder's own rates if None."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
+    Args:
+        bert: the encoder.
+        batch: packed rows [B, R, L], and `concepts` [B, G, N].
+        tick: where in the run.
+        mesh: the devices.
+        pooling: cls, mean or pooler.
+        seed: of the dropout; None for none.
+    """
+    blocks, groups, terms = batch["concepts"].shape
+    rows = [batch[name] for name in ("tokens", "positions", "segments")]
+    first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
+    ids = None
+    if seed is not None:
+        ids = dropout_ids(seed, tick.step, first_term_B, rows[2], rows[1])
 
-    def validate(self) -> None:
-        """Raise BadInput where a value cannot be used."""
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise BadInput(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupSystem(System):
-    """A system whose loss is the mean over groups of terms (`Group`)."""
-
-    scored: ClassVar[tuple[str, ...]] = ("encoder",)
-    title: ClassVar[str]
-    """What the model card calls it."""
-
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ModelConfig
-    )
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
-
-    # ---- What a paper says; nothing but the loss of a group is needed ----
-
-    @abc.abstractmethod
-    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The loss of one group and its metrics."""
-
-    def told(self) -> dict[str, Any]:
-        """Hyperparameters that the model card tells."""
-        return {}
-
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        """Raise BadInput if a dataset lacks what the loss needs."""
-
-    def head_parts(self) -> dict[str, Part]:
-        """The parts beside the encoder."""
-        return {}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        """Their shapes, for an encoder of `width`."""
-        return {}
-
-    def new_heads(self, shapes: Params) -> Params:
-        """For traced code: some of these parts before the first step."""
-        return {}
-
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
-        return group
-
-    # ---- The protocol ----
-
-    @property
-    def groups(self) -> int:
-        return self.batch.groups
-
-    @property
-    def terms(self) -> int:
-        return self.batch.terms
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        self.model.validate()
-        self.batch.validate()
-
-    def decided(self) -> Self:
-        if self.model.dtype != "auto":
-            return self
-        dtype: Any = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
-
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        from data_pipeline.batches.files import INDEX, BatchFiles
-
-        if (data / INDEX).exists():
-            files = BatchFiles(data, self.batch, cut, rows=rows, run_steps=steps)
-            if steps > files.last_step:
-                raise BadInput(
-                    f"{data} has the batches of {files.last_step} steps, but the run has "
-                    f"{steps}; write more of them, or set --steps {files.last_step}"
-                )
-            return files
-        # Only here does training meet TensorFlow.
-        from data_pipeline.batches.stream import BatchMaker
-        from data_pipeline.dataset.store import open_dataset
-
-        return BatchMaker(open_dataset(data), self.batch, cut, rows=rows, run_steps=steps)
-
-    def parts(self) -> dict[str, Part]:
-        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
-        encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
-        return {"encoder": encoder, **self.head_parts()}
-
-    def start(self, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        self.needs(source.manifest, source.folder)
-        folder = find_folder(self.model.init)
-        check_tokenizer(source.manifest, folder, self.model.init)
-        bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
-        check_length(source.manifest, bert.config, self.model.init)
-        encoder = {
-            "config": hf_config,
-            "pooler": bert.pooler is not None,
-            "license": read_license(folder),
-        }
-        say(str(report))
-        return self.about(encoder, source.manifest), {"encoder": split_encoder(bert)[1]}
-
-    def carry(
-        self, params: Params, identity: Mapping[str, Any], source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
-        self.needs(source.manifest, source.folder)
-        ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
-        if ours["hash"] != theirs["hash"]:
-            raise BadInput(
-                f"the run to start from has a tokenizer of hash {theirs['hash'][:12]}, but the "
-                f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
-                "dataset with that run's tokenizer"
-            )
-        encoder = identity["start"]["encoder"]
-        check_length(
-            source.manifest, BertConfig.from_hf(encoder["config"]), "the run to start from"
-        )
-        carried = {name: params[name] for name in self.parts() if name in params}
-        if identity["dataset"]["relations"] != source.manifest["relations"]:
-            carried = {"encoder": params["encoder"]}  # its tables number other labels
-        return self.about(encoder, source.manifest), carried
-
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """What `shapes` and `loss` must know of the start, as JSON."""
-        return {
-            "encoder": dict(encoder),
-            "relations": len(manifest["relations"]),
-            "types": len(manifest["semantic_types"]),
-        }
-
-    def structure(self, about: Mapping[str, Any]) -> Bert:
-        """The encoder as shapes, with the run's dropout and arithmetic."""
-        encoder, rate = about["encoder"], self.model.dropout
-        config = BertConfig.from_hf(encoder["config"])
-        if rate is not None:
-            config = dataclasses.replace(config, hidden_dropout=rate, attention_dropout=rate)
-        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
-
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        structure = self.structure(about)
-        heads = self.head_shapes(about, structure.config.hidden_size)
-        return {"encoder": split_encoder(structure)[1], **heads}, {}
-
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return self.new_heads(params), {}
-
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """The mean loss over the groups of a pass."""
-        graph, _ = split_encoder(self.structure(about))
-        group_loss = jax.vmap(jax.vmap(self.group_loss))
-
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
-            vector_BGND = self.term_vectors(graph, params["encoder"], batch, tick, mesh, dropout)
-            group = Group(
-                vectors=vector_BGND,
-                concepts=batch["concepts"],
-                relations=batch["relations"],
-                types=batch.get("types"),
-            )
-            loss_BG, metrics_BG = group_loss(self.fill(group, params, mesh))
-            return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
-
-        return pass_loss
-
-    def term_vectors(
-        self,
-        graph: nnx.GraphDef,
-        encoder: Any,
-        batch: Batch,
-        tick: Tick,
-        mesh: Mesh,
-        dropout: bool,
-    ) -> jax.Array:
-        """float32 [B, G, N, D]: the vector of each term of a pass.
-
-        Args:
-            graph, encoder: structure and parameters.
-            batch: packed rows [B, R, L], and `concepts` [B, G, N].
-            tick: where in the run.
-            mesh: the devices.
-            dropout: whether it is on.
-        """
-        blocks, groups, terms = batch["concepts"].shape
-        rows = [batch[name] for name in ("tokens", "positions", "segments")]
-        first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
-        ids = None
-        if dropout:
-            ids = dropout_ids(self.batch.seed, tick.step, first_term_B, rows[2], rows[1])
-        bert = merge_encoder(graph, encoder)
-
-        def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
-            tokens_RL, positions_RL, segments_RL = rows
-            return bert.term_vectors(
-                tokens_RL, positions_RL, segments_RL, groups * terms, self.model.pooling, ids_RL
-            )
-
-        # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
-        encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
-        vector_BGND = encode_blocks(rows, ids).reshape(blocks, groups, terms, -1)
-        return constrain(mesh, vector_BGND, VECTORS)
-
-    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
-
-        def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.about))
-            return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
-
-        return score
-
-    def trained(self, run: SavedRun) -> Trained:
-        return trained_groups(self, run)
-
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_groups(self, run, out, **options)
-
-
-def check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
-    """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
-    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
-    if found != expected:
-        raise BadInput(
-            f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
-            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
-            f"--tokenizer {init}, or start from the other encoder"
+    def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
+        tokens_RL, positions_RL, segments_RL = rows
+        return bert.term_vectors(
+            tokens_RL, positions_RL, segments_RL, groups * terms, pooling, ids_RL
         )
 
-
-def check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
-    """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
-    check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
-    longest = manifest["tokenizer"]["max_length"]
-    if longest > config.longest_term:
-        raise BadInput(
-            f"the dataset's terms have up to {longest} tokens, but {init} has "
-            f"{config.longest_term} positions; build it with a smaller --max-length"
-        )
-
-
-def read_license(folder: Path) -> str | None:
-    """The license that the model card in a Hugging Face folder states, if there is one."""
-    card = folder / "README.md"
-    return ModelCard.load(card).data.license if card.exists() else None
+    # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+    encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
+    vector_BGND = encode_blocks(rows, ids).reshape(blocks, groups, terms, -1)
+    return constrain(mesh, vector_BGND, VECTORS)
 
 
 def dropout_ids(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.packed_encoder import GroupSystem
+from coder_jax.systems.groups.group_system import GroupSystem
 from coder_jax.systems.groups.relations import all_queries, init_relations, table_shape
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, Part

@@ -19,7 +19,7 @@ from coder_jax.training.system import SavedRun, Trained
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
 if TYPE_CHECKING:
-    from coder_jax.systems.groups.packed_encoder import GroupSystem
+    from coder_jax.systems.groups.group_system import GroupSystem
 
 
 def trained_groups(system: GroupSystem, run: SavedRun) -> Trained:

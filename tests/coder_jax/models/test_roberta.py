@@ -18,7 +18,7 @@ from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.groups.packed_encoder import ModelConfig
+from coder_jax.systems.groups.group_system import ModelConfig
 from coder_jax.training import step as step_module
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train

@@ -16,7 +16,8 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.systems.groups.packed_encoder import ModelConfig, dropout_ids
+from coder_jax.systems.groups.group_system import ModelConfig
+from coder_jax.systems.groups.packed_encoder import dropout_ids
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
