@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.export.folder import push_to_hub
+    from coder_jax.export.hub import publish_export, push_to_hub
     from coder_jax.systems.finished_run import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
@@ -74,23 +74,3 @@ def run(args: argparse.Namespace) -> int:
             url = push_to_hub(out, args.push_to_hub, private=args.private)
             print(f"uploaded: {url}")
     return 0
-
-
-def publish_export(folder: Path, out: Path) -> None:
-    """Copy an export into a bucket; an earlier export there is replaced.
-
-    Raises:
-        BadInput: if something else is there, or the bucket cannot be written to.
-    """
-    from data_pipeline.files.buckets import (
-        address,
-        explained,
-        file_sizes,
-        open_bucket,
-        publish_folder,
-    )
-    from data_pipeline.files.identity import ENCODER
-
-    with explained(address(out), "read"):
-        earlier = ENCODER.file in file_sizes(*open_bucket(address(out)))
-    publish_folder(folder, out, "config.json", overwrite=earlier)

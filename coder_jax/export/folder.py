@@ -23,7 +23,6 @@ from coder_jax.export.sentence_transformers_files import write_sentence_transfor
 from coder_jax.export.verify import require_torch, verify_export
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings, write_settings
-from coder_jax.models.hf_files import hub_errors
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole_files import recover_folder, whole_folder, write_json
@@ -146,28 +145,3 @@ def write_descriptions(
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
     write_settings(folder, settings, about | {"versions": versions})
     (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
-
-
-def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
-    """Uploads an export to the Hugging Face Hub, making the repository if need be.
-
-    Returns:
-      The address of the model.
-
-    Raises:
-      BadInput: not logged in, no right to write there, or no network.
-    """
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    try:
-        url = api.create_repo(repo, private=private, exist_ok=True)
-        api.upload_folder(
-            folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
-        )
-    except hub_errors() as error:
-        raise BadInput(
-            f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "
-            "itself is complete. Log in with 'hf auth login', check the name, and try again"
-        ) from error
-    return str(url)

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_pipeline.batches.packed_groups import PackedGroups
-from data_pipeline.batches.packing import LONG_RUN, pack_rows, plan_rows
+from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity
 from data_pipeline.files.whole_files import whole_folder
@@ -86,6 +86,7 @@ class BatchFiles(PackedGroups):
         *,
         rows: int = 0,
         run_steps: int = LONG_RUN,
+        shapes: int = MOST_SHAPES,
     ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
         self.index: dict[str, Any] = read_identity(folder / INDEX, BATCHES)
@@ -103,7 +104,7 @@ class BatchFiles(PackedGroups):
                 "Write them again, or give the run the settings that they were made with"
             )
         self.groups = self.cut.groups(spec)
-        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows, run_steps)
+        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows, run_steps, shapes)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step, as `BatchMaker.batch` says.

@@ -11,7 +11,8 @@ import numpy as np
 from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
 from data_pipeline.process.errors import BadInput
 
-MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation
+MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation: seconds on a CPU
+SHAPES_ON_ACCELERATORS = 2  # there, minutes: the usual number, and one that is enough for any block
 LEAST_SAVED = 0.005  # the part of all rows that one more shape must save in any run
 COMPILATION = 16  # steps that take as long as a compilation, with a MiniLM on two cores
 LONG_RUN = 100_000  # steps
@@ -113,6 +114,7 @@ def plan_rows(
     cut: StepCut,
     rows: int = 0,
     run_steps: int = LONG_RUN,
+    shapes: int = MOST_SHAPES,
 ) -> RowPlan:
     """Choose the numbers of rows from a sample of steps (`choose_sizes`).
 
@@ -124,6 +126,7 @@ def plan_rows(
         spec, cut: what a batch is made of and how it is cut.
         rows: `ample`, if not 0.
         run_steps: of the run; a short one does not save the time that a shape's compilation takes.
+        shapes: the most numbers of rows to choose.
     """
     steps = len(lengths_SGN)
     blocks = lengths_SGN.reshape(steps * cut.passes * cut.blocks, -1)
@@ -137,16 +140,19 @@ def plan_rows(
 
     ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
     needed = np.array([min(round_up(rows), ample) for rows in fullest])
-    return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps)))
+    return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps), shapes))
 
 
-def choose_sizes(needed_S: np.ndarray, ample: int, worth: float) -> tuple[int, ...]:
+def choose_sizes(
+    needed_S: np.ndarray, ample: int, worth: float, shapes: int = MOST_SHAPES
+) -> tuple[int, ...]:
     """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
 
     Args:
         needed_S: rows that the steps of a sample need.
         ample: rows that are enough for any step.
         worth: the part of all rows that one more size must save.
+        shapes: the most sizes to choose.
     """
     values, counts = np.unique(needed_S, return_counts=True)
     steps = np.concatenate([[0], np.cumsum(counts)])
@@ -155,7 +161,7 @@ def choose_sizes(needed_S: np.ndarray, ample: int, worth: float) -> tuple[int, .
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(np.inf, ())] * len(values)]
     chosen: tuple[int, ...] = (ample,)
     cost = float(len(needed_S) * ample)
-    for _ in range(MOST_SHAPES - 1):
+    for _ in range(shapes - 1):
         best = [(np.inf, ())] + [
             min(
                 (

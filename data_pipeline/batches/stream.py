@@ -11,7 +11,7 @@ import numpy as np
 
 from data_pipeline.batches.draws.groups import Draw
 from data_pipeline.batches.packed_groups import PackedGroups
-from data_pipeline.batches.packing import LONG_RUN, plan_rows
+from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.dataset.store import TripletDataset, as_tensor
@@ -88,6 +88,7 @@ class BatchMaker(PackedGroups):
         *,
         rows: int = 0,
         run_steps: int = LONG_RUN,
+        shapes: int = MOST_SHAPES,
     ):
         self.draw = Draw(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
@@ -101,7 +102,7 @@ class BatchMaker(PackedGroups):
         self.folder, self.manifest = dataset.folder, dataset.manifest
         self.token_start = as_tensor(dataset.token_start)
         self.tokens = as_tensor(dataset.tokens)
-        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps)
+        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
     def _lengths(self, terms: tf.Tensor) -> tf.Tensor:
         return tf.cast(

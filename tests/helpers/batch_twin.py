@@ -138,25 +138,34 @@ def twin_draw(dataset, spec, step):
             tail_concepts += [tail] * times
             labels += [relation] * (times if spec.fill_pairs else 1)
         assert len(head_terms) == spec.pairs
-        for pair, tail in enumerate(tail_concepts if spec.corrupted_tails else ()):
-            slot = number * spec.pairs + pair
+        if spec.corrupted_tails:
             possible = range(len(counts)) if spec.draw == "relations" else items
-            others = [concept for concept in possible if concept != tail]
-            random = twin_key(spec.seed, "corrupted tail", slot)
-            corrupted = others[twin_below(random, len(others))]
-            corrupted_terms += draw("corrupted tail term", corrupted, 1, slot)
-            corrupted_concepts.append(corrupted)
+            for pair, tail in enumerate(tail_concepts):
+                slot = number * spec.pairs + pair
+                corrupted = _corrupted(spec, slot, [one for one in possible if one != tail])
+                corrupted_terms += draw("corrupted tail term", corrupted, 1, slot)
+                corrupted_concepts.append(corrupted)
         concepts.append(head_concepts + tail_concepts + corrupted_concepts)
         terms.append(head_terms + tail_terms + corrupted_terms)
         relations.append(labels)
     drawn = {"concepts": concepts, "terms": terms, "relations": relations}
-    if spec.semantic_types:
-        start = dataset.type_start
-        drawn["types"] = [
-            [int(dataset.types[start[c]]) if start[c] < start[c + 1] else -1 for c in group]
-            for group in concepts
-        ]
-    return drawn
+    return drawn | _types(dataset, spec, concepts)
+
+
+def _corrupted(spec, slot, others):
+    return others[twin_below(twin_key(spec.seed, "corrupted tail", slot), len(others))]
+
+
+def _types(dataset, spec, concepts):
+    """The first semantic type of each concept, if the spec asks for them."""
+    if not spec.semantic_types:
+        return {}
+    start = dataset.type_start
+    first = [
+        [int(dataset.types[start[c]]) if start[c] < start[c + 1] else -1 for c in group]
+        for group in concepts
+    ]
+    return {"types": first}
 
 
 def _triplet(triplets, has_synonym, item, spec, slot):

@@ -38,6 +38,7 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, BatchSpec, StepCut
 from data_pipeline.process.errors import BadInput
 
@@ -128,8 +129,14 @@ class GroupSystem(System):
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         from data_pipeline.batches.files import INDEX, BatchFiles
 
+        on_cpu = jax.default_backend() == "cpu"
+        planned: dict[str, Any] = {
+            "rows": rows,
+            "run_steps": steps,
+            "shapes": MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS,
+        }
         if (data / INDEX).exists():
-            files = BatchFiles(data, self.batch, cut, rows=rows, run_steps=steps)
+            files = BatchFiles(data, self.batch, cut, **planned)
             if steps > files.last_step:
                 raise BadInput(
                     f"{data} has the batches of {files.last_step} steps, but the run has "
@@ -140,7 +147,7 @@ class GroupSystem(System):
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 
-        return BatchMaker(open_dataset(data), self.batch, cut, rows=rows, run_steps=steps)
+        return BatchMaker(open_dataset(data), self.batch, cut, **planned)
 
     def parts(self) -> dict[str, Part]:
         # The pooler stays as it was where no gradient reaches it (pooling cls or mean).

@@ -140,8 +140,8 @@ def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
     (tmp_path / mark).write_text("{}")
     asked = []
 
-    def source(*_, rows, run_steps):
-        asked.append((rows, run_steps))
+    def source(*_, rows, run_steps, shapes):
+        asked.append((rows, run_steps, shapes))
         return types.SimpleNamespace(last_step=10)
 
     monkeypatch.setattr("data_pipeline.batches.stream.BatchMaker", source)
@@ -149,7 +149,11 @@ def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
     monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda folder: None)
     data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
     open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
-    assert asked == [(7, 9)]
+    assert asked == [(7, 9, 8)]
+    # Where a compilation takes minutes: the usual number of rows, and one that is always enough.
+    monkeypatch.setattr("jax.default_backend", lambda: "tpu")
+    open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
+    assert asked[1:] == [(7, 9, 2)]
 
 
 def test_data_and_out_are_needed(tmp_path):

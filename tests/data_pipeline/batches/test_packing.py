@@ -116,6 +116,10 @@ def test_steps_that_all_need_the_same_have_one_size_and_the_ample_one():
 
 def test_there_are_never_too_many_sizes():
     assert len(choose_sizes(np.arange(20, 60), 80, 1e-6)) == MOST_SHAPES
+    usual, ample = choose_sizes(np.arange(20, 60), 80, 1e-6, shapes=2)
+    assert ample == 80 and rows_computed(range(20, 60), (usual, 80)) == min(
+        rows_computed(range(20, 60), (size, 80)) for size in range(20, 60)
+    )
 
 
 def test_a_short_run_compiles_less():
