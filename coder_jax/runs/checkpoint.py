@@ -25,8 +25,7 @@ from coder_jax.runs.checkpoint_reader import examine, in_a_line, or_damaged
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
 from coder_jax.runs.folder import check_identity
 from coder_jax.runs.lock import lock_run
-from coder_jax.runs.orbax_noise import quieten
-from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder
+from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder, quieten
 from data_pipeline.files.buckets import client_errors, in_bucket, move_folder
 from data_pipeline.process.errors import BadInput
 

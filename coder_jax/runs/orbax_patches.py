@@ -1,12 +1,14 @@
-"""Orbax on folders in buckets: what it needs to be told for gs:// and, above all, for s3://.
+"""What is changed of Orbax: folders in buckets, gs:// and above all s3://; and what it prints.
 
 Orbax writes arrays through tensorstore, which has a driver for S3, but hands it only gs:// and
 local paths (google/orbax issue 359). Here its three functions that tell them apart learn s3:// as
 well. Small files go through epath and fsspec.
 """
 
+import logging
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,28 @@ def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
     if os.environ.get("AWS_ACCESS_KEY_ID"):  # else it looks for files first, and says so at length
         spec["aws_credentials"] = {"type": "environment"}
     return spec
+
+
+def quieten() -> None:
+    """From now on drop log records with a traceback, and the echoes of reads and writes dropped.
+
+    One full disk or damaged file gives pages of tracebacks, one for each array under way, and the
+    message that says what to do would be lost among them: what failed is raised as well.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_one_line)
+    if sys.unraisablehook is not _without_echoes:
+        _before.append(sys.unraisablehook)
+        sys.unraisablehook = _without_echoes
+
+
+_before: list[Any] = []
+
+
+def _is_one_line(record: logging.LogRecord) -> bool:
+    return record.exc_info is None
+
+
+def _without_echoes(unraisable: Any) -> None:
+    if str(unraisable.exc_value) != "Event loop is closed":
+        _before[-1](unraisable)

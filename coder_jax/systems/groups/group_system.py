@@ -15,15 +15,10 @@ import tyro
 from jax.sharding import Mesh
 
 from coder_jax.devices.agree import say
-from coder_jax.evaluation.normalization.heldout import HeldOut
 from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.hf_files import find_folder
-from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.initial_encoder import check_length, check_tokenizer, read_license
 from coder_jax.systems.groups.packed_encoder import term_vectors
-from coder_jax.systems.groups.trained import export_groups, trained_groups
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
     Batch,
@@ -155,6 +150,16 @@ class GroupSystem(System):
         return {"encoder": encoder, **self.head_parts()}
 
     def start(self, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        # Here and below, what takes a second to import is imported where it is used: `--help` and
+        # the start of other commands stay quick.
+        from coder_jax.models.hf_files import find_folder
+        from coder_jax.models.hf_weights import load_bert
+        from coder_jax.systems.groups.initial_encoder import (
+            check_length,
+            check_tokenizer,
+            read_license,
+        )
+
         self.needs(source.manifest, source.folder)
         folder = find_folder(self.model.init)
         check_tokenizer(source.manifest, folder, self.model.init)
@@ -171,6 +176,8 @@ class GroupSystem(System):
     def carry(
         self, params: Params, identity: Mapping[str, Any], source: BatchSource
     ) -> tuple[dict[str, Any], Params]:
+        from coder_jax.systems.groups.initial_encoder import check_length
+
         self.needs(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:
@@ -234,6 +241,8 @@ class GroupSystem(System):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""
+        from coder_jax.evaluation.normalization.heldout import HeldOut
+
         heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
@@ -243,7 +252,11 @@ class GroupSystem(System):
         return score
 
     def trained(self, run: SavedRun) -> Trained:
+        from coder_jax.systems.groups.trained import trained_groups
+
         return trained_groups(self, run)
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        from coder_jax.systems.groups.trained import export_groups
+
         return export_groups(self, run, out, **options)
