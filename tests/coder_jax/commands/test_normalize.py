@@ -137,10 +137,12 @@ def test_vectors_that_were_encoded_before(model, dictionary, tmp_path, capsys, m
     capsys.readouterr()
     run(model, dictionary, mentions, "-k", "3", "--dictionary-vectors", vectors)
     assert capsys.readouterr().out == expected
-    with pytest.raises(BadInput, match="encoder pooling cls there, mean now.*--dictionary DICT"):
+    with pytest.raises(
+        BadInput, match="encoder.pooling: 'cls' there, 'mean' here.*--dictionary DICT"
+    ):
         run(model, dictionary, mentions, "--dictionary-vectors", vectors, "--pooling", "mean")
     dictionary.write_text(DICTIONARY.replace("pain", "pains"))
-    with pytest.raises(BadInput, match=r"vectors.npy: was made of something else \(terms hash"):
+    with pytest.raises(BadInput, match=r"vectors.npy: was made of something else \(terms.hash"):
         run(model, dictionary, mentions, "--dictionary-vectors", vectors)
 
 
