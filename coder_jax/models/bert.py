@@ -237,7 +237,7 @@ class Bert(nnx.Module):
         x_RLD, attended_RLD, site = self._attended(
             tokens_RL, positions_RL, segments_RL, dropout_ids_RL
         )
-        first_N = first_tokens(positions_RL, segments_RL, num_terms)
+        first_N = first_tokens(segments_RL, num_terms)
 
         def of_first(values: jax.Array) -> jax.Array:
             return values.at[first_N].get(mode="fill", fill_value=0)

@@ -9,13 +9,17 @@ import jax
 import jax.numpy as jnp
 
 
-def first_tokens(positions_RL: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
-    """int32 [N]: where the first token of each term lies among the R * L; R * L if nowhere."""
-    positions, segments = positions_RL.reshape(-1), segments_RL.reshape(-1)
-    is_first = (positions == 0) & (segments > 0)
+def first_tokens(segments_RL: jax.Array, num_terms: int) -> jax.Array:
+    """int32 [N]: where the first token of each term lies among the R * L; R * L if nowhere.
+
+    The first token of a term is where its segment begins, whatever positions its tokens have.
+    """
+    before_RL = jnp.pad(segments_RL, ((0, 0), (1, 0)))[:, :-1]
+    is_first = ((segments_RL != before_RL) & (segments_RL > 0)).reshape(-1)
+    segments = segments_RL.reshape(-1)
     term = jnp.where(is_first, segments - 1, num_terms)
-    place = jnp.arange(positions.size, dtype=jnp.int32)
-    return jnp.full(num_terms, positions.size, jnp.int32).at[term].set(place, mode="drop")
+    place = jnp.arange(segments.size, dtype=jnp.int32)
+    return jnp.full(num_terms, segments.size, jnp.int32).at[term].set(place, mode="drop")
 
 
 def mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:

@@ -150,7 +150,7 @@ def test_what_was_typed_wrong_is_named(pod, words, message):
 
 def test_jax_sees_the_devices_of_all_processes(repo, tmp_path):
     (tmp_path / "count.py").write_text(
-        "import jax\nfrom coder_jax import hosts\n\n"
+        "import jax\nfrom coder_jax.devices import hosts\n\n"
         "def work():\n    print(jax.process_index(), jax.device_count(), flush=True)\n"
         "    return 0\n\nhosts.run_on_hosts(work)\n"
     )

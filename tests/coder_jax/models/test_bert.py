@@ -89,12 +89,11 @@ def test_gradients_stay_finite_with_rows_of_padding(bert):
 
 def test_the_mean_and_the_first_token_of_each_term_absent_ones_too():
     hidden = jnp.arange(2 * 4 * 3, dtype=jnp.bfloat16).reshape(2, 4, 3)
-    positions = np.array([[0, 1, 0, 1], [0, 1, 2, 0]], np.int32)
     segments = np.array([[2, 2, 1, 1], [4, 4, 4, 0]], np.int32)
     mean = mean_by_term(hidden, segments, 4)
     assert mean.dtype == jnp.float32
     np.testing.assert_array_equal(mean, [[7.5, 8.5, 9.5], [1.5, 2.5, 3.5], [0, 0, 0], [15, 16, 17]])
-    np.testing.assert_array_equal(first_tokens(positions, segments, 4), [2, 0, 8, 4])
+    np.testing.assert_array_equal(first_tokens(segments, 4), [2, 0, 8, 4])
 
 
 def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert):
