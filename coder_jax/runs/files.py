@@ -1,23 +1,27 @@
 """The small files of a run: where OUT is in a bucket, a copy on this machine that is published.
 
-run.json, tokenizer/, metrics.jsonl and tensorboard/ are written here, by the first host, and copied
-to OUT at each checkpoint and at the end. Checkpoints are written to OUT itself, by all hosts.
+run.json, metrics.jsonl, tensorboard/, index/ (of refreshes) and what the run keeps of its data are
+written here, by the first host, and copied to OUT at each checkpoint and at the end. Checkpoints
+are written to OUT itself, by all hosts.
 """
 
 import atexit
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from coder_jax.devices.agree import is_first
+from coder_jax.runs.lock import LOCK
 from data_pipeline.files.buckets import address, explained, in_bucket, open_bucket
 from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
-FETCHED = (RUN.file, "metrics.jsonl")
-PUBLISHED = (*FETCHED, "tokenizer/*", "tensorboard/*", "index/*/*")
+INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
+NOT_FETCHED = ("checkpoints/", "tensorboard/")
+NOT_PUBLISHED = ("checkpoints/", LOCK)
 
 
 class RunFiles:
@@ -25,6 +29,7 @@ class RunFiles:
 
     Args:
         out: the run folder, here or in a bucket.
+        kept: names of folders that a start which was cut off may have left there.
 
     Attributes:
         name: OUT, for messages.
@@ -34,11 +39,11 @@ class RunFiles:
         BadInput: if the bucket cannot be read, or holds something else.
     """
 
-    def __init__(self, out: str | Path):
+    def __init__(self, out: str | Path, kept: Sequence[str] = ("tokenizer",)):
         self.url = address(out) if in_bucket(out) else None
         self.name = self.url or str(out)
         self.published: dict[str, tuple[int, int]] = {}
-        self.here = Path(out) if self.url is None else fetch_small_files(self.url)
+        self.here = Path(out) if self.url is None else fetch_small_files(self.url, kept)
 
     def fetch(self) -> None:
         """See what the first host has published."""
@@ -53,15 +58,24 @@ class RunFiles:
         """
         if self.url is None or not is_first():
             return
-        found = sorted(file for names in PUBLISHED for file in self.here.glob(names))
+        found = {
+            str(file.relative_to(self.here)): file
+            for file in sorted(self.here.rglob("*"))
+            if file.is_file()
+        }
+        found = {name: file for name, file in found.items() if is_published(name)}
         with explained(self.url, "write"):
             files, root = open_bucket(self.url)
-            for file in sorted(found, key=lambda file: file.name == RUN.file):
-                name, stat = str(file.relative_to(self.here)), file.stat()
+            for name in sorted(found, key=lambda name: name == RUN.file):
+                stat = found[name].stat()
                 state = stat.st_size, stat.st_mtime_ns
                 if self.published.get(name) != state:
-                    files.put_file(str(file), f"{root}/{name}")
+                    files.put_file(str(found[name]), f"{root}/{name}")
                     self.published[name] = state
+            for name in [name for name in self.published if name not in found]:
+                if name.startswith(f"{INDEX}/"):
+                    files.rm_file(f"{root}/{name}")
+                del self.published[name]
 
     def __enter__(self) -> "RunFiles":
         return self
@@ -75,6 +89,12 @@ class RunFiles:
             if error is None:
                 raise
             print(problem)  # the other error is the cause
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of the run's folder goes to the bucket: not what is half written."""
+    half = name.endswith(".unfinished") or any(part.startswith(".") for part in Path(name).parts)
+    return not half and not name.startswith(NOT_PUBLISHED)
 
 
 def small_files(out: str | Path) -> Path:
@@ -91,7 +111,7 @@ def small_files(out: str | Path) -> Path:
     return files.here
 
 
-def fetch_small_files(url: str) -> Path:
+def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
     """A new folder with a run's small files, or empty if there is none; gone when Python ends.
 
     Raises:
@@ -99,27 +119,29 @@ def fetch_small_files(url: str) -> Path:
     """
     here = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
     atexit.register(shutil.rmtree, here, ignore_errors=True)
-    fetch_into(here, url)
+    fetch_into(here, url, kept)
     return here
 
 
-def fetch_into(here: Path, url: str) -> None:
+def fetch_into(here: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
     """Copy the small files of the run at `url`, if there is one."""
     with explained(url, "read"):
         files, root = open_bucket(url)
         there = names_in(files, root)
         if RUN.file not in there:
-            if there - {"tokenizer"}:  # that is of a start that was cut off
+            if there - set(kept):  # that is of a start that was cut off
                 raise BadInput(
                     f"{url} is not empty (it has {min(there)}) and is not the folder of a run (it "
                     f"has no {RUN.file}); choose another --out, or empty it"
                 )
             return
-        names = [name for name in FETCHED if name in there]
-        names += [f"tokenizer/{name}" for name in names_in(files, f"{root}/tokenizer")]
-        for name in names:
-            (here / name).parent.mkdir(exist_ok=True)
-            files.get_file(f"{root}/{name}", str(here / name))
+        for name in sorted(there):
+            if f"{name}/" in NOT_FETCHED:
+                continue
+            for path in files.find(f"{root}/{name}"):
+                inside = path.removeprefix(f"{root}/")
+                (here / inside).parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(path, str(here / inside))
 
 
 def names_in(files: Any, root: str) -> set[str]:

@@ -17,13 +17,12 @@ from typing import Any
 from jax.sharding import Mesh
 
 from coder_jax.devices.agree import barrier, first_decides, is_first
-from coder_jax.runs.files import RunFiles
+from coder_jax.runs.files import INDEX, RunFiles
 from coder_jax.training.state import TrainState
 from coder_jax.training.system import System, View
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 
-FOLDER = "index"
 KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
 
 
@@ -76,7 +75,7 @@ class Refresh:
             found: dict[str, Any] = {"step": step, "hash": first_decides(hash_folder(folder))}
         else:
             assert noted is not None, "a run between two refreshes has an index"
-            folder = self.files.here / FOLDER / str(noted["step"])
+            folder = self.files.here / INDEX / str(noted["step"])
             found = {"step": noted["step"], "hash": hash_folder(folder)}
             if found != noted:
                 raise BadInput(
@@ -90,7 +89,7 @@ class Refresh:
 
     def _make(self, step: int, state: TrainState) -> Path:
         """Write the index of a step; one that a stopped run left is made again."""
-        folder = self.files.here / FOLDER / str(step)
+        folder = self.files.here / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
             for old in (partial, folder):

@@ -66,7 +66,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
     with contextlib.ExitStack() as opened:
         # ---- Run folder: what the run is; another one is refused ----
-        files = opened.enter_context(RunFiles(run.out))
+        files = opened.enter_context(RunFiles(run.out, source.kept))
         initial: Params | None = None
         if (files.here / "run.json").exists():
             there = read_identity(files.here)

@@ -244,6 +244,21 @@ def test_run_json_is_published_last_and_files_that_stay_only_once(monkeypatch, t
     assert (again.here / "tokenizer" / "vocab.txt").read_text() == "tokenizer/vocab.txt"
 
 
+def test_an_index_is_published_fetched_and_gone_when_it_is_gone_here():
+    url = f"{BUCKET}/runs/refreshed"
+    files = RunFiles(url)
+    for name in ("run.json", "index/2/near.npy", "index/.4.partial/near.npy", "words/list.txt"):
+        (files.here / name).parent.mkdir(parents=True, exist_ok=True)
+        (files.here / name).write_text(name)
+    files.publish()
+    again = RunFiles(url)
+    found = {str(p.relative_to(again.here)) for p in again.here.rglob("*") if p.is_file()}
+    assert found == {"run.json", "index/2/near.npy", "words/list.txt"}
+    (files.here / "index" / "2" / "near.npy").unlink()
+    files.publish()
+    assert names_at(url) == {"run.json", "words/list.txt"}
+
+
 def test_what_is_no_run_is_left_alone():
     url = f"{BUCKET}/runs/thesis"
     files, root = open_bucket(url)
