@@ -91,16 +91,16 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(run, tmp_path):
 
 
 def test_the_batches_after_a_refresh_depend_on_its_index_and_say_so(run, tmp_path):
-    run(tmp_path / "run")
-    run(tmp_path / "once", system=ToySystem(refresh_steps=100))
+    run(tmp_path / "run", steps=12)
+    run(tmp_path / "once", steps=12, system=ToySystem(refresh_steps=100))
     assert not np.array_equal(
-        *(state_of(tmp_path / name, 6)["params"]["rows"] for name in ("run", "once"))
+        *(state_of(tmp_path / name, 12)["params"]["rows"] for name in ("run", "once"))
     )
     folder = tmp_path / "run"
-    assert saved_steps(folder) == [2, 4, 6]  # a checkpoint at each refresh, to make it again
-    assert sorted(path.name for path in (folder / "index").iterdir()) == ["2", "4"]
-    notes = read_json_item(folder / "checkpoints" / "6", "notes")
-    assert notes["index"]["step"] == 4 and len(notes["index"]["hash"]) == 64
+    assert saved_steps(folder) == [2, 4, 6, 8, 10, 12]  # a checkpoint at each refresh, to make it again
+    assert sorted(path.name for path in (folder / "index").iterdir()) == ["10", "8"]
+    notes = read_json_item(folder / "checkpoints" / "12", "notes")
+    assert notes["index"]["step"] == 10 and len(notes["index"]["hash"]) == 64
 
 
 @pytest.mark.parametrize("damage", ["changed", "lost"])
