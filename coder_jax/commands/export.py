@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder to write, here or in a bucket; an earlier export there is replaced",
     )
-    parser.add_argument("--step", type=int, help="export this checkpoint (default: the newest)")
+    parser.add_argument(
+        "--step",
+        type=int,
+        help="of the checkpoint (default: the best, if its system has a score, else the newest)",
+    )
     parser.add_argument(
         "--license",
         metavar="ID",

@@ -9,13 +9,16 @@ from data_pipeline.process.errors import BadInput
 GIB = 2**30
 
 
-def check_memory(compiled: jax.stages.Compiled, devices: int, passes: int) -> str:
+def check_memory(
+    compiled: jax.stages.Compiled, devices: int, *, fuller: float = 1.0, more_passes: int = 0
+) -> str:
     """What a compiled train step needs on each device, in words.
 
     Args:
         compiled: of a step that takes its state's memory over.
         devices: over which it runs.
-        passes: of the step.
+        fuller: how many times as large the fullest batch can be.
+        more_passes: a number of passes that would need less; 0 for none.
 
     Raises:
         BadInput: if a device has less, with what makes it smaller.
@@ -32,16 +35,17 @@ def check_memory(compiled: jax.stages.Compiled, devices: int, passes: int) -> st
         f"memory on each of {devices} device{plural}: {total / GIB:.2f} of {limit / GIB:.1f} GiB "
         f"(state and batch {held / GIB:.2f}, at work {(total - held) / GIB:.2f})"
     )
-    if total <= limit:
-        return said
     if held > total / 2:
-        helps = "most is the state; use more devices, or --shard-encoder, which spreads it"
+        helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
+    elif more_passes:
+        helps = f"most is at work: use more passes (--passes {more_passes}), which change no result"
     else:
-        helps = (
-            f"most is at work in a pass; use more of them (--passes {2 * passes}), which change no "
-            "result, or --dtype bfloat16"
-        )
-    raise BadInput(f"{said}: this does not fit. As to what helps: {helps}")
+        helps = "most is at work: use more devices, or smaller batches"
+    if total > limit:
+        raise BadInput(f"{said}: this does not fit; {helps}")
+    if held + fuller * (total - held) > limit:
+        return f"{said}\nwarning: the fullest batches may not fit; {helps}"
+    return said
 
 
 def device_memory() -> int:

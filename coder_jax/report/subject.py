@@ -63,7 +63,7 @@ def run_subject(name: str, path: str, pooling: str | None) -> Subject:
     if pooling:
         settings = encoder.settings.changed(pooling=pooling)
         encoder = TermEncoder(encoder.bert, encoder.tokenizer, settings)
-    facts = [("run", path), ("initial encoder", card["base_model"])]
+    facts = [("run", path), ("initial encoder", card["base_model"] or "another run")]
     for part in ("recipe", "data"):
         facts += [(key, str(value)) for key, value in card[part].items()]
     facts.append(("dataset hash", card["dataset_hash"][:12]))

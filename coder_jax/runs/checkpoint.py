@@ -6,7 +6,7 @@ OUT/checkpoints/N/  state after step N: params, rest (of the state), identity (a
 A checkpoint is written under another name and renamed when it is whole; one that makes place for
 another is renamed before it is deleted. So what bears a step's number is whole, whenever the
 process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
-has no renames, a file that is written last says that a checkpoint is whole (orbax_buckets.py).
+has no renames, a file that is written last says that a checkpoint is whole (orbax_patches.py).
 """
 
 import contextlib

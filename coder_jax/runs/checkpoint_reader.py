@@ -4,6 +4,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,8 +43,9 @@ def best_step(out: Path) -> int:
         ) from damage
     if best is None or best[0] not in saved_steps(out):
         raise BadInput(
-            f"checkpoint {folder} tells no best one: the run was not scored yet; name a step of "
-            f"{', '.join(map(str, saved_steps(out)))}, or train with --eval-steps"
+            f"checkpoint {folder} tells no best one: the run was not scored yet. Let it go on to "
+            "its next scores (--eval-steps), or name a step of "
+            f"{', '.join(map(str, saved_steps(out)))}"
         )
     return best[0]
 
@@ -68,6 +70,8 @@ def examine(folder: Path) -> str | None:
     try:
         for item in ("params", "rest"):
             read_item(folder, item)
+        for item in ("identity", "notes"):
+            or_damaged(partial(read_json_item, folder, item))
     except Damaged as damage:
         return str(damage)
     return None

@@ -43,11 +43,16 @@ class RunFiles:
         self.url = address(out) if in_bucket(out) else None
         self.name = self.url or str(out)
         self.published: dict[str, tuple[int, int]] = {}
-        self.here = Path(out) if self.url is None else fetch_small_files(self.url, kept)
+        self.here = Path(out)
+        if self.url:
+            self.here = fetch_small_files(self.url, kept)
+            # What was fetched is there.
+            self.published = {name: state_of(file) for name, file in self._to_publish().items()}
 
     def fetch(self) -> None:
         """See what the first host has published."""
         if self.url and not is_first():
+            shutil.rmtree(self.here / INDEX, ignore_errors=True)
             fetch_into(self.here, self.url)
 
     def publish(self) -> None:
@@ -58,17 +63,11 @@ class RunFiles:
         """
         if self.url is None or not is_first():
             return
-        found = {
-            str(file.relative_to(self.here)): file
-            for file in sorted(self.here.rglob("*"))
-            if file.is_file()
-        }
-        found = {name: file for name, file in found.items() if is_published(name)}
+        found = self._to_publish()
         with explained(self.url, "write"):
             files, root = open_bucket(self.url)
             for name in sorted(found, key=lambda name: name == RUN.file):
-                stat = found[name].stat()
-                state = stat.st_size, stat.st_mtime_ns
+                state = state_of(found[name])
                 if self.published.get(name) != state:
                     files.put_file(str(found[name]), f"{root}/{name}")
                     self.published[name] = state
@@ -76,6 +75,12 @@ class RunFiles:
                 if name.startswith(f"{INDEX}/"):
                     files.rm_file(f"{root}/{name}")
                 del self.published[name]
+
+    def _to_publish(self) -> dict[str, Path]:
+        """By name, what goes to the bucket."""
+        files = [file for file in sorted(self.here.rglob("*")) if file.is_file()]
+        found = {str(file.relative_to(self.here)): file for file in files}
+        return {name: file for name, file in found.items() if is_published(name)}
 
     def __enter__(self) -> "RunFiles":
         return self
@@ -89,6 +94,12 @@ class RunFiles:
             if error is None:
                 raise
             print(problem)  # the other error is the cause
+
+
+def state_of(file: Path) -> tuple[int, int]:
+    """What changes when a file does: its size and the time of its last change."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def is_published(name: str) -> bool:

@@ -4,7 +4,7 @@ OUT/run.json        what the run is: configuration, data, start; refused if it d
 OUT/tokenizer/ ...  what the run keeps of its data
 OUT/checkpoints/    checkpoint.py
 OUT/metrics.jsonl   metrics.py
-OUT/lock            held by the process that trains (run_lock.py)
+OUT/lock            held by the process that trains (lock.py)
 """
 
 import json

@@ -83,7 +83,8 @@ class Config(Generic[S]):
         default_factory=OptimizerConfig
     )
     start: Annotated[str, tyro.conf.arg(name="from")] = ""
-    """Folder of another run, whose parameters after its last step this one begins with."""
+    """Folder of another run, with whose newest parameters (for a system that chooses by a score,
+    its best ones) this one begins."""
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
@@ -98,6 +99,11 @@ class Config(Generic[S]):
         for name in ("passes", "log_steps", "save_steps"):
             if getattr(run, name) < 1:
                 raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
+        if self.system.best is not None and not run.eval_steps:
+            raise BadInput(
+                f"eval_steps is 0, but of {self.system.name} the checkpoint with the best "
+                f"{self.system.best} is taken; use --eval-steps N"
+            )
         if self.system.whole and run.passes > 1:
             raise BadInput(
                 f"passes is {run.passes}, but the loss of {self.system.name} needs the whole batch "

@@ -49,11 +49,6 @@ def lazy_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name: part for name, part in parts.items() if part.touched}
 
 
-def that_catch_up(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts whose rows make up for missed steps; `TrainState.row_steps` counts these."""
-    return {name: part for name, part in lazy_parts(parts).items() if part.untouched == "catch up"}
-
-
 @dataclasses.dataclass(frozen=True)
 class MissedSteps:
     """The steps that rows of a part missed, in closed form.
@@ -156,8 +151,9 @@ def _moment(path: tuple[Any, ...]) -> str:
 
 def _inside(part: str, path: tuple[Any, ...]) -> str:
     """Which array of the part a path leads to."""
-    last = max(place for place, key in enumerate(path) if getattr(key, "key", None) == part)
-    return jax.tree_util.keystr(path[last:])
+    names = [place for place, key in enumerate(path) if getattr(key, "key", None) == part]
+    # In the optimizer's state its label comes first.
+    return jax.tree_util.keystr(path[names[0 if path[0].name == "params" else 1] :])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,12 +185,12 @@ class LazyRows:
             (state, batch, gathered): the state with V rows in place of R; the batch, in which rows
             are numbered among these; and by part int32 [V], the row of each, R where there is none.
         """
-        gathered, batch = {}, dict(batch)
+        gathered, whole, batch = {}, batch, dict(batch)
         for name, part in self.parts.items():
             assert part.touched is not None
             table = jax.tree.leaves(state.params[name])
             number = table[0].shape[0]
-            numbers = constrain(self.mesh, batch[part.touched], EVERYWHERE)
+            numbers = constrain(self.mesh, whole[part.touched], EVERYWHERE)
             used = jnp.where(numbers < 0, number, numbers)
             size = min(number, numbers.size)
             # One more, for those without, which are the largest and so the last.

@@ -16,7 +16,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from coder_jax.devices.agree import barrier, first_decides, is_first
+from coder_jax.devices.agree import barrier, is_first, must_agree
 from coder_jax.runs.files import INDEX, RunFiles
 from coder_jax.training.state import TrainState
 from coder_jax.training.system import System, View
@@ -72,7 +72,8 @@ class Refresh:
             return source, None
         if self.due(step):
             folder = self._make(step, state)
-            found: dict[str, Any] = {"step": step, "hash": first_decides(hash_folder(folder))}
+            found: dict[str, Any] = {"step": step, "hash": hash_folder(folder)}
+            must_agree(f"the index of step {step}", found["hash"])
         else:
             assert noted is not None, "a run between two refreshes has an index"
             folder = self.files.here / INDEX / str(noted["step"])
@@ -92,8 +93,11 @@ class Refresh:
         folder = self.files.here / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
-            for old in (partial, folder):
-                shutil.rmtree(old, ignore_errors=True)
+            # Later ones are of steps that the run takes again.
+            for number in self._made():
+                if number >= step:
+                    shutil.rmtree(folder.with_name(str(number)))
+            shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         barrier("a folder for the index")
         view = View(
@@ -103,13 +107,18 @@ class Refresh:
         barrier("the index is written")
         if is_first():
             partial.rename(folder)
-            made = sorted(int(path.name) for path in folder.parent.iterdir() if path.name.isdigit())
-            for earlier in made[:-KEPT]:
-                shutil.rmtree(folder.with_name(str(earlier)))
+            for number in self._made()[:-KEPT]:
+                shutil.rmtree(folder.with_name(str(number)))
             self.files.publish()
         barrier("the index is there")
         self.files.fetch()
         return folder
+
+    def _made(self) -> list[int]:
+        """The steps with an index, oldest first."""
+        folder = self.files.here / INDEX
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isdigit())
 
 
 def hash_folder(folder: Path) -> str:

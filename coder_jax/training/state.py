@@ -45,7 +45,8 @@ def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
     """Whether the leaf of a `TrainState` at this path is an array of a part, or a moment of one."""
     if leaf.ndim == 0 or getattr(path[0], "name", "") not in ("params", "opt_state"):
         return False
-    return any(getattr(key, "key", None) == part for key in path)
+    # The first key is the part's name, or in the optimizer's state its label.
+    return next((key.key for key in path if hasattr(key, "key")), None) == part
 
 
 def abstract_state(

@@ -136,7 +136,14 @@ class Step:
         """
         shapes = batch_shapes(self.mesh, self.cut, source.shapes(rows), source.packed)
         self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
-        return check_memory(self.compiled[rows], self.mesh.size, self.cut.passes)
+        system, passes = self.config.system, self.cut.passes
+        can_divide = not system.whole and system.groups % (2 * passes) == 0
+        return check_memory(
+            self.compiled[rows],
+            self.mesh.size,
+            fuller=source.plan.ample / rows,
+            more_passes=2 * passes if can_divide else 0,
+        )
 
     def __call__(
         self, state: TrainState, batch: dict[str, jax.Array], rows: int

@@ -79,7 +79,8 @@ class View:
     """A run at one of its steps.
 
     For scores its arrays are whole, on one device of the first host; for a refresh they lie as they
-    do in training.
+    do in training. Rows that catch up (`Part.untouched`) are as when they were last used, but for
+    the last step.
     """
 
     step: int
@@ -101,7 +102,7 @@ class SavedRun:
 
     step: int
     params: Params
-    """NumPy arrays."""
+    """NumPy arrays; rows that catch up (`Part.untouched`) lag in all but the last step's."""
     identity: Mapping[str, Any]
     """Of run.json."""
     folder: Path
@@ -273,6 +274,14 @@ def check_parts(parts: Mapping[str, Part], params: Params) -> dict[str, Part]:
     found = {name: parts[name] for name in sorted(params)}
     for name, part in found.items():
         part.validate(name)
+    rows: dict[str, int] = {}
+    for name, part in found.items():
+        for array in jax.tree.leaves(params[name]) if part.touched else ():
+            if rows.setdefault(str(part.touched), array.shape[0]) != array.shape[0]:
+                raise ValueError(
+                    f"part {name}: an array has {array.shape[0]} rows, another that "
+                    f"{part.touched} numbers has {rows[str(part.touched)]}; expected as many"
+                )
     if all(part.rate is None for part in found.values()):
         raise BadInput(f"all parts ({', '.join(found)}) are held fixed: there is nothing to train")
     return found

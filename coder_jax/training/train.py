@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
-                _, initial = start(config, source)
+                again, initial = start(config, source, about.get("from"))
+                check_identity(about, json.loads(json.dumps(again)), f"the start of {files.name}")
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
         else:
@@ -153,8 +154,15 @@ def train(config: Config, source: BatchSource) -> RunResult:
             notes["best"] = [step, value]
             return True
 
+        def save(step: int, state: TrainState) -> None:
+            """Save the state after a step."""
+            window.check()
+            files.publish()  # before: what a checkpoint goes on from is there with it
+            checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
+            clock.restart()
+
         # ---- Before the first step: the scores that curves begin with ----
-        if score is not None and (first_step == 0 or first_step % run.eval_steps == 0):
+        if score is not None and (first_step % run.eval_steps == 0 or first_step == steps):
             scores = first_decides(log.scores(first_step)) or look(first_step, state)
             if not scores:
                 raise Stopped  # nothing is lost: the step before is saved
@@ -170,11 +178,17 @@ def train(config: Config, source: BatchSource) -> RunResult:
             with window.waiting():
                 fed = next(batches)
             if fed.rows not in step_of_run.compiled:
-                with window.paused():
-                    step_of_run.compile(source, fed.rows)
+                try:
+                    with window.paused():
+                        step_of_run.compile(source, fed.rows)
+                except BadInput:  # it does not fit: what was learnt so far is kept
+                    save(step - 1, state)
+                    raise
             state, metrics = step_of_run(state, fed.batch, fed.rows)
             window.add(step, metrics, fill=fed.fill)
             last = step == steps
+            if last:
+                state = step_of_run.lazy.settled(state)
             if step % run.log_steps == 0 or last:
                 values = window.close()
                 log.write(step, values)
@@ -182,23 +196,28 @@ def train(config: Config, source: BatchSource) -> RunResult:
             looked = score is not None and (step % run.eval_steps == 0 or last)
             if looked:
                 scores = look(step, state)
-            stop = feed.stops()
-            if last:
-                state = step_of_run.lazy.settled(state)
+            asked = looked and not scores  # to stop, while it looked
+            stop = feed.stops() or asked
             best = looked and is_best(step)
             kept = step % run.save_steps == 0 or refresh.due(step)
+            if last and asked and system.best is not None:
+                raise Stopped  # the last checkpoint tells which is the best: it needs its score
             if kept or best or feed.saves() or last or stop:
-                window.check()
-                files.publish()  # before: what a checkpoint goes on from is there with it
-                checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
-                clock.restart()
+                save(step, state)
             if stop and not (last and (scores or score is None)):
                 raise Stopped
     return RunResult(files.name, steps, log.seconds, scores)
 
 
-def start(config: Config, source: BatchSource) -> tuple[dict[str, Any], Params]:
+def start(
+    config: Config, source: BatchSource, noted: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], Params]:
     """What a new run begins with: as `System.start`, or with the parameters of the run `--from`.
+
+    Args:
+        config: the run.
+        source: its batches.
+        noted: what run.json says of the run `--from`, if it is there: its step is taken again.
 
     Raises:
         BadInput: as `System.start`; or if there is no such run, or no checkpoint of it.
@@ -210,7 +229,10 @@ def start(config: Config, source: BatchSource) -> tuple[dict[str, Any], Params]:
     there = saved_steps(Path(config.start))
     if not there:
         raise BadInput(f"--from {config.start} has no checkpoint yet; train it first")
-    chosen = best_step(Path(config.start)) if system.best else there[-1]
+    if noted is not None:
+        chosen = noted["step"]
+    else:
+        chosen = best_step(Path(config.start)) if system.best else there[-1]
     about, params = system.carry(read_params(Path(config.start), chosen), other, source)
     digest = hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()
     say(f"starting from step {chosen} of {config.start}: {', '.join(params)}")

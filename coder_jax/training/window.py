@@ -70,7 +70,7 @@ class Window:
                 f"{values['grad_norm']} (learning rate {float(self.schedule(step - 1)):.3g}). The "
                 f"run stops and saves nothing more; the {self.safe} are good. The same settings "
                 "would fail at the same step: begin another run with a lower learning rate or in "
-                "float32, from the initial encoder or from an export of the last checkpoint"
+                "float32, from the initial encoder or from this run (--from)"
             )
         self.fetched.append(values)
 

@@ -2,7 +2,7 @@
 
 A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly padding.
 Here several terms share a row. `first_fit_decreasing` decides where each goes, `pack_rows` writes
-the three arrays that the encoder reads. This is the NumPy side, used to encode terms; `batches.py`
+the three arrays that the encoder reads. This is the NumPy side, used to encode terms; `stream.py`
 does the same inside tf.data, and a test holds the two together.
 """
 

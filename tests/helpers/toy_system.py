@@ -209,7 +209,9 @@ def toy_config(out: Path, *, steps: int = 6, start: str = "", system=None, **run
             steps=steps, learning_rate=1e-2, warmup_steps=0, schedule="constant", eps=1e-3
         ),
         start=start,
-        run=RunConfig(**{"out": str(out), "save_steps": 100, "log_steps": 1} | run),
+        run=RunConfig(
+            **{"out": str(out), "save_steps": 100, "log_steps": 1, "eval_steps": 100} | run
+        ),
     )
 
 

@@ -190,9 +190,15 @@ class GroupSystem(System):
         check_length(
             source.manifest, BertConfig.from_hf(encoder["config"]), "the run to start from"
         )
-        carried = {name: params[name] for name in self.parts() if name in params}
-        if identity["dataset"]["relations"] != source.manifest["relations"]:
-            carried = {"encoder": params["encoder"]}  # its tables number other labels
+        if self.model.pooling == "pooler" and not encoder["pooler"]:
+            raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
+        carried = {"encoder": params["encoder"]}
+        # A table that numbers other labels, or has another shape, would be another table.
+        shapes, _ = self.shapes(self.about(encoder, source.manifest))
+        table = params.get("relations")
+        if identity["dataset"]["relations"] == source.manifest["relations"] and table is not None:
+            if "relations" in shapes and shapes["relations"].shape == table.shape:
+                carried["relations"] = table
         return self.about(encoder, source.manifest), carried
 
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.training.system import SavedRun, Trained
+from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
     return {
         "name": f"{system.title} ({config['recipe']})",
         "license": run.identity["start"]["encoder"]["license"],
-        "base_model": system.model.init,
+        # With --from the start was another run, which has a base of its own.
+        "base_model": None if "from" in run.identity["start"] else system.model.init,
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",
             "concepts": f"{counts['concepts']:,}",
@@ -112,7 +114,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
             "name": config["recipe"],
             "steps": f"{run.step:,} of {optimizer['steps']:,}",
             "terms per step": batch.terms,
-            "groups x triplets x repeats": f"{batch.groups} x {batch.triplets} x {batch.repeats}",
+            **groups_in_words(batch),
             "draw": batch.draw,
             **system.told(),
             "learning rate": optimizer["learning_rate"],
@@ -121,3 +123,10 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
         "results": rows,
         "dataset_hash": dataset["content_hash"],
     }
+
+
+def groups_in_words(batch: BatchSpec) -> dict[str, str]:
+    """What a step is made of, for the model card."""
+    if batch.fill_pairs:
+        return {"groups x pairs": f"{batch.groups} x {batch.fill_pairs}"}
+    return {"groups x triplets x repeats": f"{batch.groups} x {batch.triplets} x {batch.repeats}"}

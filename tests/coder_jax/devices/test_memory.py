@@ -26,7 +26,7 @@ def compiled(size):
 def test_it_is_what_the_compiler_says():
     program = compiled(2**20)
     found = program.memory_analysis()
-    said = check_memory(program, devices=1, passes=1)
+    said = check_memory(program, devices=1)
     total, limit, held, work = map(float, re.findall(r"(\d+\.\d+)", said))
     assert limit == pytest.approx(device_memory() / GIB, abs=0.06)
     assert total == pytest.approx(held + work, abs=0.011)
@@ -45,13 +45,13 @@ def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, h
     found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
     program = types.SimpleNamespace(memory_analysis=lambda: found)
     with pytest.raises(BadInput, match=f"4.00 of 4.0 GiB .*this does not fit.*{helps}"):
-        check_memory(program, devices=2, passes=2)
+        check_memory(program, devices=2, more_passes=4)
     monkeypatch.setattr(memory, "device_memory", lambda: 4 * GIB)
-    assert check_memory(program, devices=2, passes=2).startswith(
+    assert check_memory(program, devices=2, more_passes=4).startswith(
         "memory on each of 2 devices: 4.00"
     )
 
 
 def test_a_compiler_that_says_nothing_is_believed():
     program = types.SimpleNamespace(memory_analysis=lambda: None)
-    assert "does not say" in check_memory(program, devices=2, passes=1)
+    assert "does not say" in check_memory(program, devices=2)

@@ -194,13 +194,13 @@ FILLS_THE_DISK = """
 import os, shutil
 from coder_jax.runs.checkpoint import Checkpoints
 real = Checkpoints.save
-def save(self, state, step, this_run):
+def save(self, step, *state, **notes):
     if step == 4 and not os.path.exists("{disk}/room"):
         self.manager.wait_until_finished()
         self._empty_deleted()
         with open("{disk}/ballast", "wb") as file:  # leaves less than a checkpoint needs
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage("{disk}").free - 60_000)
-    real(self, state, step, this_run)
+    real(self, step, *state, **notes)
 Checkpoints.save = save
 """
 # In a name space of its own anyone may mount a file system; it is seen in there alone.

@@ -49,14 +49,14 @@ def straight(folder):
 def assert_whole(out):
     """Every checkpoint can be read, and is what was saved."""
     for step in saved_steps(out):
-        for item in ("params", "opt_state"):
+        for item in ("params", "rest"):
             read_item(out / "checkpoints" / str(step), item)
 
 
 def assert_same_end(out, straight):
     assert_whole(out)
-    got = read_item(out / "checkpoints" / str(STEPS), "opt_state")
-    want = read_item(straight / "checkpoints" / str(STEPS), "opt_state")
+    got = read_item(out / "checkpoints" / str(STEPS), "rest")
+    want = read_item(straight / "checkpoints" / str(STEPS), "rest")
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 

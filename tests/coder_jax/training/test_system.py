@@ -1,7 +1,9 @@
 """The protocol by a system of the tests that uses all of it, in files of its own alone."""
 
 import dataclasses
+import os
 import shutil
+import signal
 
 import jax
 import numpy as np
@@ -17,6 +19,7 @@ from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import system_of
 from coder_jax.training.train import train
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import Stopped, poll, stop_when_asked
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +100,14 @@ def test_the_batches_after_a_refresh_depend_on_its_index_and_say_so(run, tmp_pat
         *(state_of(tmp_path / name, 12)["params"]["rows"] for name in ("run", "once"))
     )
     folder = tmp_path / "run"
-    assert saved_steps(folder) == [2, 4, 6, 8, 10, 12]  # a checkpoint at each refresh, to make it again
+    assert saved_steps(folder) == [
+        2,
+        4,
+        6,
+        8,
+        10,
+        12,
+    ]  # a checkpoint at each refresh, to make it again
     assert sorted(path.name for path in (folder / "index").iterdir()) == ["10", "8"]
     notes = read_json_item(folder / "checkpoints" / "12", "notes")
     assert notes["index"]["step"] == 10 and len(notes["index"]["hash"]) == 64
@@ -119,6 +129,44 @@ def test_an_index_that_is_not_the_one_it_was_stopped_with_is_refused(run, tmp_pa
     run(out)
     run(tmp_path / "straight")
     assert_same(state_of(out, 6), state_of(tmp_path / "straight", 6))
+
+
+def test_going_back_past_several_refreshes_makes_them_again(run, tmp_path):
+    """Indexes of later steps, which are taken again, are not mistaken for newer ones."""
+    out = tmp_path / "run"
+    with pytest.raises(ConnectionError):
+        run(out, steps=8, stop=7, save_minutes=0.0)
+    assert saved_steps(out) == [2, 4, 6, 7]
+    for step in (4, 6, 7):
+        shutil.rmtree(out / "checkpoints" / str(step))
+    run(out, steps=8)
+    run(tmp_path / "straight", steps=8)
+    assert_same(state_of(out, 8), state_of(tmp_path / "straight", 8))
+
+
+def test_stopped_at_its_last_scores_it_is_scored_and_the_best_is_known(run, tmp_path, monkeypatch):
+    out, real, looks = tmp_path / "run", ToySystem.scorer, []
+
+    def scorer(system, source, settings):
+        score = real(system, source, settings)
+
+        def asked(view):
+            looks.append(view.step)
+            if looks.count(5) == 1 and view.step == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            poll()
+            return score(view)
+
+        return asked
+
+    monkeypatch.setattr(ToySystem, "scorer", scorer)
+    with stop_when_asked("stopping"), pytest.raises(Stopped):
+        run(out, steps=5, eval_steps=2)
+    result = run(out, steps=5, eval_steps=2)
+    assert result.scores and looks.count(5) == 2
+    run(tmp_path / "straight", steps=5, eval_steps=2)
+    assert best_step(out) == best_step(tmp_path / "straight")
+    assert_same(state_of(out, 5), state_of(tmp_path / "straight", 5))
 
 
 @pytest.mark.parametrize(
