@@ -1,8 +1,7 @@
-"""A `Terminology` and a tokenizer in, the files of a dataset folder out (see `store.py`).
+"""Writing the files of a dataset folder from a `Terminology` and a tokenizer (see `store.py`).
 
-Shards are written one by one under a temporary name and renamed when whole, each with a small .json
-beside it that says what it holds; one that has it is never written again. `finish` turns the work
-folder into a dataset: TFDS metadata, the manifest, last the folder's own name.
+Shards are written one by one and renamed when whole, each with a small .json beside it; one that has
+it is never written again. `finish` adds TFDS metadata, the manifest, last the folder's own name.
 """
 
 from __future__ import annotations
