@@ -1,7 +1,7 @@
 """Writing the files of a dataset folder from a `Terminology` and a tokenizer (see `store.py`).
 
 Shards are written one by one and renamed when whole, each with a small .json beside it; one that
-has it is never written again. `finish` adds TFDS metadata, the manifest, last the folder's own name.
+has it is never written again. `finish` adds TFDS metadata, the manifest, at last the folder's name.
 """
 
 from __future__ import annotations
