@@ -3,35 +3,14 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 from evaluating import ENCODER
+from toy_record import record_of
 
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.benchmark import NormalizationFold, normalization_record
-from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.record import write_records
 from coder_jax.evaluation.similarity.spearman import SimilarityResult, similarity_record
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
-from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.retired_cuis import RetiredCuis
-
-RETIRED = RetiredCuis({"C0": "C1"}, "MRCUI.RRF")
-
-
-def record_of(terms=("pain", "fever"), concepts=("C1", "C2"), made_of=Mentions):
-    dictionary = Dictionary(list(terms), list(concepts), "toy.tsv", retired=1)
-    folds = [
-        NormalizationFold(name, ["sore", "hot"], ["C1", gold], dictionary)
-        for name, gold in (("one", "C2"), ("two", "C9"))
-    ]
-    benchmark = made_of("toy", "toy", folds, "hash", 1, RETIRED)
-
-    def encode(strings):
-        return np.random.default_rng(0).normal(size=(len(strings), 3)).astype(np.float32)
-
-    return normalization_record(benchmark, evaluate_normalization(encode, benchmark), ENCODER)
 
 
 def test_json(tmp_path):

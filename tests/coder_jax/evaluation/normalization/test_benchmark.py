@@ -1,31 +1,10 @@
 """What every format of normalization shares: its record and its table."""
 
-import numpy as np
 import pytest
-from evaluating import ENCODER
+from toy_record import RETIRED, record_of
 
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.benchmark import NormalizationFold, normalization_record
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.normalization.xl_bel import XlBel
-from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.terminology.retired_cuis import RetiredCuis
-
-RETIRED = RetiredCuis({"C0": "C1"}, "MRCUI.RRF")
-
-
-def record_of(terms=("pain", "fever"), concepts=("C1", "C2"), made_of=Mentions):
-    dictionary = Dictionary(list(terms), list(concepts), "toy.tsv", retired=1)
-    folds = [
-        NormalizationFold(name, ["sore", "hot"], ["C1", gold], dictionary)
-        for name, gold in (("one", "C2"), ("two", "C9"))
-    ]
-    benchmark = made_of("toy", "toy", folds, "hash", 1, RETIRED)
-
-    def encode(strings):
-        return np.random.default_rng(0).normal(size=(len(strings), 3)).astype(np.float32)
-
-    return normalization_record(benchmark, evaluate_normalization(encode, benchmark), ENCODER)
 
 
 def test_record_names_the_whole_protocol():
