@@ -74,6 +74,26 @@ def browser() -> Iterator:
         yield driver
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    """The environment to use an S3 server with, which runs on this machine."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed (see requirements-cloud.txt)")
+    pytest.importorskip("moto", reason="moto is not installed (see requirements-test.txt)")
+    from s3_server import s3_server
+
+    with s3_server() as settings:
+        yield settings
+
+
+@pytest.fixture
+def in_bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This process uses the server, and keeps what it fetches in a folder of the test."""
+    from s3_server import use
+
+    use(monkeypatch, server)
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
     """Writes a file, and the folders it lies in, for a test: (name, content) -> path."""

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("s3fs", reason="s3fs is not installed (see requirements-cloud.txt)")
 pytest.importorskip("moto", reason="moto is not installed (see requirements-test.txt)")
 
-from s3_server import BUCKET, s3_server, use, with_server
+from s3_server import BUCKET, with_server
 
 from data_pipeline.files import buckets
 from data_pipeline.files.buckets import (
@@ -30,16 +30,7 @@ from data_pipeline.process.errors import BadInput
 MARK = "manifest.json"
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as settings:
-        yield settings
-
-
-@pytest.fixture(autouse=True)
-def here(server, monkeypatch, tmp_path):
-    use(monkeypatch, server)
-    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("in_bucket")
 
 
 @pytest.fixture
