@@ -6,6 +6,8 @@ subprocess run the way a user runs them; only what must hold there too goes into
 
 import importlib.util
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test must not pass on yesterday's program
+# The processes of one run of the tests share what they compile, in a folder that ends with the run.
+if "CODER_JAX_TESTS_COMPILED" not in os.environ:
+    os.environ["CODER_JAX_TESTS_COMPILED"] = tempfile.mkdtemp(prefix="coder_jax-tests-")
+COMPILED = os.environ["CODER_JAX_TESTS_COMPILED"]
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -25,6 +31,16 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")
+jax.config.update("jax_enable_compilation_cache", True)
+jax.config.update("jax_compilation_cache_dir", COMPILED)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The run of the tests ends, with all its workers: so do the programs that it compiled."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 def _package_file(package: str, inside: str) -> Path:
