@@ -34,7 +34,8 @@ from typing import Any
 from coder_jax.runs.folder import check_identity
 from coder_jax.training.config import to_json
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.whole_files import read_json, write_json, written_whole
+from data_pipeline.files.json_files import read_json
+from data_pipeline.files.whole_files import write_json, written_whole
 from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, poll

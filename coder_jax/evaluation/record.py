@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from coder_jax.encoding.encoder_protocol import EncoderProtocol
 from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
+from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
@@ -37,10 +38,11 @@ class VectorFileProtocol:
 
 
 EncoderRecord = EncoderProtocol | VectorFileProtocol
+E = TypeVar("E", bound=EncoderRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationRecord:
+class EvaluationRecord(Generic[E]):
     """One benchmark scored with one encoder."""
 
     benchmark: str
@@ -50,7 +52,7 @@ class EvaluationRecord:
     scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
     counts: dict[str, int]  # mentions, unreachable, tied, retired, folds; or pairs
     scoring: dict[str, Any]
-    encoder: EncoderRecord
+    encoder: E
     unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
     dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -74,18 +76,13 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
 
     BadInput for another file.
     """
-    path = Path(path)
-    content = read_identity(path, EVALUATION)
     records = []
-    try:
-        for fields in content["records"]:
-            kind = VectorFileProtocol if "keyed_by" in fields["encoder"] else EncoderProtocol
-            records.append(EvaluationRecord(**fields | {"encoder": kind(**fields["encoder"])}))
-    except (TypeError, KeyError) as error:
-        raise BadInput(
-            f"{path}: found a record that is not whole ({error}); expected the JSON file that "
-            f"`{EVALUATION.command}` writes"
-        ) from error
+    for number, fields in enumerate(read_identity(Path(path), EVALUATION)["records"]):
+        where, again = f"{path}: records[{number}]", f"make it again with `{EVALUATION.command}`"
+        encoder = fields.get("encoder")
+        by_file = isinstance(encoder, dict) and "keyed_by" in encoder
+        kind: Any = VectorFileProtocol if by_file else EncoderProtocol
+        records.append(typed(fields, EvaluationRecord[kind], where, again))
     return records
 
 

@@ -4,12 +4,14 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from data_pipeline.files.whole_files import read_json, write_json
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 
 TABLE, LABELS = "relations.safetensors", "relations.json"
@@ -28,6 +30,12 @@ KINDS = {
         "-|e_head + r - e_tail|.",
     ),
 }
+
+
+class Labels(TypedDict):
+    """What relations.json must have."""
+
+    labels: list[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +88,8 @@ def read_relations(folder: Path) -> ExportedRelations | None:
         return None
     try:
         tensors = load_file(folder / TABLE)
-        labels = read_json(folder / LABELS)["labels"]
-    except (BadInput, OSError, ValueError, KeyError, SafetensorError) as error:
+        labels = typed(read_json(folder / LABELS), Labels, str(folder / LABELS))["labels"]
+    except (BadInput, OSError, ValueError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"
         ) from error

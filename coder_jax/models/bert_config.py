@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from msgspec import Meta
+
+from data_pipeline.files.contents import Vocabulary, Width
+from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
 POOLINGS = ("cls", "mean", "pooler")
@@ -40,6 +44,28 @@ OPTIONAL = {
     "pad_token_id": "pad_token_id",
 }
 ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
+Rate = Annotated[float, Meta(ge=0, lt=1)]
+
+
+class HfConfig(TypedDict):
+    """config.json of a BERT; the bounds are some times what the largest has."""
+
+    model_type: NotRequired[str]
+    vocab_size: Vocabulary
+    hidden_size: Width
+    num_hidden_layers: Annotated[int, Meta(ge=1, le=256)]
+    num_attention_heads: Width
+    max_position_embeddings: Width
+    intermediate_size: Width
+    type_vocab_size: NotRequired[Width | None]
+    hidden_act: NotRequired[str | None]
+    layer_norm_eps: NotRequired[Rate | None]
+    hidden_dropout_prob: NotRequired[Rate | None]
+    attention_probs_dropout_prob: NotRequired[Rate | None]
+    initializer_range: NotRequired[Annotated[float, Meta(ge=0)] | None]
+    pad_token_id: NotRequired[Annotated[int, Meta(ge=0, le=10_000_000)] | None]
+    position_embedding_type: NotRequired[str | None]
+    is_decoder: NotRequired[bool | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +112,9 @@ class BertConfig:
         """The config of a Hugging Face BERT; `source` is named in errors.
 
         Raises:
-          BadInput: another architecture than BERT, a missing size, or a variant of BERT that this
-            encoder does not compute (relative positions, decoders, unknown activations).
+          BadInput: another architecture than BERT, a missing size or one that no BERT has, or a
+            variant of BERT that this encoder does not compute (relative positions, decoders,
+            unknown activations).
         """
         model_type = config.get("model_type", "bert")
         if model_type not in ARCHITECTURES:
@@ -102,6 +129,7 @@ class BertConfig:
                 f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
                 f"{', '.join(REQUIRED.values())}"
             )
+        typed(config, HfConfig, source, "give the config.json that belongs to the weights")
         positions = config.get("position_embedding_type") or "absolute"
         if positions != "absolute" or config.get("is_decoder"):
             raise BadInput(

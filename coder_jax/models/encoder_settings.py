@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.identity import ENCODER, read_identity, write_identity
-from data_pipeline.files.whole_files import read_json, read_json_value
+from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.clean import CLEANING
 
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
 OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+
+
+class Module(TypedDict):
+    """One of the modules that modules.json of sentence-transformers lists."""
+
+    type: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -79,15 +86,10 @@ def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any
 
 def sentence_transformers_pooling(folder: Path) -> str:
     """'cls' or 'mean' from a sentence-transformers folder."""
-    modules = read_json_value(folder / "modules.json")
-    try:
-        types = [module["type"].rsplit(".", 1)[-1] for module in modules]
-        paths = [module["path"] for module in modules]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise BadInput(
-            f"{folder / 'modules.json'}: expected a list of modules, each with a type and a path "
-            f"({type(error).__name__}: {error}); fetch the folder again"
-        ) from error
+    path = folder / "modules.json"
+    modules = typed(read_json_value(path), list[Module], str(path), "fetch the folder again")
+    types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    paths = [module["path"] for module in modules]
     if types[:2] != ["Transformer", "Pooling"] or types[2:] not in ([], ["Normalize"]):
         raise BadInput(
             f"{folder / 'modules.json'}: found the modules {', '.join(types)}; expected "

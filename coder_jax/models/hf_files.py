@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import RUN
-from data_pipeline.files.whole_files import read_json, recover_folder
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
+
+
+class WeightIndex(TypedDict):
+    """Which file has which weight, where there are several."""
+
+    weight_map: dict[str, str]
+
+
 SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 
 
@@ -84,7 +94,9 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
             return read(folder / single)
         index = folder / f"{single}.index.json"
         if index.is_file():
-            shards = sorted(set(read_json(index)["weight_map"].values()))
+            shards = sorted(
+                set(typed(read_json(index), WeightIndex, str(index))["weight_map"].values())
+            )
             absent = [shard for shard in shards if not (folder / shard).is_file()]
             if absent:
                 raise BadInput(

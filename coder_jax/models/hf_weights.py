@@ -20,7 +20,7 @@ from flax import nnx
 from coder_jax.models.bert import Bert, abstract_bert
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.hf_files import find_folder, read_tensors
-from data_pipeline.files.whole_files import read_json
+from data_pipeline.files.json_files import read_json
 from data_pipeline.process.errors import BadInput
 
 ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
@@ -117,6 +117,7 @@ def load_bert(
             "take pooling 'cls' or 'mean'"
         )
     table = name_table(config, pooler=has_pooler)
+    check_names(tensors, table, str(folder))  # before the layers that config.json promises are made
     bert = from_hf(tensors, table, abstract_bert(config, dtype, pooler=has_pooler), str(folder))
     known = {weight.hf_name for weight in table}
     pooler_names = {weight.hf_name for weight in name_table(config, pooler=True)} - known
@@ -173,10 +174,8 @@ def strip_names(
     return inside, others
 
 
-def from_hf(
-    tensors: Mapping[str, np.ndarray], table: list[Weight], abstract: Bert, source: str
-) -> Bert:
-    """Fills the shapes of `abstract` with the tensors that `table` names."""
+def check_names(tensors: Mapping[str, np.ndarray], table: list[Weight], source: str) -> None:
+    """Refuses weights that lack some of those that `table` names."""
     missing = [weight.hf_name for weight in table if weight.hf_name not in tensors]
     if missing:
         raise BadInput(
@@ -185,6 +184,12 @@ def from_hf(
             "weight of the BERT that "
             "config.json describes; is the file truncated, or the number of layers wrong?"
         )
+
+
+def from_hf(
+    tensors: Mapping[str, np.ndarray], table: list[Weight], abstract: Bert, source: str
+) -> Bert:
+    """Fills the shapes of `abstract` with the tensors that `table` names."""
     graph, params = nnx.split(abstract, nnx.Param)
     flat = dict(nnx.to_flat_state(params))
     filled = {path: np.empty(variable.shape, np.float32) for path, variable in flat.items()}

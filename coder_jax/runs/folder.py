@@ -7,6 +7,7 @@ OUT/metrics.jsonl   metrics.py
 OUT/lock            held by the process that trains (lock.py)
 """
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.runs.lock import LOCK, lock_run
+from data_pipeline.files.contents import Run
 from data_pipeline.files.identity import RUN, differences, marked, write_identity
 from data_pipeline.files.identity import read_identity as read_identity_file
 from data_pipeline.files.whole_files import LOCK as FOLDER_LOCK
@@ -75,8 +77,12 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
             lock.close()
 
 
-def read_identity(out: Path) -> dict[str, Any]:
+def read_identity(out: Path, content: Any = Run) -> dict[str, Any]:
     """The contents of run.json.
+
+    Args:
+        out: the folder of the run.
+        content: what it must have, of `System.content`.
 
     Raises:
         BadInput: if there is no run in `out`, or one of another version.
@@ -84,7 +90,7 @@ def read_identity(out: Path) -> dict[str, Any]:
     path = out / RUN.file
     if not path.exists():
         raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
-    return read_identity_file(path, RUN)
+    return read_identity_file(path, dataclasses.replace(RUN, content=content))
 
 
 def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:

@@ -24,6 +24,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     files = small_files(out)
     identity = read_identity(files)
     system = system_of(identity)
+    identity = read_identity(files, system.content)
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(

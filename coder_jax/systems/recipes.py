@@ -50,4 +50,4 @@ def system_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] =
             f"the run is of the system {name!r}; this version of coder_jax knows "
             f"{', '.join(systems)}"
         )
-    return from_json(systems[name], values)
+    return from_json(systems[name], values, "the settings of the system in run.json")

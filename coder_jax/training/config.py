@@ -5,13 +5,13 @@ What a paper decides is in its `System`; the recipes choose one. No object here 
 
 import dataclasses
 import json
-import types
-import typing
+from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
 from coder_jax.training.system import System
+from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
 S = TypeVar("S", bound=System)
@@ -118,33 +118,33 @@ def to_json(config: Config) -> dict[str, Any]:
     return values
 
 
-def from_json(kind: type[T], values: dict[str, Any]) -> T:
+def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
     """A frozen dataclass from what `dataclasses.asdict` and JSON made of it.
 
     Args:
         kind: the dataclass; its fields may be dataclasses.
         values: one for each field; a field that is not there keeps its default.
+        source: what names the values in messages.
 
     Raises:
-        BadInput: if there is a value that the dataclass does not know.
+        BadInput: if a value is not of its field's type, or the dataclass does not know it.
     """
-    hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(values.keys() - names)
+    made = typed(values, kind, source, "it is damaged, or of another version of coder_jax")
+    unknown = unknown_names(values, dataclasses.asdict(made))  # type: ignore[call-overload]
     if unknown:
         raise BadInput(
-            f"found the settings {', '.join(unknown)}, which {kind.__name__} does not have; they "
-            "are of another version of coder_jax"
+            f"{source}: found the settings {', '.join(unknown)}, which {kind.__name__} does not "
+            "have; they are of another version of coder_jax"
         )
-    return kind(**{name: _typed(hints[name], value) for name, value in values.items()})
+    return made
 
 
-def _typed(hint: Any, value: Any) -> Any:
-    """A value from JSON as its type hint wants it: a dataclass, a tuple, or as it is."""
-    if typing.get_origin(hint) is Annotated:
-        hint = hint.__origin__
-    if isinstance(value, dict):
-        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        (kind,) = (option for option in options if dataclasses.is_dataclass(option))
-        return from_json(kind, value)  # type: ignore[arg-type]
-    return tuple(value) if isinstance(value, list) else value
+def unknown_names(there: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """The names in nested dictionaries of settings that others do not have."""
+    names = []
+    for name, value in there.items():
+        if name not in known:
+            names.append(name)
+        elif isinstance(value, Mapping) and isinstance(known[name], Mapping):
+            names += unknown_names(value, known[name])
+    return names

@@ -19,6 +19,7 @@ import jax
 from jax.sharding import Mesh
 
 from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.files.contents import Run
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class System(abc.ABC):
 
     name: ClassVar[str]
     """By which run.json tells the class; one of the names in `systems/recipes.py`."""
+    content: ClassVar[Any] = Run
+    """What run.json must have, a type for `json_files.typed`."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
     best: ClassVar[str | None] = None

@@ -69,7 +69,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         files = opened.enter_context(RunFiles(run.out, source.kept))
         initial: Params | None = None
         if (files.here / "run.json").exists():
-            there = read_identity(files.here)
+            there = read_identity(files.here, system.content)
             about = there["start"]
             check_identity(there, identity(to_json(config), source.identity, about), files.name)
         else:

@@ -8,7 +8,6 @@ them.
 import collections
 import dataclasses
 import shutil
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from tqdm import tqdm
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.batches.stored import read_sample, read_stored
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
@@ -104,7 +104,8 @@ class BatchFiles(PackedGroups):
                 "Write them again, or give the run the settings that they were made with"
             )
         self.groups = self.cut.groups(spec)
-        self.plan = plan_rows(np.load(folder / SAMPLE), spec, self.cut, rows, run_steps, shapes)
+        sample = read_sample(folder / SAMPLE, spec, self.manifest)
+        self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step, as `BatchMaker.batch` says.
@@ -112,15 +113,7 @@ class BatchFiles(PackedGroups):
         Raises:
             BadInput: if its file cannot be read, or a block needs more rows than were planned.
         """
-        path = batch_path(self.folder, step)
-        try:
-            with path.open("rb") as file, np.load(file) as arrays:
-                stored = dict(arrays)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise BadInput(
-                f"{path} cannot be read: {error}. See that the disk is well, or write the batches "
-                "again; a run then goes on from its last checkpoint with the same command"
-            ) from error
+        stored = read_stored(batch_path(self.folder, step), self.spec, self.manifest)
         start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
         terms = stored["concepts"].shape[1]
         shape = self.groups.shape

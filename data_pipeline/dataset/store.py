@@ -217,6 +217,13 @@ def read_manifest(folder: Path) -> dict:
             raise _damaged(file, "the file is missing")
         if file.stat().st_size != shard["bytes"]:
             raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard['bytes']:,}")
+        for name, dtype in ARRAYS.items():  # before memory for so much is taken
+            if shard[_SIZES[name]] * np.dtype(dtype).itemsize > shard["bytes"]:
+                raise _damaged(
+                    folder / MANIFEST,
+                    f"it says {shard[_SIZES[name]]:,} {_SIZES[name]} of {shard['file']}, which "
+                    f"cannot be in {shard['bytes']:,} bytes",
+                )
     return manifest
 
 

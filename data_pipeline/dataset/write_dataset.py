@@ -32,11 +32,12 @@ from data_pipeline.dataset.store import (
 )
 from data_pipeline.dataset.tokenize_terms import cut
 from data_pipeline.dataset.word_pieces import WordPieces
+from data_pipeline.files.contents import DescribedShard
 from data_pipeline.files.identity import DATASET, write_identity
+from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import (
     OLD,
     leftovers,
-    read_json,
     replace_folder,
     write_json,
     written_whole,
@@ -186,7 +187,11 @@ def _finished(file: Path) -> dict | None:
     """The description of a shard that an earlier run finished, or None if it has to be written."""
     if not _description_of(file).is_file():
         return None
-    description = read_json(_description_of(file))
+    try:
+        description = read_json(_description_of(file))
+        typed(description, DescribedShard, str(_description_of(file)))
+    except BadInput:
+        return None  # written again
     # After a power cut a file can be shorter than what was written.
     is_whole = file.is_file() and file.stat().st_size == description["bytes"]
     return description if is_whole else None

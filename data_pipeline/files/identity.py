@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.files.whole_files import read_json, write_json
+from data_pipeline.files import contents
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 
 
@@ -25,7 +27,7 @@ class Kind:
       name, version: of the format; the version grows when older files can no longer be read.
       file: its name in the folder that it describes, "" where it has none of its own.
       command: what writes it.
-      keys: what each such file has.
+      content: what each such file has beside its format, a type for `json_files.typed`.
       unmarked: whether files without a format, of before it was written, are read too.
     """
 
@@ -33,7 +35,7 @@ class Kind:
     version: int
     file: str
     command: str
-    keys: tuple[str, ...] = ()
+    content: Any
     unmarked: bool = False
 
     @property
@@ -41,15 +43,21 @@ class Kind:
         return f"coder_jax {self.name} {self.version}"
 
 
-DATASET = Kind("triplets", 2, "manifest.json", "python -m data_pipeline.build", ("shards",))
-BATCHES = Kind(
-    *("batches", 1, "batches.json", "python -m data_pipeline.batch_files"),
-    ("spec", "first_step", "last_step", "manifest"),
+DATASET = Kind(
+    *("triplets", 2, "manifest.json", "python -m data_pipeline.build", contents.Manifest)
 )
-RUN = Kind("run", 3, "run.json", "python -m coder_jax train")
-ENCODER = Kind("encoder", 1, "coder_jax.json", "python -m coder_jax export", unmarked=True)
-VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode"), ("terms", "vectors", "encoder"))
-EVALUATION = Kind("evaluation", 2, "", "python -m coder_jax evaluate --json", ("records",))
+BATCHES = Kind(
+    *("batches", 1, "batches.json", "python -m data_pipeline.batch_files", contents.Batches)
+)
+RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", contents.Run))
+ENCODER = Kind(
+    *("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder),
+    unmarked=True,
+)
+VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", contents.Vectors))
+EVALUATION = Kind(
+    *("evaluation", 2, "", "python -m coder_jax evaluate --json", contents.Evaluation)
+)
 KINDS = {kind.name: kind for kind in (DATASET, BATCHES, RUN, ENCODER, VECTORS, EVALUATION)}
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
@@ -73,21 +81,14 @@ def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
         BadInput: if there is no such file, it is broken or not whole, or it is of another kind or
             of another version; with what to do.
     """
-    try:
-        content = read_json(path)
-    except BadInput as error:
-        raise BadInput(f"{error}; `{kind.command}` writes such files") from error
+    again = f"make it again with `{kind.command}`"
+    content = read_json(path, again)
     found = content.get("format")
     if found != kind.format and not (found is None and kind.unmarked):
         raise BadInput(
             f"{path} has the format {found!r}, expected {kind.format!r}: {_remedy(found, kind)}"
         )
-    missing = [key for key in kind.keys if key not in content]
-    if missing:
-        raise BadInput(
-            f"{path} has no {' and no '.join(missing)}; expected a whole file of the format "
-            f"{kind.format!r}: make it again with `{kind.command}`"
-        )
+    typed(content, kind.content, str(path), again)
     return content
 
 
@@ -95,7 +96,7 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
     """Whether a file is of this kind, whatever its version and whether or not it is whole."""
     try:
         found = read_json(path).get("format")
-    except (BadInput, OSError):
+    except BadInput:
         return False
     match = FORMAT.fullmatch(str(found))
     return match is not None and match[1] == kind.name

@@ -203,29 +203,3 @@ def write_json(path: Path, content: Any) -> None:
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
     with written_whole(path) as unfinished:
         unfinished.write_text(text + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        BadInput: if there is no such file, or something else in it.
-    """
-    content = read_json_value(path)
-    if not isinstance(content, dict):
-        raise BadInput(f"{path} holds a JSON {type(content).__name__}; expected an object")
-    return content
-
-
-def read_json_value(path: Path) -> Any:
-    """Whatever a JSON file holds.
-
-    Raises:
-        BadInput: if there is no such file, or it is not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BadInput(f"{path} is missing; expected a JSON file there") from error
-    except ValueError as error:
-        raise BadInput(f"{path} is not JSON ({error}); fetch or write it again") from error

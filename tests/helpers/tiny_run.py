@@ -26,7 +26,6 @@ def dataset_for(model: Path, folder: Path) -> TripletDataset:
     """A dataset in memory for the tiny model, with its tokenizer and held-out terms in `folder`."""
     dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
     dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
-    dataset.manifest["counts"] = {"concepts": 60, "terms": 200, "triplets": 150}
     write_heldout(folder / "heldout")
     copy_tokenizer(model, folder / "tokenizer")
     return dataclasses.replace(dataset, folder=folder)

@@ -7,7 +7,7 @@ import abc
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,33 @@ from coder_jax.training.system import (
 )
 from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, BatchSpec, StepCut
+from data_pipeline.files.contents import Count, DataOfRun, Run, StartOfRun, TokenizerOfRun
+from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
+
+
+class EncoderOfRun(TypedDict):
+    """What run.json says of the encoder that a run began with."""
+
+    config: dict[str, Any]
+    pooler: bool
+    license: str | None
+
+
+class StartOfGroups(StartOfRun):
+    """What run.json says of a run's start."""
+
+    encoder: EncoderOfRun
+    relations: Count
+    types: Count
+
+
+class GroupRun(Run):
+    """run.json of a system of groups."""
+
+    dataset: DataOfRun  # type: ignore[misc]
+    tokenizer: TokenizerOfRun  # type: ignore[misc]
+    start: StartOfGroups  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +88,7 @@ class GroupSystem(System):
     """A system whose loss is the mean over groups of terms (`Group`)."""
 
     scored: ClassVar[tuple[str, ...]] = ("encoder",)
+    content: ClassVar[Any] = GroupRun
     title: ClassVar[str]
     """What the model card calls it."""
 
@@ -178,6 +205,7 @@ class GroupSystem(System):
     ) -> tuple[dict[str, Any], Params]:
         from coder_jax.systems.groups.initial_encoder import check_length
 
+        identity = typed(identity, GroupRun, "run.json of the run to start from")
         self.needs(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:

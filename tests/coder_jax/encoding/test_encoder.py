@@ -38,7 +38,7 @@ def test_a_plain_bert_gets_the_settings_of_the_paper(encoder):
 def test_settings_of_our_export_and_what_overrides_them(tiny_folder, tmp_path):
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     saved = {"pooling": "mean", "cleaning": "paper", "max_length": 20, "attend_padding": True}
-    (folder / "coder_jax.json").write_text(json.dumps(saved | {"recipe": "any"}))
+    (folder / "coder_jax.json").write_text(json.dumps(saved | {"recipe": {"name": "any"}}))
     assert TermEncoder.from_pretrained(folder).settings == EncoderSettings(**saved)
     changed = TermEncoder.from_pretrained(
         folder, "cls", cleaning="none", max_length=24, attend_padding=False
@@ -102,8 +102,8 @@ def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules,
     [
         ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean, pooler"),
         ({"cleaning": "soap"}, "cleaning is 'soap'; expected one of paper, none"),
-        ({"max_length": 2}, "max_length is 2; expected a whole number of at least 3"),
-        ({"max_length": "32"}, "max_length is '32'; expected a whole number"),
+        ({"max_length": 2}, "coder_jax.json: max_length is 2; expected int >= 3"),
+        ({"max_length": "32"}, 'coder_jax.json: max_length is "32"; expected int; make it again'),
     ],
 )
 def test_broken_settings(tmp_path, saved, message):
@@ -118,16 +118,20 @@ def test_broken_settings(tmp_path, saved, message):
         (
             "coder_jax.json",
             "{",
-            "coder_jax.json is not JSON .*; `python -m coder_jax export` writes",
+            "coder_jax.json is not JSON .*; make it again with `python -m coder_jax export`",
         ),
-        ("coder_jax.json", "[]", "coder_jax.json holds a JSON list; expected an object"),
+        ("coder_jax.json", "[]", "coder_jax.json holds an empty list; expected a JSON object"),
         ("coder_jax.json", '{"format": "coder_jax encoder 9"}', "a newer version of coder_jax wro"),
         ("modules.json", "[{", "modules.json is not JSON .*; fetch or write it again"),
-        ("modules.json", '{"type": 1}', "modules.json: expected a list of modules, each with a ty"),
+        (
+            "modules.json",
+            '{"type": 1}',
+            "modules.json: the content is an object; expected array; fe",
+        ),
         (
             "modules.json",
             '[{"type": "Transformer"}]',
-            "each with a type and a path .KeyError: 'pat",
+            r"modules.json: \[0\].path is missing; fetch the folder again",
         ),
     ],
 )

@@ -266,7 +266,10 @@ def two_encoders(folder):
         (save_a_list, "holds a list; expected a dict of tensors"),
         (two_encoders, r"2 word tables .*context\., question\..*expected one BERT encoder"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "holds a JSON list"),
+        (
+            lambda folder: (folder / "config.json").write_text("[]"),
+            "holds an empty list; expected a JSON object",
+        ),
         (lambda folder: (folder / "config.json").unlink(), "has no config.json .found: model"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights; expected model"),
         (

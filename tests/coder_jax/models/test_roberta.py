@@ -25,7 +25,7 @@ from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
 from data_pipeline.dataset.word_pieces import WordPieces
-from data_pipeline.files.whole_files import read_json
+from data_pipeline.files.json_files import read_json
 from data_pipeline.process.errors import BadInput
 
 torch = pytest.importorskip("torch")

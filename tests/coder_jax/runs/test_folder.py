@@ -10,7 +10,16 @@ from coder_jax.runs.folder import claim_run_folder, read_identity
 from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
-THIS_RUN = {"format": RUN.format, "config": {"seed": 0}}
+THIS_RUN = {
+    "format": RUN.format,
+    "config": {
+        "recipe": "toy",
+        "system": {"name": "toy", "seed": 0},
+        "optimizer": {"steps": 2, "learning_rate": 0.1},
+        "start": "",
+    },
+    "start": {},
+}
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -54,8 +63,9 @@ def test_what_a_run_is_that_cannot_be_read(tmp_path):
     with pytest.raises(BadInput, match="is not the folder of a training run: it has no run.json"):
         read_identity(tmp_path)
     for content, message in (
-        ("{", "run.json is not JSON .*; `python -m coder_jax train` writes such files"),
+        ("{", "run.json is not JSON .*; make it again with `python -m coder_jax train`"),
         ('{"format": 2, "config": {}}', f"has the format 2, expected '{RUN.format}': .*an older"),
+        (json.dumps({**THIS_RUN, "config": {}}), "run.json: config.recipe is missing; make it ag"),
         ('{"format": "coder_jax batches 1"}', "`python -m data_pipeline.batch_files` writes such"),
     ):
         (tmp_path / "run.json").write_text(content)

@@ -125,14 +125,14 @@ def test_a_configuration_comes_back_from_json(name):
     config = RECIPES[name]()
     values = to_json(config)["system"]
     assert values.pop("name") == config.system.name
-    assert from_json(type(config.system), values) == config.system
+    assert from_json(type(config.system), values, "run.json") == config.system
 
 
 def test_json_with_a_setting_of_another_version_is_refused():
     values = to_json(RECIPES["small"]())["system"] | {"temperature": 0.05}
     values.pop("name")
     with pytest.raises(BadInput, match="found the settings temperature, which CoderSystem does"):
-        from_json(CoderSystem, values)
+        from_json(CoderSystem, values, "run.json")
 
 
 @pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])

@@ -8,6 +8,7 @@ from data_pipeline.files.identity import (
     BATCHES,
     DATASET,
     ENCODER,
+    EVALUATION,
     KINDS,
     RUN,
     differences,
@@ -21,21 +22,22 @@ from data_pipeline.process.errors import BadInput
 
 
 def test_what_is_written_is_read(tmp_path):
-    path = tmp_path / RUN.file
-    write_identity(path, RUN, {"seed": 0, "format": "before"})
-    assert json.loads(path.read_text()) == {"format": RUN.format, "seed": 0}
-    assert list(json.loads(path.read_text())) == ["format", "seed"]
-    assert read_identity(path, RUN) == {"format": RUN.format, "seed": 0}
+    path = tmp_path / "results.json"
+    write_identity(path, EVALUATION, {"records": [], "of": "mine", "format": "before"})
+    written = {"format": EVALUATION.format, "records": [], "of": "mine"}
+    assert json.loads(path.read_text()) == written
+    assert list(json.loads(path.read_text())) == list(written)
+    assert read_identity(path, EVALUATION) == written  # what is not named in its type stays
     assert len(KINDS) == 6
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "is missing; expected a JSON file there; `python -m data_pipeline.batch_files` wr"),
-        ("{", "batches.json is not JSON .*; fetch or write it again; `python -m data_pipeline.ba"),
-        ("\udc80", "batches.json is not JSON .*'utf-8' codec"),
-        ("[]", "holds a JSON list; expected an object; `python -m data_pipeline.batch_files` wri"),
+        (None, "is missing; expected a JSON file there"),
+        ("{", "batches.json is not JSON .*; make it again with `python -m data_pipeline.batch_fi"),
+        ("\udc80", "batches.json is not JSON .*; make it again with"),
+        ("[]", "holds an empty list; expected a JSON object; make it again with `python -m data_"),
         ("{}", "has the format None, expected 'coder_jax batches 1': .* did not write it, or an o"),
         ('{"format": 2}', "has the format 2, expected .* or an older version of coder_jax did;"),
         ('{"format": "zip 1"}', "the format 'zip 1', expected .* make it again with this one, or"),
@@ -43,8 +45,8 @@ def test_what_is_written_is_read(tmp_path):
         ('{"format": "coder_jax batches 2"}', "a newer version of coder_jax wrote it; update cod"),
         ('{"format": "coder_jax run 3"}', "`python -m coder_jax train` writes such files; give o"),
         (
-            '{"format": "coder_jax batches 1", "spec": 0, "manifest": 0}',
-            "batches.json has no first_step and no last_step; expected a whole file of the format",
+            '{"format": "coder_jax batches 1", "spec": {}, "first_step": -1}',
+            "batches.json: first_step is -1; expected int >= 0; make it again with `python -m",
         ),
     ],
 )

@@ -1,0 +1,210 @@
+"""What the project's own JSON files hold, key by key: types for `json_files.typed`.
+
+Other keys may stand beside these: what is only shown to people is not named here.
+"""
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
+# What a tokenizer and an encoder may ask for: ten times the largest that there are.
+Length = Annotated[int, Meta(ge=3, le=100_000)]  # tokens of a term, [CLS] and [SEP] included
+Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
+Width = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class Shard(TypedDict):
+    """A file of a dataset, and how much of everything is in it."""
+
+    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
+    bytes: Count
+    records: Count
+    concepts: Count
+    terms: Count
+    tokens: Count
+    triplets: Count
+    concept_types: Count
+    term_vocabularies: Count
+
+
+class DescribedShard(Shard):
+    """What a build keeps of a shard that it has finished."""
+
+    longest_term_tokens: Count
+    cut_terms: Count
+    unknown_terms: Count
+    digests: list[Hash]
+
+
+class Counts(TypedDict):
+    """How much of everything is in a dataset."""
+
+    concepts: Count
+    terms: Count
+    tokens: Count
+    triplets: Count
+    concept_types: Count
+    term_vocabularies: Count
+    cut_terms: Count
+    unknown_terms: Count
+    longest_term_tokens: Count
+    concepts_with_synonyms: Count
+    triplets_with_synonyms: Count
+    terms_by_language: dict[str, Count]
+
+
+class HeldOut(TypedDict):
+    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
+
+    mentions: Count
+    dictionary: Count
+
+
+class TokenizerOfData(TypedDict):
+    """Which tokenizer a dataset was made with."""
+
+    name: str
+    hash: Hash
+    vocab_size: Vocabulary
+    max_length: Length
+
+
+class Manifest(TypedDict):
+    """manifest.json of a dataset."""
+
+    name: str
+    release: str
+    cleaning: str
+    languages: list[str]
+    vocabularies: list[str]
+    relations: list[str]
+    semantic_types: list[str]
+    counts: Counts
+    report: dict[str, Count]
+    warnings: list[str]
+    held_out: HeldOut | None
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+    fingerprint: Hash
+    shards: list[Shard]
+
+
+class Batches(TypedDict):
+    """batches.json of a folder of batches."""
+
+    spec: dict[str, Any]
+    first_step: Count
+    last_step: Count
+    manifest: Manifest
+
+
+class DataOfRun(TypedDict):
+    """What run.json says of the dataset."""
+
+    name: str
+    release: str
+    cleaning: str
+    counts: Counts
+    relations: list[str]
+    content_hash: Hash
+
+
+class TokenizerOfRun(TypedDict):
+    """What run.json says of the tokenizer."""
+
+    hash: Hash
+    max_length: Length
+
+
+class SystemOfRun(TypedDict):
+    """The name of a run's system; its settings are typed by the system."""
+
+    name: str
+
+
+class OptimizerOfRun(TypedDict):
+    """What others read of a run's optimizer."""
+
+    steps: Positive
+    learning_rate: Annotated[float, Meta(ge=0)]
+
+
+class ConfigOfRun(TypedDict):
+    """The configuration in run.json."""
+
+    recipe: str
+    system: SystemOfRun
+    optimizer: OptimizerOfRun
+    start: str
+
+
+class CarriedFrom(TypedDict):
+    """Which checkpoint of another run a run began with."""
+
+    step: Count
+    run: Hash  # of its run.json
+
+
+StartOfRun = TypedDict("StartOfRun", {"from": NotRequired[CarriedFrom]})
+
+
+class Run(TypedDict):
+    """run.json; what there must be of data and start, too, is said by the system."""
+
+    config: ConfigOfRun
+    start: StartOfRun
+
+
+class Encoder(TypedDict):
+    """coder_jax.json of an export; what is not there has the value of a plain BERT."""
+
+    pooling: NotRequired[str]
+    cleaning: NotRequired[str]
+    max_length: NotRequired[Length]
+    attend_padding: NotRequired[bool]
+    recipe: NotRequired[dict[str, Any]]
+    dataset_hash: NotRequired[str | None]
+
+
+class EncodedTerms(TypedDict):
+    """Which terms a file of vectors is of."""
+
+    count: Count
+    hash: Hash
+    per_chunk: Positive
+
+
+class StoredVectors(TypedDict):
+    """How vectors are stored."""
+
+    width: Width
+    dtype: Literal["float32", "float16"]
+
+
+class EncodedBy(TypedDict):
+    """What terms became vectors with."""
+
+    model: str
+    weights_hash: str | None
+    tokenizer_hash: str
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
+
+
+class Vectors(TypedDict):
+    """OUT.json beside a file of vectors."""
+
+    terms: EncodedTerms
+    vectors: StoredVectors
+    encoder: EncodedBy
+
+
+class Evaluation(TypedDict):
+    """A file of results; a record is typed where it is written."""
+
+    records: list[dict[str, Any]]
