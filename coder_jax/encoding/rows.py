@@ -42,15 +42,21 @@ class RowsOfFile:
       path, shape, dtype: of the file.
 
     Raises:
-      BadInput: the file has no rows that lie one after the other.
+      BadInput: the file cannot be read, or has no rows that lie one after the other.
     """
 
     def __init__(self, path: Path):
-        mapped = np.load(path, mmap_mode="r")
-        if mapped.ndim != 2 or not mapped.flags.c_contiguous:
+        try:
+            mapped = np.load(path, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
             raise BadInput(
-                f"{path}: found an array of shape {mapped.shape}, or by columns; expected vectors "
-                "[n, D], row by row, as `python -m coder_jax encode` writes them"
+                f"{path}: cannot be read ({error}); encode the terms again with `python -m "
+                "coder_jax encode`"
+            ) from error
+        if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
+            raise BadInput(
+                f"{path}: found {mapped.dtype} of shape {mapped.shape}, or by columns; expected "
+                "float vectors [n, D], row by row, as `python -m coder_jax encode` writes them"
             )
         self.path, self.shape, self.dtype = path, mapped.shape, mapped.dtype
         self._offset = mapped.offset

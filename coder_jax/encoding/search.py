@@ -60,8 +60,8 @@ def search(
       (similarity float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
 
     Raises:
-      ValueError: widths differ, k is not in 1..n, there are more than 2**30 keys, or a similarity
-        among the k largest is infinite or not a number.
+      ValueError: widths differ, k is not in 1..n, or there are more than 2**30 keys.
+      BadInput: a similarity among the k largest is infinite or not a number.
       Stopped: a signal asked for it.
     """
     check_shapes(queries, keys, k)

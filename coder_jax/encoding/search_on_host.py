@@ -13,6 +13,7 @@ import numpy as np
 
 from coder_jax.encoding.rows import Rows
 from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 
 GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers of two
 
@@ -99,7 +100,7 @@ def keep_best(
       similarity_NQ, largest_QG: from `similarities`.
 
     Raises:
-      ValueError: a similarity is not a number, or infinite.
+      BadInput: a similarity is not a number, or infinite.
     """
     (queries, k), keys = best_Qk.shape, len(similarity_NQ)
     width = keys // largest_QG.shape[1]
@@ -133,11 +134,11 @@ def keep_best(
 
 
 def check_finite(similarity: np.ndarray) -> None:
-    """ValueError if one is infinite or not a number."""
+    """BadInput if one is infinite or not a number."""
     if not np.isfinite(similarity).all():
-        raise ValueError(
+        raise BadInput(
             "a similarity is infinite or not a number; expected finite queries and keys whose "
-            "products float32 can hold"
+            "products float32 can hold: if vectors come from a file, encode them again"
         )
 
 

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypedDict, TypeVar
+
+from msgspec import Meta
 
 from coder_jax.encoding.encoder_protocol import EncoderProtocol
+from data_pipeline.files.contents import Count, Hash
 from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
@@ -37,6 +40,7 @@ class VectorFileProtocol:
     look_up: str = ""
 
 
+Share = Annotated[float, Meta(ge=0, le=1)]
 EncoderRecord = EncoderProtocol | VectorFileProtocol
 E = TypeVar("E", bound=EncoderRecord)
 
@@ -58,6 +62,32 @@ class EvaluationRecord(Generic[E]):
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+class Unreachable(TypedDict):
+    """Mentions whose gold concepts are not in the dictionary, and the scores of all others."""
+
+    mentions: Count
+    share: Share
+    scores_of_reachable: dict[str, Share | None]
+
+
+class DescribedDictionary(TypedDict):
+    """What was searched, as `Dictionary.description` has it."""
+
+    source: str
+    content_hash: Hash
+    terms: Count
+    concepts: Count
+    retired: Count
+
+
+class PartsOfRecord(TypedDict):
+    """What a record in a file holds in dictionaries, where it has them."""
+
+    counts: dict[str, Count]
+    unreachable: Unreachable | None
+    dictionary: DescribedDictionary | None
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
@@ -82,6 +112,7 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
         encoder = fields.get("encoder")
         by_file = isinstance(encoder, dict) and "keyed_by" in encoder
         kind: Any = VectorFileProtocol if by_file else EncoderProtocol
+        typed(fields, PartsOfRecord, where, again)
         records.append(typed(fields, EvaluationRecord[kind], where, again))
     return records
 

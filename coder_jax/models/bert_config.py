@@ -117,7 +117,7 @@ class BertConfig:
             unknown activations).
         """
         model_type = config.get("model_type", "bert")
-        if model_type not in ARCHITECTURES:
+        if model_type not in (*ARCHITECTURES,):
             raise BadInput(
                 f"{source}: model_type is {model_type!r}; expected one of "
                 f"{', '.join(ARCHITECTURES)}. Give a checkpoint of BERT (BioBERT, PubMedBERT, "

@@ -24,10 +24,28 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
     """
     records = []
     for name, path in files:
-        for record in read_records(path):
+        for number, record in enumerate(read_records(path)):
+            check_record(record, f"{path}: records[{number}]")
             encoder = replace(record.encoder, model=name) if name else record.encoder
             records.append(replace(record, encoder=encoder))
     return sorted(records, key=lambda record: record.benchmark)  # a benchmark's stand together
+
+
+def check_record(record: EvaluationRecord, where: str) -> None:
+    """BadInput for a record of which no table can be made."""
+    try:
+        tables = tables_of([record], k=common_ks([record]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # Which scores and counts there are depends on the benchmark: its table asks for them.
+        raise BadInput(
+            f"{where} is not whole ({type(error).__name__}: {error}); make the file again with "
+            "`python -m coder_jax evaluate --json`"
+        ) from error
+    if not tables:
+        raise BadInput(
+            f"{where} is of the kind {record.kind!r}, which this version of coder_jax does not "
+            "know; make the file again with `python -m coder_jax evaluate --json`"
+        )
 
 
 def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:

@@ -123,28 +123,32 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
 
     Args:
         kind: the dataclass; its fields may be dataclasses.
-        values: one for each field; a field that is not there keeps its default.
+        values: one for each field.
         source: what names the values in messages.
 
     Raises:
-        BadInput: if a value is not of its field's type, or the dataclass does not know it.
+        BadInput: if a value is not of its field's type, or there are other fields.
     """
     made = typed(values, kind, source, "it is damaged, or of another version of coder_jax")
-    unknown = unknown_names(values, dataclasses.asdict(made))  # type: ignore[call-overload]
-    if unknown:
-        raise BadInput(
-            f"{source}: found the settings {', '.join(unknown)}, which {kind.__name__} does not "
-            "have; they are of another version of coder_jax"
-        )
+    known = dataclasses.asdict(made)  # type: ignore[call-overload]
+    for found, names in (
+        ("has no", names_beside(known, values)),
+        ("has the unknown", names_beside(values, known)),
+    ):
+        if names:
+            raise BadInput(
+                f"{source}: {kind.__name__} {found} {', '.join(names)}; expected the settings of "
+                "this version of coder_jax: use it with the version that wrote it"
+            )
     return made
 
 
-def unknown_names(there: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+def names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """The names in nested dictionaries of settings that others do not have."""
     names = []
     for name, value in there.items():
-        if name not in known:
+        if name not in others:
             names.append(name)
-        elif isinstance(value, Mapping) and isinstance(known[name], Mapping):
-            names += unknown_names(value, known[name])
+        elif isinstance(value, Mapping) and isinstance(others[name], Mapping):
+            names += names_beside(value, others[name])
     return names

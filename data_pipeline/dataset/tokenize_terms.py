@@ -35,14 +35,14 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
         )
     try:
         return AutoTokenizer.from_pretrained(name)
-    except (ImportError, OSError, ValueError) as error:
+    except Exception as error:  # tokenizers raises this very class for what it cannot read
         # Where the one package is missing, transformers tries the file with the other.
         if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
             raise BadInput(
                 f"the tokenizer of {name!r} is a sentencepiece file, without a tokenizer.json; to "
                 "read it, install sentencepiece: 'pip install sentencepiece protobuf'"
             ) from error
-        first_line = str(error).strip().splitlines()[0]
+        first_line = " ".join(f"{type(error).__name__}: {error}".split("\n")[0].split())
         raise BadInput(
             f"no tokenizer could be loaded from {name!r}: {first_line}\n"
             "Expected a local folder with tokenizer.json or vocab.txt, or the id of a model on the "

@@ -7,6 +7,7 @@ import pytest
 from coder_jax.encoding.search import merge_block, merge_blocks, nearest_others, search
 from coder_jax.encoding.search_on_host import NOTHING, pack, unpack
 from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 
 
 def by_sorting(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,10 +117,10 @@ def test_what_is_not_finite_is_refused(devices, value):
     keys = np.ones((600, 4), np.float32)
     keys[500, 2] = value
     one = {"block_keys": 64, "devices": jax.devices()[:devices]}
-    with pytest.raises(ValueError, match="infinite or not a number; expected finite queries"):
+    with pytest.raises(BadInput, match="infinite or not a number; expected finite queries"):
         search(keys[:3], keys, 600, **one)
     if value != -np.inf:
-        with pytest.raises(ValueError, match="infinite or not a number"):
+        with pytest.raises(BadInput, match="infinite or not a number"):
             search(keys[:3], keys, 1, **one)
     else:
         similarity, index = search(keys[:3], keys, 599, **one)

@@ -1,0 +1,183 @@
+"""Every file of the project, spoiled in thousands of ways: a clear error, or the right result.
+
+Each file is read as the verbs read it. The quick test spoils each a few times; the slow one
+(`bash launch/test.sh -m slow tests/coder_jax/commands/test_spoiled_files.py -s`) prints its counts.
+"""
+
+import contextlib
+import dataclasses
+import io
+import shutil
+
+import numpy as np
+import pytest
+from spoiled_files import readings
+from tiny_bert import write_model
+from tiny_ontology import write_ontology
+from tiny_run import SPEC as BATCH_SPEC
+from tiny_run import write_tiny_batches
+
+from coder_jax.__main__ import main
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.export.relations import read_relations
+from coder_jax.report.curves import training_panels
+from coder_jax.report.results import read_results, result_tables
+from coder_jax.report.subject import model_subject
+from coder_jax.runs.metrics import read_metrics
+from coder_jax.systems.finished_run import load_run
+from data_pipeline.batches.files import BatchFiles
+from data_pipeline.build import __main__ as build
+from data_pipeline.dataset.dictionary import read_dictionary
+from data_pipeline.dataset.store import open_dataset
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.mentions import mention_rows
+
+SEED = 15
+SMALL = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
+TERMS = ["pain of limb 1", "heart attack"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One of everything: BERT, dataset, batches, run, export, vectors, results."""
+    folder = tmp_path_factory.mktemp("spoiled")
+    write_model(folder / "bert")
+    ontology = write_ontology(folder / "tiny.obo", classes=60)
+    made = ["--source", ontology, "--tokenizer", folder / "bert", "--hold-out", "5"]
+    assert build.main([*map(str, made), "--out", str(folder / "data")]) == 0
+    write_tiny_batches(folder / "batches", folder / "bert", steps=2)
+    heldout = folder / "data" / "heldout"
+    for command in (
+        ["train", "--recipe", "small", "--data", folder / "data", "--out", folder / "run"]
+        + ["--steps", "2", "--warmup-steps", "1", "--eval-steps", "1", "--init", folder / "bert"]
+        + SMALL,
+        ["export", "--checkpoint", folder / "run", "--out", folder / "export"],
+        ["encode", "--model", folder / "export", "--out", folder / "v.npy"]
+        + ["--dictionary", folder / "data"],
+        ["evaluate", "--model", folder / "export", "--benchmark", f"heldout={heldout}"]
+        + ["--json", folder / "results.json"],
+    ):
+        assert main([str(word) for word in command]) == 0
+    shutil.copytree(folder / "export", folder / "plain")
+    (folder / "plain" / "coder_jax.json").unlink()
+    (folder / "mentions.txt").write_text("\n".join(TERMS) + "\n")
+    return folder
+
+
+def dataset(folder):
+    opened = open_dataset(folder / "data", strings=True)
+    values = dataclasses.asdict(opened)
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if name != "manifest"
+    }
+
+
+def batches(folder):
+    made = BatchFiles(folder / "batches", BATCH_SPEC)
+    return {name: array.tolist() for name, array in made.batch(1).items()}, made.plan
+
+
+def run(folder):
+    system, saved = load_run(folder / "run")
+    trained = system.trained(saved)
+    return str((system, trained.card, trained.encoder.settings, trained.encoder.bert.config))
+
+
+def curves(folder):
+    return repr(training_panels(read_metrics(folder / "run" / "metrics.jsonl")))
+
+
+def encoder(folder):
+    made = TermEncoder.from_pretrained(folder / "export")
+    relations = read_relations(folder / "export")
+    assert relations is not None
+    return made.encode(TERMS).tolist(), list(relations.labels), relations.table.tolist()
+
+
+def facts(folder):
+    subject = model_subject("it", str(folder / "export"), None)
+    return subject.facts, subject.encoder.settings
+
+
+def plain(folder):
+    """The encoder as sentence-transformers describes it, without the file of ours."""
+    return TermEncoder.from_pretrained(folder / "plain").settings
+
+
+def mentions(folder):
+    return mention_rows(folder / "data" / "heldout" / "mentions.tsv")
+
+
+def dictionary(folder):
+    read = read_dictionary(folder / "data" / "heldout" / "dictionary.tsv")
+    return read.terms, read.concepts
+
+
+def results(folder):
+    records = read_results([("", folder / "results.json")])
+    return repr(result_tables(records))
+
+
+def normalized(folder):
+    """What `normalize` prints with the vectors of a file."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            command = ["normalize", "--model", folder / "export", "--dictionary", folder / "data"]
+            command += ["--dictionary-vectors", folder / "v.npy", folder / "mentions.txt"]
+            status = main([str(word) for word in command])
+    if status == 2:
+        raise BadInput(said.getvalue())
+    return status, printed.getvalue()
+
+
+# In a file of another library's format a value may be left out, or be of another type.
+OTHERS = ("*",)
+# Name, file, how it is read, whether its bytes are spoiled, keys whose values are only shown.
+FILES = {
+    "manifest": ("data/manifest.json", dataset, False, ()),
+    "shard": ("data/triplets-train.tfrecord-00000-of-00001", dataset, True, ()),
+    "batches.json": ("batches/batches.json", batches, False, ()),
+    "batch": ("batches/batch-00000001.npz", batches, True, ()),
+    "sample": ("batches/sample_lengths.npy", batches, True, ()),
+    "run.json": ("run/run.json", run, False, ()),
+    "metrics": ("run/metrics.jsonl", curves, True, ()),
+    "metrics of a card": ("run/metrics.jsonl", run, True, ()),
+    "tokenizer of a run": ("run/tokenizer/tokenizer.json", run, False, OTHERS),
+    "coder_jax.json": ("export/coder_jax.json", facts, False, ("recipe",)),
+    "config.json": ("export/config.json", encoder, False, ()),
+    "weights": ("export/model.safetensors", encoder, True, ()),
+    "tokenizer.json": ("export/tokenizer.json", encoder, False, OTHERS),
+    "tokenizer_config.json": ("export/tokenizer_config.json", encoder, False, OTHERS),
+    "relations.json": ("export/relations.json", encoder, False, ()),
+    "relations": ("export/relations.safetensors", encoder, True, ()),
+    "modules.json": ("plain/modules.json", plain, False, ()),
+    "pooling": ("plain/1_Pooling/config.json", plain, False, ()),
+    "length": ("plain/sentence_bert_config.json", plain, False, ()),
+    "about vectors": ("v.npy.json", normalized, False, ()),
+    "vectors": ("v.npy", normalized, True, ()),
+    "results": ("results.json", results, False, ("scoring", "versions")),
+    "mentions": ("data/heldout/mentions.tsv", mentions, True, ()),
+    "dictionary": ("data/heldout/dictionary.tsv", dictionary, True, ()),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_spoiled_file_is_refused_or_read_right(folder, name):
+    spoil(folder, name, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_thousands_of_spoiled_files(folder, name):
+    print(f"{name}: {spoil(folder, name, 400)}")
+
+
+def spoil(folder, name, count):
+    file, read, as_bytes, shown = FILES[name]
+    found = readings(
+        folder / file, lambda: read(folder), seed=SEED, count=count, as_bytes=as_bytes, shown=shown
+    )
+    assert found["refused"], f"none of {count} was refused: {found}"
+    return found
