@@ -35,6 +35,7 @@ from coder_jax.commands.encoder_arguments import (
     load_encoder,
 )
 from coder_jax.encoding.term_lines import decode_line, read_some
+from data_pipeline.files.bounds import LONGEST_LINE, bounded_lines, too_long
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
 WHEN_STOPPED = "stopped; the same command starts over"
+MOST_K = 1000
 MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
 
 
@@ -87,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
     alone("normalize")
-    if args.k < 1:
-        raise BadInput(f"-k is {args.k}; expected at least 1 concept per mention")
+    if not 1 <= args.k <= MOST_K:
+        raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts per mention")
     # Before the model: it fails sooner.
     dictionary = read_dictionary(args.dictionary, args.dictionary_languages)
     if args.retired_cuis:
@@ -149,7 +151,7 @@ def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     """Mentions some at a time; where the input pauses, those that have come are answered."""
     mentions: list[str] = []
     number = 0
-    for line in read_lines(stream):
+    for line in read_lines(stream, name):
         if line is not None:
             number += 1
             mention = decode_line(line, name, number)
@@ -166,14 +168,18 @@ def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
         yield mentions
 
 
-def read_lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """The lines of a stream, and None whenever the next one must be waited for."""
+def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
+    """The lines of a stream, and None whenever the next one must be waited for.
+
+    Raises:
+        BadInput: a line is longer than any mention; `name` names the stream.
+    """
     try:
         descriptor = stream.fileno()
     except io.UnsupportedOperation:  # a stream in memory
-        yield from stream
+        yield from bounded_lines(stream, name)
         return
-    rest = b""
+    rest, number = b"", 1
     while True:
         if not select.select([descriptor], [], [], 0)[0]:
             yield None
@@ -182,6 +188,9 @@ def read_lines(stream: BinaryIO) -> Iterator[bytes | None]:
             break
         *lines, rest = (rest + content).split(b"\n")
         yield from lines
+        number += len(lines)
+        if len(rest) > LONGEST_LINE:
+            raise too_long(name, number)
     if rest:
         yield rest
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import BinaryIO
 
+from data_pipeline.files.bounds import bounded_lines
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
@@ -33,14 +34,15 @@ class TermLines:
         """Reads a file that can be sought in; `name` is for messages.
 
         Raises:
-          BadInput: a line is not UTF-8.
+          BadInput: a line is not UTF-8, or longer than any term.
           Stopped: a signal asked for it.
         """
         self._file, self._name, self.per_chunk = file, name, per_chunk
         self._starts, self.count = [0], 0
         digest = hashlib.sha256()
         file.seek(0)
-        while lines := list(islice(file, per_chunk)):
+        bounded = bounded_lines(file, name)
+        while lines := list(islice(bounded, per_chunk)):
             stopping.poll()
             content = b"".join(lines)
             update(digest, decode(content, name, self.count + 1))

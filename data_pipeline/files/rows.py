@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from data_pipeline.files.bounds import bounded_lines, check_lines
 from data_pipeline.process.errors import BadInput
 
 # Joins several concepts of one mention or term in one field.
@@ -34,6 +35,7 @@ def unreadable(path: Path, error: OSError) -> BadInput:
 
 def decoded(content: bytes, place: str) -> str:
     """Text of UTF-8, a byte order mark dropped; `place` names it in messages."""
+    check_lines(content, place)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,7 +110,7 @@ def is_double_piped(path: Path) -> bool:
     """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
     try:
         with path.open("rb") as file:
-            return DOUBLE_PIPE.encode() in file.readline()
+            return DOUBLE_PIPE.encode() in next(bounded_lines(file, str(path)), b"")
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -23,6 +23,7 @@ from typing import IO
 
 from tqdm import tqdm
 
+from data_pipeline.files.bounds import check_unpacked
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
@@ -109,6 +110,7 @@ def _parts_in_archive(
         ) from error
     for info in archive.infolist():
         path = PurePosixPath(info.filename)
+        check_unpacked(f"{info.filename} in {label}", info.compress_size, info.file_size)
         if _FILE_NAME.fullmatch(path.name):
             folder = str(path.parent)
             yield Part(folder, path.name, info.file_size, archive=archive, member=info.filename)
@@ -175,6 +177,7 @@ def _unpack_part(part: Part, plain: IO[bytes]) -> None:
             stream = gzip.GzipFile(fileobj=stored) if packed else stored
             while chunk := _read(stream, f"{part.folder}/{part.name}"):
                 plain.write(chunk)
+                check_unpacked(f"{part.folder}/{part.name}", stored.tell(), plain.tell())
                 bar.update(stored.tell() - bar.n)
                 stopping.poll()
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:

@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.bounds import check_unpacked
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.process.errors import BadInput
 
@@ -95,8 +96,13 @@ def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            names = {PurePosixPath(n): n for n in archive.namelist()}
-            kept = {name: archive.read(n) for name, n in names.items() if is_kept(name)}
+            kept = {}
+            for info in archive.infolist():
+                name = PurePosixPath(info.filename)
+                if is_kept(name):
+                    place = f"{info.filename} in {path}"
+                    check_unpacked(place, info.compress_size, info.file_size)
+                    kept[name] = archive.read(info)
             yield from texts_of(kept, path)
     except (zipfile.BadZipFile, zlib.error, OSError) as error:
         raise BadInput(

@@ -21,11 +21,13 @@ from typing import IO
 
 import numpy as np
 
+from data_pipeline.files.bounds import bounded_lines
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
 READ_BYTES = 1 << 22
 MOST_KEY_BYTES = 1 << 12
+MOST_WIDTH = 100_000
 POLL_ROWS = 1 << 14
 
 
@@ -90,12 +92,17 @@ Row = tuple[str, Callable[[], np.ndarray]]  # a key, and what makes its vector
 def rows_of(file: IO[bytes], path: Path) -> Iterator[Row]:
     """The rows of a file, told by its first bytes."""
     if path.name.removesuffix(".gz").endswith(".csv"):
-        file.readline()
+        file.readline(READ_BYTES)
         return text_rows(file, path, 2, None, b",")
     first = file.readline(READ_BYTES)
     numbers = first.split()
     if len(numbers) == 2 and all(number.isdigit() for number in numbers):
         count, width = int(numbers[0]), int(numbers[1])
+        if width > MOST_WIDTH:
+            raise BadInput(
+                f"{path}:1: found vectors of {width:,} values; expected at most {MOST_WIDTH:,}: "
+                "fetch the file again"
+            )
         start = file.tell()
         after = file.read(READ_BYTES).lstrip()  # in a text file empty lines do not count
         file.seek(start)
@@ -130,7 +137,7 @@ def text_rows(
 ) -> Iterator[Row]:
     """Rows of text; `first` is the number of the first line, `width` that of its vector if None."""
     found = 0
-    for number, line in enumerate(file, start=first):
+    for number, line in enumerate(bounded_lines(file, str(path), first), start=first):
         stripped = line.rstrip()
         if not stripped:
             continue

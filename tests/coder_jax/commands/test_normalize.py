@@ -103,7 +103,7 @@ def test_mentions_that_cannot_be_used(model, dictionary, tmp_path):
         run(model, dictionary, mentions)
     with pytest.raises(BadInput, match="absent cannot be read"):
         run(model, dictionary, tmp_path / "absent")
-    with pytest.raises(BadInput, match="-k is 0; expected at least 1"):
+    with pytest.raises(BadInput, match="-k is 0; expected 1 to 1,000 concepts"):
         run(model, dictionary, mentions, "-k", "0")
 
 

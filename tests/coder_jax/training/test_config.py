@@ -131,9 +131,7 @@ def test_a_configuration_comes_back_from_json(name):
 def test_json_with_a_setting_of_another_version_is_refused():
     values = to_json(RECIPES["small"]())["system"] | {"temperature": 0.05}
     values.pop("name")
-    with pytest.raises(
-        BadInput, match="run.json: CoderSystem has the unknown temperature"
-    ):
+    with pytest.raises(BadInput, match="run.json: CoderSystem has the unknown temperature"):
         from_json(CoderSystem, values, "run.json")
     del values["temperature"], values["batch"]["seed"]
     with pytest.raises(BadInput, match="run.json: CoderSystem has no seed; expected the settings"):
