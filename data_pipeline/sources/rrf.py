@@ -8,13 +8,14 @@ reader fills short lines with blanks without a word.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from tqdm import tqdm
 
+from data_pipeline.files.bounds import LONGEST_LINE, too_long
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.release_files import Release, reading, unpack_release
@@ -26,6 +27,18 @@ COLUMNS = {
     "MRSTY": "CUI TUI STN STY ATUI CVF",
     "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
     "MRFILES": "FIL DES FMT CLS RWS BTS",
+}
+Rule = tuple[str, Callable[[pl.Expr], pl.Expr]]
+CODE: Rule = ("1 to 40 characters", lambda value: value.str.len_bytes().is_between(1, 40))
+LANGUAGE: Rule = ("three letters", lambda value: value.str.len_bytes() == 3)
+SUPPRESSED: Rule = ("N, E, O, Y or nothing", lambda value: value.is_in(["N", "E", "O", "Y", ""]))
+# What the values of a column may be; of all others any string will do.
+VALUES: dict[str, dict[str, Rule]] = {
+    "MRCONSO": {"CUI": CODE, "LAT": LANGUAGE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
+    "MRREL": {"CUI1": CODE, "CUI2": CODE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
+    "MRSTY": {"CUI": CODE, "TUI": CODE},
+    "MRCUI": {"CUI1": CODE, "REL": CODE},
+    "MRFILES": {},
 }
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _PIPE = ord("\n"), ord("|")
@@ -43,6 +56,8 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
     rows = {name: check_lines(path, name) for name, path in found.files.items()}
     _check_row_counts(found, rows)
     tables = {name: scan(path, name) for name, path in found.files.items()}
+    for name, table in tables.items():
+        _check_values(table, name, found.files[name])
     only_terms = "MRREL" not in tables
     return Source(
         name="umls",
@@ -90,6 +105,8 @@ def check_lines(path: Path, name: str) -> int:
             rest = chunk[end:]
         else:
             rest += chunk
+        if len(rest) > LONGEST_LINE:
+            raise too_long(str(path), rows + 1)
     if rest:  # no line break at the end of the file: whole, or cut off?
         rows += _check_chunk(rest + b"\n", path, rows, columns, cut_off=True)
     if not rows:
@@ -148,6 +165,21 @@ def _check_chunk(
                 "Fetch or unpack it again."
             ) from error
     return len(ends)
+
+
+def _check_values(table: pl.LazyFrame, name: str, path: Path) -> None:
+    """BadInput, with file and line, for a value that its column cannot have."""
+    if not (rules := VALUES[name]):
+        return
+    right = {column: allowed(pl.col(column)) for column, (_, allowed) in rules.items()}
+    wrong = table.with_row_index("line", 1).filter(~pl.all_horizontal(right.values())).head(1)
+    row = wrong.select("line", *rules).collect()
+    for column, is_right in right.items():
+        if row.height and not row.select(is_right).item():
+            raise BadInput(
+                f"{path}, line {row['line'][0]:,}: {column} is {row[column][0][:80]!r}; expected "
+                f"{rules[column][0]}. Mend the line, or fetch the file again."
+            )
 
 
 def _require(found: Release, names: tuple[str, ...]) -> None:
@@ -215,6 +247,7 @@ def read_retired(path: Path) -> pl.DataFrame:
     Raises BadInput for a malformed file, naming file and line.
     """
     check_lines(path, "MRCUI")
+    _check_values(scan(path, "MRCUI"), "MRCUI", path)
     return _retired(scan(path, "MRCUI"))
 
 

@@ -174,6 +174,24 @@ def test_blank_line(tmp_path):
     assert "MRSTY.RRF, line 2: found 1 columns, expected 6" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("MRCONSO", "C0000003|ENG|S|", "|ENG|S|", "line 9: CUI is ''; expected 1 to 40 chara"),
+        ("MRCONSO", "|ENG|P|L2|", "|english|P|L2|", "line 3: LAT is 'english'; expected three lett"),
+        ("MRCONSO", "|Old name|0|E|", "|Old name|0|?|", "line 11: SUPPRESS is '?'; expected N, E,"),
+        ("MRREL", "|C7777777|", f"|{'C' * 90}|", f"line 8: CUI2 is '{'C' * 80}'; expected 1 to 40"),
+        ("MRSTY", "T184", "", "line 3: TUI is ''; expected 1 to 40 characters. Mend the line"),
+        ("MRCUI", "|DEL|", "||", "line 2: REL is ''; expected 1 to 40 characters"),
+    ],
+)
+def test_a_value_that_its_column_cannot_have(tmp_path, name, old, new, message):
+    text = tiny_files()[f"{name}.RRF"]
+    assert old in text
+    changed = {name: text.replace(old, new, 1)}
+    assert f"{name}.RRF, {message}" in broken(tmp_path, **changed)
+
+
 def test_bytes_that_are_not_utf8(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "data_pipeline.sources.rrf._CHUNK_BYTES", 200
