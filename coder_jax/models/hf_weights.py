@@ -204,10 +204,20 @@ def from_hf(
                 f"{list(target.shape[::order])} by config.json; weights and config do not belong "
                 "together"
             )
+        if value.dtype.kind != "f" or not np.isfinite(value).all():
+            raise BadInput(
+                f"{source}: {weight.hf_name} has {what_is_wrong(value)}; expected finite floats: "
+                "the file is damaged, or quantized: fetch it again, or give the full weights"
+            )
         target[...] = value
     # In the host's memory: where they go is decided by who uses them.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
+
+
+def what_is_wrong(value: np.ndarray) -> str:
+    """Of weights that cannot be used."""
+    return "NaN or infinite values" if value.dtype.kind == "f" else f"values of {value.dtype}"
 
 
 def part_of(array: Any, weight: Weight) -> Any:

@@ -238,6 +238,16 @@ def save_a_list(folder):
     torch.save([torch.zeros(1)], folder / "pytorch_model.bin")
 
 
+def edit_weight(folder, edit):
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in sorted(tensors) if name.endswith("layer.1.output.dense.bias"))
+    save_file(tensors | {name: edit(tensors[name])}, folder / "model.safetensors")
+
+
+def one_nan(weight):
+    return np.where(np.arange(len(weight)) == 3, np.float32(np.nan), weight)
+
+
 def two_encoders(folder):
     tensors = load_file(folder / "model.safetensors")
     twice = {f"{side}.{n}": t for n, t in tensors.items() for side in ("question", "context")}
@@ -264,6 +274,11 @@ def two_encoders(folder):
         (cut_the_file, "is not a whole safetensors file"),
         (pickle_the_model, "not a plain dict of tensors .* save state_dict"),
         (save_a_list, "holds a list; expected a dict of tensors"),
+        (partial(edit_weight, edit=one_nan), "layer.1.output.dense.bias has NaN or infinite val"),
+        (
+            partial(edit_weight, edit=lambda weight: weight.astype(np.int8)),
+            "layer.1.output.dense.bias has values of int8; expected finite floats",
+        ),
         (two_encoders, r"2 word tables .*context\., question\..*expected one BERT encoder"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
         (

@@ -178,7 +178,12 @@ def test_blank_line(tmp_path):
     ("name", "old", "new", "message"),
     [
         ("MRCONSO", "C0000003|ENG|S|", "|ENG|S|", "line 9: CUI is ''; expected 1 to 40 chara"),
-        ("MRCONSO", "|ENG|P|L2|", "|english|P|L2|", "line 3: LAT is 'english'; expected three lett"),
+        (
+            "MRCONSO",
+            "|ENG|P|L2|",
+            "|english|P|L2|",
+            "line 3: LAT is 'english'; expected three lett",
+        ),
         ("MRCONSO", "|Old name|0|E|", "|Old name|0|?|", "line 11: SUPPRESS is '?'; expected N, E,"),
         ("MRREL", "|C7777777|", f"|{'C' * 90}|", f"line 8: CUI2 is '{'C' * 80}'; expected 1 to 40"),
         ("MRSTY", "T184", "", "line 3: TUI is ''; expected 1 to 40 characters. Mend the line"),
