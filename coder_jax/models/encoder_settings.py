@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.identity import ENCODER, read_identity, write_identity
@@ -24,7 +26,7 @@ class Module(TypedDict):
     """One of the modules that modules.json of sentence-transformers lists."""
 
     type: str
-    path: str
+    path: Annotated[str, Meta(pattern=r"^[\w./-]*$")]
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     """
     if (folder / ENCODER.file).is_file():
         saved = read_identity(folder / ENCODER.file, ENCODER)
-        names = asdict(EncoderSettings())
-        return EncoderSettings(**{n: saved[n] for n in names if n in saved}).changed(
-            pooling=pooling
-        )
+        own = {name: saved[name] for name in asdict(EncoderSettings())}
+        return EncoderSettings(**own).changed(pooling=pooling)
     if (folder / "modules.json").is_file():
         return EncoderSettings(
             pooling=pooling or sentence_transformers_pooling(folder),

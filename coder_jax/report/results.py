@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from coder_jax.evaluation.benchmarks import published_for
 from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.tables import tables_of
 from data_pipeline.process.errors import BadInput
+
+TINY = 1e-6  # ends are means that were added up in another order
 
 
 def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationRecord]:
@@ -33,19 +36,34 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
 
 def check_record(record: EvaluationRecord, where: str) -> None:
     """BadInput for a record of which no table can be made."""
+    again = "make the file again with `python -m coder_jax evaluate --json`"
+    scores = record.scores
+    for best in (name for name in scores if name.endswith("_optimistic")):
+        name = best.removesuffix("_optimistic")
+        found = [scores.get(one) for one in (f"{name}_pessimistic", name, best)]
+        if not rising([-TINY, *found, 1 + TINY]):
+            raise BadInput(
+                f"{where}: {name} is {found[1]}, from {found[0]} to {found[2]} by how ties are "
+                f"counted; expected numbers from 0 to 1, none less than the one before; {again}"
+            )
     try:
         tables = tables_of([record], k=common_ks([record]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # Which scores and counts there are depends on the benchmark: its table asks for them.
         raise BadInput(
-            f"{where} is not whole ({type(error).__name__}: {error}); make the file again with "
-            "`python -m coder_jax evaluate --json`"
+            f"{where} is not whole ({type(error).__name__}: {error}); {again}"
         ) from error
     if not tables:
         raise BadInput(
             f"{where} is of the kind {record.kind!r}, which this version of coder_jax does not "
-            "know; make the file again with `python -m coder_jax evaluate --json`"
+            f"know; {again}"
         )
+
+
+def rising(numbers: Sequence[float | None]) -> bool:
+    """Whether all are numbers, and none is less than the one before but for rounding."""
+    there = [number for number in numbers if number is not None]
+    return len(there) == len(numbers) and all(low <= high + TINY for low, high in pairwise(there))
 
 
 def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:

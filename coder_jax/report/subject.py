@@ -84,6 +84,6 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
     if (folder / ENCODER.file).is_file():
         saved = read_identity(folder / ENCODER.file, ENCODER)
         facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
-        if "dataset_hash" in saved:
+        if saved.get("dataset_hash"):
             facts.append(("dataset hash", saved["dataset_hash"][:12]))
     return Subject(name, encoder, read_relations(folder), facts=facts)

@@ -65,6 +65,21 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
         ) from damage
 
 
+def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
+    """What run.json said when the checkpoint after `step` steps was saved.
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return or_damaged(lambda: read_json_item(folder, "identity"))
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
 def examine(folder: Path) -> str | None:
     """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
     try:

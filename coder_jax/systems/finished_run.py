@@ -1,13 +1,31 @@
 """Reading a run that was trained: what it learnt, and what is known of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.checkpoint_reader import (
+    best_step,
+    read_params,
+    read_saved_identity,
+    saved_steps,
+)
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import system_of
 from coder_jax.training.system import SavedRun, System
+from data_pipeline.files.identity import differences
 from data_pipeline.process.errors import BadInput
+
+
+def check_unchanged(out: Path, step: int, identity: Mapping[str, Any]) -> None:
+    """BadInput if run.json is another than when a checkpoint was saved."""
+    lines = differences(identity, read_saved_identity(out, step))
+    if lines:
+        raise BadInput(
+            f"run.json in {out} was changed since checkpoint {step} was saved: {'; '.join(lines)}; "
+            f"expected it as it was written: put it back (the checkpoint has a copy, identity/)"
+        )
 
 
 def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
@@ -33,6 +51,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
         )
     if step is None:
         step = best_step(out) if system.best else steps[-1]
+    check_unchanged(out, step, identity)
     return system, SavedRun(
         step=step, params=read_params(out, step), identity=identity, folder=files
     )

@@ -2,6 +2,7 @@
 
 import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dic
         OSError,
         ValueError,
         EOFError,
+        zlib.error,
         KeyError,
         NotImplementedError,
         zipfile.BadZipFile,

@@ -159,12 +159,12 @@ class Run(TypedDict):
 
 
 class Encoder(TypedDict):
-    """coder_jax.json of an export; what is not there has the value of a plain BERT."""
+    """coder_jax.json of an export."""
 
-    pooling: NotRequired[str]
-    cleaning: NotRequired[str]
-    max_length: NotRequired[Length]
-    attend_padding: NotRequired[bool]
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
     recipe: NotRequired[dict[str, Any]]
     dataset_hash: NotRequired[str | None]
 

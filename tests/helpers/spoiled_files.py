@@ -59,7 +59,10 @@ def spoiled_json(
         del target[last]
     else:
         target[last] = value
-    alike = type(value) is type(before) or bool({"*", *place} & {*shown})
+    numbers = all(type(one) in (int, float) for one in (value, before))
+    alike = (
+        numbers or before is None or type(value) is type(before) or bool({"*", *place} & {*shown})
+    )
     done = "deleted" if value is GONE else f"{value!r:.40}"
     return json.dumps(whole).encode(), f"{'.'.join(map(str, place))}: {done}", alike
 

@@ -107,7 +107,8 @@ def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules,
     ],
 )
 def test_broken_settings(tmp_path, saved, message):
-    (tmp_path / "coder_jax.json").write_text(json.dumps(saved))
+    whole = {"pooling": "cls", "cleaning": "none", "max_length": 32, "attend_padding": False}
+    (tmp_path / "coder_jax.json").write_text(json.dumps(whole | saved))
     with pytest.raises(BadInput, match=message):
         read_settings(tmp_path)
 

@@ -22,7 +22,13 @@ def normalization(name, ks=(1, 3)):
         scores=scores,
         counts={"mentions": 4, "unreachable": 0, "tied": 0},
         unreachable={"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
-        dictionary={"terms": 9, "concepts": 5},
+        dictionary={
+            "source": "d.tsv",
+            "content_hash": "0" * 64,
+            "terms": 9,
+            "concepts": 5,
+            "retired": 0,
+        },
         scoring={},
         folds={},
         encoder=dataclasses.replace(ENCODER, model="some/model", pooling="mean"),
@@ -85,7 +91,10 @@ def test_records_come_back_as_they_were_written(tmp_path):
     "content, message",
     [
         ('{"before": 1}', "has the format None, expected 'coder_jax evaluation 2': .*evaluate"),
-        ('{"format": "coder_jax evaluation 2", "records": [{}]}', "a record that is not whole"),
+        (
+            '{"format": "coder_jax evaluation 2", "records": [{}]}',
+            r"r.json: records\[0\]: counts is missing; make it again",
+        ),
         ("[", "is not JSON"),
     ],
 )
@@ -93,6 +102,25 @@ def test_other_files_are_no_results(tmp_path, content, message):
     (tmp_path / "r.json").write_text(content)
     with pytest.raises(BadInput, match=message):
         read_results([(None, str(tmp_path / "r.json"))])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "poems"}, r"a.json: records\[0\] is of the kind 'poems', which this version"),
+        ({"counts": {"mentions": 4}}, "is not whole .KeyError: 'unreachable'.; make the file"),
+        ({"acc@1": None}, "acc@1 is None, from 0.5 to 0.5 by how ties are counted; expected num"),
+        ({"acc@1": 0.4}, "acc@1 is 0.4, from 0.5 to 0.5 by how ties are counted"),
+        ({"acc@1_optimistic": 7.0}, "acc@1 is 0.5, from 0.5 to 7.0 by how ties are counted"),
+    ],
+)
+def test_records_of_which_no_table_can_be_made(tmp_path, change, message):
+    record = normalization("own")
+    scores = {**record.scores, **{name: change[name] for name in change if "@" in name}}
+    others = {name: value for name, value in change.items() if "@" not in name}
+    write_records(tmp_path / "a.json", [dataclasses.replace(record, scores=scores, **others)])
+    with pytest.raises(BadInput, match=message):
+        read_results([(None, str(tmp_path / "a.json"))])
 
 
 def test_files_that_share_no_k():

@@ -59,8 +59,9 @@ def test_other_files_are_refused(tmp_path, content, message):
 
 
 def test_files_of_before_there_was_a_format(tmp_path):
-    write_json(tmp_path / "a.json", {"pooling": "cls"})
-    assert read_identity(tmp_path / "a.json", ENCODER) == {"pooling": "cls"}
+    old = {"pooling": "cls", "cleaning": "none", "max_length": 32, "attend_padding": False}
+    write_json(tmp_path / "a.json", old)
+    assert read_identity(tmp_path / "a.json", ENCODER) == old
     with pytest.raises(BadInput, match="has the format None"):
         read_identity(tmp_path / "a.json", RUN)
 
