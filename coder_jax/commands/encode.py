@@ -84,11 +84,14 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.vector_file import about_vectors, write_vectors
     from coder_jax.models.hf_files import find_folder
+    from data_pipeline.files.output_file import check_output
+    from data_pipeline.files.streams import is_stream
 
     if args.out.suffix != ".npy":
         raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
-    if not args.out.absolute().parent.is_dir():
-        raise BadInput(f"--out: there is no folder {args.out.parent}; make it first")
+    check_output(args.out, "--out", "vectors.npy")
+    if is_stream(args.out):  # the vectors are written piece by piece beside the file they become
+        raise BadInput(f"--out: {args.out} is a device or a pipe; expected a .npy file")
     if args.terms_per_chunk < 1:
         raise BadInput(f"--terms-per-chunk is {args.terms_per_chunk}; expected 1 or more")
     if args.dictionary and args.terms:

@@ -33,8 +33,11 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +47,7 @@ import numpy as np
 from coder_jax.commands.encoder_arguments import TERMS_PER_CHUNK, load_encoder
 from coder_jax.commands.evaluate_arguments import add_arguments, check
 from coder_jax.evaluation import benchmarks as known
+from data_pipeline.files.streams import is_stdout, is_stream
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
@@ -79,20 +83,35 @@ def run(args: argparse.Namespace) -> int:
         benchmark.keys(keyed_by)
     records = []
     scratch: list[Path] = []
-    for vectors, protocol in compared(args, benchmarks, scratch):
-        records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
-    write_records(args.json, records)
-    for path in scratch:
-        path.unlink()
-    print_records(records, **options)
-    print(f"\nscores and protocol: {args.json}")
+    with place_of_vectors(args.json) as beside:
+        for vectors, protocol in compared(args, benchmarks, beside, scratch):
+            records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
+        write_records(args.json, records)
+        for path in scratch:
+            path.unlink()
+    with redirect_stdout(sys.stderr) if is_stdout(args.json) else nullcontext():
+        print_records(records, **options)
+        print(f"\nscores and protocol: {args.json}")
     return 0
 
 
+@contextmanager
+def place_of_vectors(out: Path) -> Iterator[Path]:
+    """The file beside which vectors grow: OUT, or one that goes if nothing can be beside OUT."""
+    if is_stream(out):
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / out.name
+    else:
+        yield out.resolve()
+
+
 def compared(
-    args: argparse.Namespace, benchmarks: Sequence[Benchmark], scratch: list[Path]
+    args: argparse.Namespace, benchmarks: Sequence[Benchmark], beside: Path, scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
-    """The vectors of each pooling, or of the vector file; files to remove go into `scratch`."""
+    """The vectors of each pooling, or of the vector file.
+
+    They grow in files beside `beside`; those to remove go into `scratch`.
+    """
     from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
     from coder_jax.encoding.rows import RowsOfFile
     from coder_jax.encoding.term_lines import TermList
@@ -123,7 +142,7 @@ def compared(
         if strings:
             terms = TermList(strings, TERMS_PER_CHUNK)
             about = about_vectors(encoder, args.model, weights_hash, terms, "float32")
-            path = args.json.with_name(f".{args.json.name}.{protocol.pooling}.npy")
+            path = beside.with_name(f".{beside.name}.{protocol.pooling}.npy")
             scratch += [path, about_file(path)]
             write_vectors(encoder, terms, path, about)
             vectors = RowsOfFile(path)

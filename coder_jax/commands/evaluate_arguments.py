@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coder_jax.commands.encoder_arguments import add_dictionary_choices, add_model_arguments
 from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
+from data_pipeline.files.output_file import check_output
 from data_pipeline.process.errors import BadInput
 
 
@@ -20,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to score it on; NAME is yours to choose",
     )
     parser.add_argument(
-        "--json", type=Path, required=True, metavar="OUT", help="file for scores and protocol"
+        "--json",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="file for scores and protocol; where it is /dev/stdout, the tables go to stderr",
     )
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     add_encoder(parser.add_argument_group("encoder"))
@@ -82,8 +87,7 @@ def check(args: argparse.Namespace) -> None:
             raise BadInput(f"{flag.name}: found {min(values)}; expected {flag.least} or more")
     if args.seed < 0:
         raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
-    if not args.json.parent.is_dir():
-        raise BadInput(f"--json: there is no folder {args.json.parent}; make it first")
+    check_output(args.json, "--json", "results.json")
     is_file = Path(args.model).is_file()
     if is_file and not args.vectors_of:
         raise BadInput(

@@ -29,11 +29,14 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 from coder_jax.commands.encoder_arguments import add_dictionary_choices
 from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.files.streams import is_stdout
 from data_pipeline.process.errors import BadInput
 
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
@@ -128,10 +131,11 @@ def run(args: argparse.Namespace) -> int:
     )
     check_names([inputs.name, *(name for name, _ in inputs.compare)])
     report = build_report(inputs)
-    write_page(report, out)
-    for missing in report.left_out:
-        print(f"left out: {missing.part} ({missing.why})")
-    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    size = write_page(report, out)
+    with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
+        for missing in report.left_out:
+            print(f"left out: {missing.part} ({missing.why})")
+        print(f"{out}: {size / 1e6:.1f} MB; open it in a browser")
     return 0
 
 
@@ -139,6 +143,7 @@ def find_out(args: argparse.Namespace) -> Path:
     """The file to write; BadInput if there is no place for it."""
     from coder_jax.report.subject import is_run
     from data_pipeline.files.buckets import in_bucket
+    from data_pipeline.files.output_file import check_output
 
     _, model = named(args.model)
     out = args.out
@@ -149,12 +154,7 @@ def find_out(args: argparse.Namespace) -> Path:
                 "file to write, such as --out report.html"
             )
         out = Path(model) / "report.html"
-    if in_bucket(out):
-        raise BadInput(f"--out: found {out}; expected a file on this machine: copy it there after")
-    if not out.absolute().parent.is_dir():
-        raise BadInput(f"--out: there is no folder {out.parent}; make it first")
-    if out.is_dir():
-        raise BadInput(f"--out: {out} is a folder; expected a file, such as {out / 'report.html'}")
+    check_output(out, "--out", "report.html")
     return out
 
 

@@ -124,13 +124,21 @@ def together(act: Callable[[], None], done: Callable[[], bool]) -> None:
 
 
 def work_folder(out: Path) -> Path:
-    """The folder of the chunks of `out`."""
+    """The folder of the chunks of `out`; where that is a link, beside the file that is written."""
+    out = out.resolve()
     return out.with_name(out.name + ".partial")
 
 
 def about_file(out: Path) -> Path:
-    """The file that says what the vectors in `out` are made of."""
-    return out.with_name(out.name + ".json")
+    """The file that says what the vectors in `out` are made of.
+
+    It is beside `out`, or, where that is a link, perhaps beside the file that it leads to.
+    """
+    beside = out.with_name(out.name + ".json")
+    if out.is_symlink() and not beside.exists():
+        out = out.resolve()
+        beside = out.with_name(out.name + ".json")
+    return beside
 
 
 def is_whole(out: Path, about: dict[str, Any]) -> bool:
@@ -221,7 +229,7 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
             path.unlink()
     # In this order: `is_whole` says no until joined.npy has gone.
     write_identity(about_file(out), VECTORS, about)
-    os.replace(joined, out)
+    os.replace(joined, out.resolve())
     shutil.rmtree(work)
 
 

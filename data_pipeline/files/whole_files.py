@@ -6,12 +6,14 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from data_pipeline.files.file_lock import NO_LOCKS, lock_file
+from data_pipeline.files.streams import copy_to_stream, is_stream
 from data_pipeline.process.errors import BadInput
 
 # Hidden names beside a folder NAME while it is written: .NAME.partial is the new one, .NAME.old the
@@ -26,7 +28,19 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Another name to write a file under; it becomes `path` once the disk has all of it.
 
     After an error nothing of it stays. After a kill its other name may; the next writer takes it.
+    Where `path` is a link, what it leads to is written. A device, a pipe or this process's own
+    output cannot be replaced: all is written into it at the end.
+
+    Raises:
+        BadInput: if `path` is a folder, a disk or a socket.
     """
+    if is_stream(path):
+        with tempfile.TemporaryDirectory() as folder:
+            unfinished = Path(folder) / "unfinished"
+            yield unfinished
+            copy_to_stream(unfinished, path)
+        return
+    path = path.resolve()
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         yield unfinished

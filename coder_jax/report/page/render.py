@@ -101,13 +101,14 @@ def render(report: Report) -> str:
     )
 
 
-def write_page(report: Report, out: Path) -> None:
-    """Writes the page to `out`, whole or not at all; BadInput where that cannot be."""
-    text = render(report)
+def write_page(report: Report, out: Path) -> int:
+    """Writes the page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
+    page = render(report).encode()
     try:
         with written_whole(out) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+            unfinished.write_bytes(page)
     except OSError as error:
         raise BadInput(
             f"{out}: cannot be written ({error.strerror}); give another --out"
         ) from error
+    return len(page)

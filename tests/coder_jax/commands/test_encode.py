@@ -22,6 +22,7 @@ from coder_jax.commands import encode
 from coder_jax.devices import agree
 from coder_jax.encoding import vector_file
 from coder_jax.encoding.encoder_protocol import hash_weights
+from coder_jax.encoding.term_lines import TermList
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, stop_when_asked
 
@@ -95,6 +96,38 @@ def test_the_terms_of_a_dictionary(model, tmp_path, capsys):
     assert "3 vectors of width 32, as they were" in capsys.readouterr().err
 
 
+def test_through_a_link(model, tmp_path):
+    """To another disk, say: the link stays, and what leads through it finds the vectors."""
+    terms, big, out = tmp_path / "terms.txt", tmp_path / "big disk", tmp_path / "out.npy"
+    terms.write_text("pain\nlimb\n")
+    big.mkdir()
+    out.symlink_to("big disk/vectors.npy")
+    run("--model", model, "--out", out, terms)
+    assert out.is_symlink() and np.load(out).shape == (2, 32)
+    assert {path.name for path in big.iterdir()} == {"vectors.npy", "vectors.npy.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"terms.txt", "big disk", "out.npy"}
+    encoder = TermEncoder.from_pretrained(model)
+    listed = TermList(["pain", "limb"], 8)
+    read = vector_file.read_vectors(out, encoder, hash_weights(model), listed)
+    np.testing.assert_array_equal(read[:], np.load(out))
+    before = out.stat()
+    run("--model", model, "--out", out, terms)
+    assert out.stat() == before, "they are known to be done"
+
+
+def test_a_link_with_its_description_beside_it(model, tmp_path):
+    """As tools that keep data under names of their own link them."""
+    terms, out = tmp_path / "terms.txt", tmp_path / "out.npy"
+    terms.write_text("pain\nlimb\n")
+    run("--model", model, "--out", out, terms)
+    for number, name in enumerate(("out.npy", "out.npy.json")):
+        (tmp_path / name).rename(tmp_path / f"kept{number}")
+        (tmp_path / name).symlink_to(f"kept{number}")
+    encoder = TermEncoder.from_pretrained(model)
+    listed = TermList(["pain", "limb"], 8)
+    assert len(vector_file.read_vectors(out, encoder, hash_weights(model), listed)) == 2
+
+
 def test_input_that_cannot_be_used(model, tmp_path):
     terms = tmp_path / "terms.txt"
     terms.write_bytes(b"pain\nl\xe4hmung\n")
@@ -105,6 +138,16 @@ def test_input_that_cannot_be_used(model, tmp_path):
         run("--model", model, "--out", tmp_path / "out.npz", terms)
     with pytest.raises(BadInput, match="there is no folder .*absent; make it first"):
         run("--model", model, "--out", tmp_path / "absent" / "out.npy", terms)
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(BadInput, match="folder.npy is a folder; expected a file, such as .*/vect"):
+        run("--model", model, "--out", tmp_path / "folder.npy", terms)
+    (tmp_path / "folder.npy").rmdir()
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(BadInput, match="pipe.npy is a device or a pipe; expected a .npy file"):
+        run("--model", model, "--out", tmp_path / "pipe.npy", terms)
+    (tmp_path / "pipe.npy").unlink()
+    with pytest.raises(BadInput, match="found s3:.*; expected a file on this machine"):
+        run("--model", model, "--out", "s3://bucket/vectors.npy", terms)
     with pytest.raises(BadInput, match="absent.txt cannot be read .No such file"):
         run("--model", model, "--out", out, tmp_path / "absent.txt")
     with pytest.raises(BadInput, match="terms.txt and --dictionary; expected one of them"):

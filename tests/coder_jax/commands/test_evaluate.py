@@ -3,6 +3,9 @@
 import argparse
 import dataclasses
 import json
+import os
+import stat
+import threading
 
 import numpy as np
 import polars as pl
@@ -109,6 +112,29 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
         gold("--retired-cuis", "none")
 
 
+def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path):
+    pipe, heard = files / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert 0 == run(
+        *("--model", minilm_path, "--json", pipe, "--benchmark", f"p={files / 'pairs.tsv'}")
+    )
+    reader.join(60)
+    assert json.loads(heard[0])["records"][0]["benchmark"] == "p"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    names = sorted(path.name for path in files.iterdir())
+    assert names == ["heldout", "pairs.tsv", "pipe"]
+
+
+def test_scores_on_stdout_are_alone_there(files, minilm_path, capfd):
+    arguments = ("--json", "/dev/stdout", "--benchmark", f"p={files / 'pairs.tsv'}")
+    assert 0 == run("--model", minilm_path, *arguments)
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["records"][0]["benchmark"] == "p"
+    assert "spearman" in captured.err.lower() and "scores and protocol: /dev/stdout" in captured.err
+
+
 def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch):
     arguments = (
         *("--model", minilm_path, "--json", files / "out.json", "--pooling", "cls", "mean"),
@@ -148,6 +174,7 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         (["--benchmark", "a={files}/absent"], "absent: cannot be read"),
         (["--benchmark", "a={files}/heldout", "--cleaning", "odd"], "cleaning is 'odd'; expected"),
         (["--benchmark", "a=x", "--json", "{files}/no/out.json"], "there is no folder .*make it"),
+        (["--benchmark", "a=x", "--json", "{files}"], "--json: .* is a folder; expected a file"),
         (["--benchmark", "a={files}/heldout", "--model", "{files}"], "has no config.json"),
         (
             ["--benchmark", "a=x", "--dictionary", "y", "--dictionary-concepts-of", "MSH"],

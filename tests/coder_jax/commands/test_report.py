@@ -65,6 +65,13 @@ def test_a_model_alone(folder, tmp_path, capsys):
     assert capsys.readouterr().out.count("left out") == 6
 
 
+def test_the_page_on_stdout_is_alone_there(folder, capfd):
+    assert report("--model", folder / "two", "--out", "/dev/stdout") == 0
+    captured = capfd.readouterr()
+    assert captured.out.startswith("<!") and captured.out.rstrip().endswith("</html>")
+    assert captured.err.count("left out") == 6 and "/dev/stdout: 0." in captured.err
+
+
 def test_bad_input_writes_nothing(folder, tmp_path, capsys):
     out = tmp_path / "page.html"
     model = ["--model", folder / "one"]

@@ -1,7 +1,9 @@
 """The page of a report: what it holds as text, and how it behaves in a real Chromium."""
 
 import json
+import os
 import re
+import threading
 from urllib.parse import quote
 
 import pytest
@@ -67,6 +69,17 @@ def test_a_file_that_cannot_be_written(tmp_path):
         write_page(Report(title="x"), tmp_path / "absent" / "r.html")
     write_page(Report(title="x"), tmp_path / "r.html")
     assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_the_page_goes_into_a_pipe_that_stays_one(tmp_path):
+    pipe, heard = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    size = write_page(Report(title="µ"), pipe)
+    reader.join(60)
+    assert heard == [render(Report(title="µ")).encode()] and size == len(heard[0])
+    assert pipe.is_fifo()
 
 
 # In a browser

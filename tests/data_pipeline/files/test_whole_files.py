@@ -1,6 +1,7 @@
 """Files that are whole or not there; locks that one process holds."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,21 @@ def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path):
         raise ZeroDivisionError
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_goes_on_leading_to_the_file_that_is_written(tmp_path, there):
+    folder, link = tmp_path / "elsewhere", tmp_path / "link"
+    folder.mkdir()
+    if there:
+        (folder / "a.txt").write_text("before")
+    link.symlink_to("elsewhere/a.txt")
+    with written_whole(link) as unfinished:
+        unfinished.write_text("after")
+    assert os.readlink(link) == "elsewhere/a.txt"
+    assert (folder / "a.txt").read_text() == "after"
+    assert list(folder.iterdir()) == [folder / "a.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "link"}
 
 
 def test_json_with_what_json_has_not_is_an_error_and_changes_nothing(tmp_path):

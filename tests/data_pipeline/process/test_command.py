@@ -52,6 +52,13 @@ def test_a_full_disk_is_a_message_and_any_other_os_error_a_traceback(capsys):
         run_command(raising(OSError(5, "odd")))
 
 
+def test_a_path_that_cannot_be_is_a_message(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert run_command(lambda: (tmp_path / "file" / "folder").mkdir() or 0) == 2
+    expected = f"Not a directory: '{tmp_path}/file/folder'; check the path, or give another"
+    assert expected in capsys.readouterr().err
+
+
 def start(polls: bool, when_asked: str | None) -> subprocess.Popen:
     process = subprocess.Popen(
         [sys.executable, "-c", WORKER.format(polls=polls, when_asked=when_asked)],
