@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Check format (ruff format), style (ruff check), types (mypy) and the scripts (shellcheck); all run,
-# even if one fails.
+# Check format (ruff format), style (ruff check), types (mypy), the scripts (shellcheck) and the
+# Dockerfile (hadolint); all run, even if one fails.
 # 'ruff format . && ruff check --fix .' with the environment's ruff mends most of what it finds.
 set -euo pipefail
 
@@ -13,4 +13,5 @@ status=0
 "$python" -m ruff check . || status=1
 "$python" -m mypy || status=1
 "$(dirname "$python")/shellcheck" launch/*.sh launch/slurm.sbatch .ci/run || status=1
+"$(dirname "$python")/hadolint" launch/Dockerfile || status=1
 exit $status

@@ -3,8 +3,10 @@
 #
 #   bash launch/local_pod.sh 2 -- --recipe small --data DIR --init MODEL --out DIR
 #       Two processes, each with the arguments of launch/train.sh after '--'.
-#   bash launch/local_pod.sh 2 -- python -m coder_jax encode --model DIR --out vectors.npy terms.txt
-#       The same for any other command of the project.
+#   bash launch/local_pod.sh 2 -- encode --model DIR --out vectors.npy terms.txt
+#       The same for another verb.
+#   bash launch/local_pod.sh 2 -- python program.py
+#       The same for a program of yours that uses coder_jax.
 #
 # Before '--':
 #   --devices-per-host D  devices of each process (default 1): fake ones on the CPU; with

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A training run on a TPU slice of Google Cloud: asks for the slice, brings this code to all its
-# hosts, runs launch/train.sh on them, and starts again after a preemption.
+# A run on a TPU slice of Google Cloud: asks for the slice, brings this code to all its hosts, runs
+# launch/train.sh on them, and starts again after a preemption.
 #
 #   bash launch/tpu_pod.sh --name eng --zone us-west4-a --type v5litepod-16 --spot -- \
 #       --recipe coder_eng --data gs://BUCKET/umls --out gs://BUCKET/runs/eng \
 #       --init microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract
 #
 # Before '--' (after it: arguments of launch/train.sh, where files must be on gs://, as the hosts of
-# a slice share no disk):
+# a slice share no disk; for 'encode' --prepare must mount one on all of them, see launch/README.md):
 #   --name NAME        of the slice; one of that name that is there already is used (default coder-jax)
 #   --zone ZONE        where
 #   --type TYPE        which slice: v5litepod-16 (v5e, 16 chips), v6e-64, ...
@@ -200,7 +200,7 @@ while :; do
         *) [ "$(state)" != ACTIVE ] || break ;;
     esac
     restarts=$((restarts - 1))
-    say "the run ended with status $status; starting again from its last checkpoint"
+    say "the run ended with status $status; starting again, to go on where it stopped"
 done
 [ "$status" -eq 0 ] || say "the run ended with status $status"
 if [ -n "$delete" ]; then

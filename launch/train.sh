@@ -12,6 +12,9 @@
 #       --out, it goes on where it stopped.
 #   bash launch/train.sh --recipe coder_eng --help
 #       All options of a run.
+#   bash launch/train.sh encode --model DIR --out vectors.npy terms.txt
+#       Any other verb of 'python -m coder_jax' (evaluate, normalize, export, report), or build:
+#       'python -m data_pipeline.build'.
 #
 # Paths are relative to the folder you call it from. Environment variables (which Python, where the
 # environment lies, which build of jax): see launch/README.md.
@@ -35,5 +38,9 @@ case ${1:-demo} in
     demo)
         [ $# -eq 0 ] || shift
         exec "$python" -P "$repo/launch/demo.py" "$@" ;;
-    *) exec "$python" -P -m coder_jax train "$@" ;;
+    build)
+        shift
+        exec "$python" -P -m data_pipeline.build "$@" ;;
+    -*) exec "$python" -P -m coder_jax train "$@" ;;
+    *) exec "$python" -P -m coder_jax "$@" ;;
 esac

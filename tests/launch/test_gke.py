@@ -1,5 +1,7 @@
 """The JobSet of gke.yaml says what the exit statuses mean; its schema was checked by hand."""
 
+import re
+
 import yaml
 from launchers import MENDED_BY_A_NEW_START
 
@@ -28,12 +30,35 @@ def test_the_jobset_restarts_what_a_new_start_mends_and_fails_on_the_rest(repo):
     (rule,) = jobset["spec"]["failurePolicy"]["rules"]
     assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
 
-    assert container["command"] == ["bash", "/coder_jax/launch/train.sh"]
+    # The entry point of the image is train.sh, so that `args` are its arguments.
+    assert "command" not in container
+    text = (repo / "launch/Dockerfile").read_text(encoding="utf-8")
+    assert 'ENTRYPOINT ["bash", "/coder_jax/launch/train.sh"]' in text
+    assert all(word.startswith("--") for word in container["args"])
     assert container["resources"]["requests"] == container["resources"]["limits"]
     assert pod["terminationGracePeriodSeconds"] >= 60
 
-    # The variables for GPUs are comments, but must name what is above them.
+
+def test_what_is_commented_out_fits_where_it_stands(repo):
+    """The variables for GPUs, and the disk for `encode`."""
     text = (repo / "launch/gke.yaml").read_text(encoding="utf-8")
-    address = f"{jobset['metadata']['name']}-{replicated['name']}-0-0.{jobset['metadata']['name']}"
-    assert f"value: {address}:8482" in text
-    assert f'#   value: "{job["parallelism"]}"' in text
+    block = r"(?m)^( +)# (?:env|volumeMounts|volumes):\n(?:\1#  .*\n)+"
+    filled, blocks = re.subn(block, lambda found: re.sub("(?m)^( +)# ", r"\1", found[0]), text)
+    assert blocks == 3
+    jobset = yaml.safe_load(filled)
+    (replicated,) = jobset["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    name = jobset["metadata"]["name"]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables == {
+        "JAX_COORDINATOR_ADDRESS": f"{name}-{replicated['name']}-0-0.{name}:8482",
+        "JAX_NUM_PROCESSES": str(job["parallelism"]),
+        "JAX_PROCESS_ID": None,
+    }
+    assert "fieldRef" in container["env"][2]["valueFrom"]
+    (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
+    assert mount["name"] == volume["name"]
+    paths = re.findall(r"# - (?:--out=)?(/\S+)", text)
+    assert len(paths) == 2 and all(path.startswith(mount["mountPath"] + "/") for path in paths)

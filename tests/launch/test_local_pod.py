@@ -5,8 +5,12 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from launchers import finish, program, start, wait_for
+from tiny_bert import WORDS, write_model
+
+from coder_jax import TermEncoder
 
 # A stand-in for Python that says where it was put; with `-c` (a free port) it is Python.
 SHOW_PLACE = f"""#!/bin/sh
@@ -146,6 +150,31 @@ def test_a_signal_goes_to_all_of_them_and_nothing_starts_again(pod, tmp_path, nu
 def test_what_was_typed_wrong_is_named(pod, words, message):
     status, out, err = finish(pod(SHOW_PLACE, *words))
     assert (status, out) == (2, "") and message in err
+
+
+def test_two_processes_encode_one_file(repo, tmp_path):
+    pytest.importorskip("torch")
+    folder = tmp_path / "Ordner für Ä"
+    folder.mkdir()
+    write_model(folder / "model")
+    terms = [f"{first} {second}" for first in WORDS.split() for second in WORDS.split()]
+    (folder / "terms.txt").write_text("\n".join(terms) + "\n")
+    words = ("encode", "--model", "model", "--out", "vectors.npy", "terms.txt")
+    process = start(
+        *(repo / "launch/local_pod.sh", "2", "--logs", "logs", "--", *words),
+        *("--terms-per-chunk", "10"),
+        cwd=folder,
+        CODER_JAX_PYTHON=sys.executable,
+    )
+    status, out, err = finish(process, timeout=600)
+    assert status == 0, out + err
+    assert f"vectors.npy: {len(terms)} vectors of width 32" in out
+    assert "vectors.npy" not in (folder / "logs/host1.log").read_text(), "host 0 alone says it"
+    expected = TermEncoder.from_pretrained(folder / "model").encode(terms)
+    np.testing.assert_allclose(np.load(folder / "vectors.npy"), expected, rtol=0, atol=1e-6)
+    assert {path.name for path in folder.iterdir()} == {
+        *("model", "terms.txt", "logs", "vectors.npy", "vectors.npy.json")
+    }
 
 
 def test_jax_sees_the_devices_of_all_processes(repo, tmp_path):

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 from launchers import MENDED_BY_A_NEW_START, finish, program, start, wait_for
@@ -22,7 +23,9 @@ def job(repo, tmp_path):
             f'#!/bin/bash\necho {name} "$@" >>"{tmp_path}/asked"\ncd "{tmp_path}"\n{does}\n',
         )
 
-    def run(task: str, **environment: object) -> subprocess.Popen:
+    def run(
+        task: str, words: Sequence[str] = ("--recipe", "my own"), **environment: object
+    ) -> subprocess.Popen:
         python = program(tmp_path / "python", f"#!/bin/bash\n{task}\n")
         spooled = tmp_path / "spool"
         spooled.write_text((repo / "launch/slurm.sbatch").read_text())
@@ -33,7 +36,7 @@ def job(repo, tmp_path):
             "SLURM_CPUS_PER_TASK": 8,
             "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         }
-        return start(spooled, "--recipe", "my own", cwd=tmp_path, **defaults | environment)
+        return start(spooled, *words, cwd=tmp_path, **defaults | environment)
 
     return run
 
@@ -43,6 +46,14 @@ def test_the_tasks_are_train_sh_with_the_arguments(job, tmp_path):
     assert status == 0, err
     assert out.splitlines() == ["8", "-P", "-m", "coder_jax", "train", "--recipe", "my own"]
     assert "scontrol" not in (tmp_path / "asked").read_text()
+
+
+def test_another_verb_comes_first_and_is_queued_again_too(job, tmp_path):
+    words = ("encode", "--out", "my vectors.npy")
+    status, out, err = finish(job('printf "%s\n" "$@"; exit 75', words))
+    assert out.splitlines() == ["-P", "-m", "coder_jax", *words], err
+    assert status == 75 and "to go on where it stopped" in err
+    assert "scontrol requeue 7\n" in (tmp_path / "asked").read_text()
 
 
 @pytest.mark.parametrize("status", MENDED_BY_A_NEW_START)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -61,6 +62,17 @@ def test_dry_run_prints_the_commands_and_asks_nothing(pod):
     assert "export CODER_JAX_ACCELERATOR=tpu A=x\\ y;" in command
     assert command.endswith("exec bash coder_jax/launch/train.sh --data gs://b/my\\ data")
     assert "queued-resources delete eng" in delete
+
+
+def test_another_verb_comes_first(pod):
+    status, out, err, _ = pod(*WORDS, "--dry-run", "--", "encode", "--out", "/share/my vectors.npy")
+    assert status == 0, err
+    words = shlex.split(out.splitlines()[-1])
+    assert (
+        words[-1]
+        .rstrip()
+        .endswith("exec bash coder_jax/launch/train.sh encode --out /share/my\\ vectors.npy")
+    )
 
 
 def test_a_run_ends_and_the_slice_stays_unless_asked_otherwise(pod):
