@@ -63,7 +63,7 @@ else
     command=(bash "$repo/launch/train.sh")
 fi
 [ -n "$logs" ] || logs=$(mktemp -d "${TMPDIR:-/tmp}/local_pod.XXXXXX")
-mkdir -p "$logs"
+mkdir -p "$logs" && [ -w "$logs" ] || fail "--logs: the folder '$logs' cannot be made or written to; give another"
 free_port='import socket; s = socket.socket(); s.bind(("localhost", 0)); print(s.getsockname()[1])'
 # A progress bar ends its lines with a carriage return, and must be seen at once.
 mark_lines='

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from data_pipeline.process.errors import BadInput
 
 # The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
@@ -68,8 +71,18 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
 
 
 def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
-    """Copies the tokenizer (vocabulary, settings) into `folder`, readable by AutoTokenizer."""
-    _auto_tokenizer(path_or_hub_id).save_pretrained(str(folder))
+    """Copies the tokenizer (vocabulary, settings) into `folder`, readable by AutoTokenizer.
+
+    OSError where the disk is full or may not be written to.
+    """
+    tokenizer = _auto_tokenizer(path_or_hub_id)
+    try:
+        tokenizer.save_pretrained(str(folder))
+    except Exception as error:  # tokenizers has no type for it
+        number = OS_ERROR.search(str(error))
+        if isinstance(error, OSError) or number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
 
 
 def tokenizer_hash(tokenizer: Tokenizer) -> str:

@@ -1,6 +1,7 @@
 """What every command does around its work: messages without a traceback, signals, exit status."""
 
 import errno
+import shutil
 import sys
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from data_pipeline.process.stopping import INTERRUPTED, Stopped, stop_when_asked
 # A disk that is full or may not be written to is the user's to mend: no traceback.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
-PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def run_command(
@@ -50,6 +51,10 @@ def message_of(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return f"{error}; make room or check the rights, and try again"
+    if isinstance(error, shutil.Error):  # copies of several files, each with what went wrong
+        copies = error.args[0]
+        why = copies if isinstance(copies, str) else copies[0][2]
+        return f"{why}; make room or check the rights, and try again"
     if isinstance(error, OSError) and error.errno in PATH_ERRORS:
         return f"{error}; check the path, or give another"
     return None

@@ -144,6 +144,7 @@ def test_a_signal_goes_to_all_of_them_and_nothing_starts_again(pod, tmp_path, nu
         (("2", "--"), "what shall the processes run"),
         (("2", "--recipe", "small"), "come after '--'"),
         (("2", "--logs"), "--logs needs a folder"),
+        (("2", "--logs", "python/x", "--", "x"), "--logs: the folder 'python/x' cannot be made"),
         (("2", "--restarts", "x", "--", "x"), "--restarts is 'x'"),
     ],
 )

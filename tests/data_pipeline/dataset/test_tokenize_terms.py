@@ -1,8 +1,11 @@
 """Terms to ids: the tokenizer's own result, cut like the tokenizer's own truncation."""
 
+import errno
+
 import numpy as np
 import pytest
 import tiny_bert
+from devices import FULL, device
 
 from data_pipeline.dataset.tokenize_terms import (
     load_tokenizer,
@@ -73,6 +76,14 @@ def test_a_saved_tokenizer_is_the_same_one(folder, tmp_path):
         tokenize(copy, tiny_bert.TERMS, 16), tokenize(original, tiny_bert.TERMS, 16), strict=True
     ):
         assert np.array_equal(one, other)
+
+
+def test_a_disk_without_room_for_the_tokenizer(folder, tmp_path):
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy/tokenizer.json").symlink_to(device(tmp_path / "full", FULL))
+    with pytest.raises(OSError, match="No space left on device: '.*copy'") as error:
+        save_tokenizer(folder, tmp_path / "copy")
+    assert error.value.errno == errno.ENOSPC
 
 
 def test_hash_tells_vocabularies_apart(folder, tmp_path):

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from devices import FULL, NULL, device
 
 from data_pipeline.files.streams import is_stdout, is_stream
 from data_pipeline.files.whole_files import write_json, written_whole
@@ -22,16 +23,6 @@ from data_pipeline.process.errors import BadInput
 
 CONTENT = {"µ": [1, 2.5, None]}
 TEXT = '{\n "µ": [\n  1,\n  2.5,\n  null\n ]\n}\n'
-
-
-def device(path: Path, number: int, kind: int = stat.S_IFCHR) -> Path:
-    """A device of the kernel's memory devices: 3 is null, 7 is full."""
-    try:
-        os.mknod(path, kind | 0o600, os.makedev(1, number))
-        path.open("rb").close()
-    except PermissionError:
-        pytest.skip("only root makes devices, and not on every disk")
-    return path
 
 
 def listen(pipe: Path) -> tuple[threading.Thread, list[str]]:
@@ -69,14 +60,14 @@ def test_nothing_goes_into_a_pipe_before_all_is_there(tmp_path):
 
 
 def test_a_device_stays_a_device(tmp_path):
-    null = device(tmp_path / "null", 3)
+    null = device(tmp_path / "null", NULL)
     write_json(null, CONTENT)
     assert stat.S_ISCHR(null.stat().st_mode)
     assert list(tmp_path.iterdir()) == [null]
 
 
 def test_a_full_device_is_an_error_and_stays(tmp_path):
-    full = device(tmp_path / "full", 7)
+    full = device(tmp_path / "full", FULL)
     with pytest.raises(OSError) as error:
         write_json(full, CONTENT)
     assert error.value.errno == errno.ENOSPC

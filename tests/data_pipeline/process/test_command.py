@@ -1,11 +1,13 @@
 """Exit status, messages and signals of commands."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
+from devices import FULL, device
 
 from data_pipeline.process import stopping
 from data_pipeline.process.command import run_command
@@ -57,6 +59,21 @@ def test_a_path_that_cannot_be_is_a_message(tmp_path, capsys):
     assert run_command(lambda: (tmp_path / "file" / "folder").mkdir() or 0) == 2
     expected = f"Not a directory: '{tmp_path}/file/folder'; check the path, or give another"
     assert expected in capsys.readouterr().err
+
+
+def test_copies_that_fail_are_a_message(tmp_path, capsys):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from/file").write_text("text")
+    (tmp_path / "to/file").symlink_to(device(tmp_path / "full", FULL))
+
+    def work() -> int:
+        shutil.copytree(tmp_path / "from", tmp_path / "to", dirs_exist_ok=True)
+        return 0
+
+    assert run_command(work) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: [Errno 28] No space left on device") and "make room" in error
 
 
 def start(polls: bool, when_asked: str | None) -> subprocess.Popen:
