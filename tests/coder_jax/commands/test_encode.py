@@ -106,6 +106,7 @@ def test_through_a_link(model, tmp_path):
     assert out.is_symlink() and np.load(out).shape == (2, 32)
     assert {path.name for path in big.iterdir()} == {"vectors.npy", "vectors.npy.json"}
     assert {path.name for path in tmp_path.iterdir()} == {"terms.txt", "big disk", "out.npy"}
+    assert vector_file.work_folder(out).parent == big, "what becomes the file is on its disk"
     encoder = TermEncoder.from_pretrained(model)
     listed = TermList(["pain", "limb"], 8)
     read = vector_file.read_vectors(out, encoder, hash_weights(model), listed)

@@ -13,7 +13,7 @@ import pytest
 from evaluating import records_in, run, write_toy
 
 from coder_jax.commands import evaluate
-from coder_jax.encoding import embed
+from coder_jax.encoding import embed, vector_file
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
@@ -112,8 +112,15 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
         gold("--retired-cuis", "none")
 
 
-def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path):
-    pipe, heard = files / "pipe", []
+def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path, monkeypatch):
+    pipe, heard, grew = files / "pipe", [], []
+    write_vectors = vector_file.write_vectors
+
+    def noted(encoder, terms, out, about):
+        grew.append(out)
+        return write_vectors(encoder, terms, out, about)
+
+    monkeypatch.setattr(vector_file, "write_vectors", noted)
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: heard.append(pipe.read_text()), daemon=True)
     reader.start()
@@ -125,6 +132,7 @@ def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     names = sorted(path.name for path in files.iterdir())
     assert names == ["heldout", "pairs.tsv", "pipe"]
+    assert grew and grew[0].parent != files and not grew[0].parent.exists()
 
 
 def test_scores_on_stdout_are_alone_there(files, minilm_path, capfd):

@@ -126,6 +126,7 @@ from data_pipeline.files.streams import is_stdout
 from data_pipeline.files.whole_files import written_whole
 path = Path(sys.argv[1])
 print("before")
+print("warning", file=sys.stderr)
 with written_whole(path) as unfinished:
     unfinished.write_text("it\\n")
 print("after", is_stdout(path))
@@ -134,8 +135,9 @@ print("after", is_stdout(path))
 
 @pytest.mark.parametrize("into", ["pipe", "file"])
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1"])
-def test_stdout_gets_it_between_what_is_printed(tmp_path, into, path):
+def test_stdout_gets_it_between_what_is_printed(tmp_path, monkeypatch, into, path):
     command = [sys.executable, "-c", PRINT_AROUND, path]
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is printed must wait in Python
     file = tmp_path / "out"
     if into == "file":
         with file.open("w") as out:
@@ -152,4 +154,7 @@ def test_stderr_too(tmp_path):
     with out.open("w") as one, err.open("w") as other:
         command = [sys.executable, "-c", PRINT_AROUND, "/dev/stderr"]
         subprocess.run(command, stdout=one, stderr=other, check=True)
-    assert (out.read_text(), err.read_text()) == ("before\nafter False\n", "it\n")
+    assert (out.read_text(), err.read_text()) == (
+        "before\nafter False\n",
+        "warning\nit\n",
+    )
