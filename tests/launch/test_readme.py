@@ -1,0 +1,174 @@
+"""What README.md tells a user to type: it is there, it is spelled right, and it works.
+
+The slow test is a new user's first hour: a copy of the repository with an environment of its own,
+the blocks of the README one after the other, with less training and an invented release in the
+place of a licensed one; and at its end an export that is opened elsewhere.
+"""
+
+import argparse
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coder_jax.__main__ import VERBS
+from coder_jax.systems.recipes import RECIPES
+
+MOST_LINES = 150
+MOST_BYTES_OF_A_PICTURE = 300_000
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)(#[^)]*)?\)")
+CITED = ("README.md", "CONTRIBUTING.md", "launch/README.md", "benchmarks/README.md")
+SHORT = "--steps 8 --warmup-steps 2 --log-steps 4"
+# What stands in the README for files of the user's own and for models of the hub.
+STAND_INS = {
+    "bash launch/train.sh\n": f"bash launch/train.sh demo {SHORT}\n",
+    "umls-2020AA-full.zip": "invented",
+    "--languages ENG --hold-out 2000": "--languages ENG --hold-out 20",
+    "--recipe coder_eng": f"--recipe small {SHORT}",
+    "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": "$MINILM",
+    "--eval-steps 5000": "--eval-steps 8",
+    "cadec=benchmarks/cadec similarity=umnsrs-sim.txt": "",
+    "SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext": "before=$MINILM",
+}
+
+
+def blocks(repo: Path) -> list[tuple[str, str]]:
+    """(language, text) of each block of code in the README."""
+    return BLOCK.findall((repo / "README.md").read_text(encoding="utf-8"))
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each command of a block."""
+    joined = text.replace("\\\n", " ")
+    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def test_it_is_short_and_leads_somewhere(repo):
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES
+    for file in CITED:
+        for target, _ in LINK.findall((repo / file).read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (repo / file).parent.joinpath(target).exists(), f"{file}: {target}"
+    headings = {
+        re.sub(r"[^\w -]", "", h).lower().replace(" ", "-")
+        for h in re.findall("^#+ (.*)", text, re.M)
+    }
+    for target in re.findall(r"\]\(#([^)]*)\)", text):
+        assert target in headings, target
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert 0 < (repo / picture).stat().st_size <= MOST_BYTES_OF_A_PICTURE
+
+
+def test_its_table_names_recipes(repo):
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    table = text.split("| recipe |")[1].split("\n\n")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert named and named <= RECIPES.keys(), named - RECIPES.keys()
+
+
+def test_its_commands_are_spelled_right(repo):
+    """Each flag is known, and each file that is run is there."""
+    seen = set()
+    for _, text in (block for block in blocks(repo) if block[0] == "bash"):
+        for words in commands(text):
+            if words[0] == "bash":
+                assert (repo / words[1]).is_file(), words
+            elif words[:2] == ["python", "-m"]:
+                seen.add(words[2] if words[2] != "coder_jax" else words[3])
+                parse(words[2:])
+            else:
+                assert words == ["source", ".venv/bin/activate"], words
+    assert seen == {"normalize", "data_pipeline.build", "export", "evaluate", "report"}
+
+
+def parse(words: list[str]) -> None:
+    """Parses a command of ours; SystemExit if it has a flag that is not known."""
+    module, *rest = words
+    if module == "data_pipeline.build":
+        parser = importlib.import_module("data_pipeline.build.arguments").parser()
+    else:
+        assert module == "coder_jax" and rest[0] in VERBS, words
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"coder_jax.commands.{rest.pop(0)}").add_arguments(parser)
+    if ">" in rest:
+        rest = rest[: rest.index(">")]
+    parser.parse_args(rest)
+
+
+OPENED_ELSEWHERE = """
+from transformers import AutoModel, AutoTokenizer
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("coder_eng")
+assert model.encode(["heart attack"]).shape == (1, 384)
+assert AutoModel.from_pretrained("coder_eng").config.hidden_size == 384
+assert AutoTokenizer.from_pretrained("coder_eng")
+"""
+
+
+@pytest.mark.slow
+def test_the_first_hour(repo, minilm_path, tmp_path):
+    home = tmp_path / "coder_jax"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=repo, capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(repo / name, home / name)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("CODER_JAX", "JAX", "PYTHON", "VIRTUAL_ENV"))
+    } | {"MINILM": str(minilm_path), "HF_HUB_OFFLINE": "1"}
+
+    def run(command: list[str]) -> str:
+        done = subprocess.run(
+            command,
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}"
+        assert "Traceback" not in done.stdout, done.stdout[-6000:]
+        return done.stdout
+
+    def bash(text: str) -> str:
+        for there, stand_in in STAND_INS.items():
+            text = text.replace(there, stand_in)
+        active = "if [ -d .venv ]; then source .venv/bin/activate; fi\n"
+        return run(["bash", "-euo", "pipefail", "-c", active + text])
+
+    printed = {}
+    for number, (language, text) in enumerate(blocks(home)):
+        if language == "python":
+            printed[number] = run([str(home / ".venv/bin/python"), "-c", text])
+        elif language == "bash" and "launch/test.sh" not in text:
+            if "umls-2020AA-full.zip" in text:
+                bash("python -m data_pipeline.synthetic --scale 0.0005 --out invented")
+            printed[number] = bash(text)
+
+    assert "acc@1" in printed[0] and (home / "runs" / "demo" / "report.html").is_file()
+    # The line that the demo prints to be copied works as it is printed.
+    line = printed[0].strip().splitlines()[-1].strip()
+    copied = run(["bash", "-euo", "pipefail", "-c", line]).splitlines()
+    concepts = (home / "concepts.tsv").read_text(encoding="utf-8").splitlines()
+    assert concepts[0].split("\t") == ["mention", "concept", "term", "similarity"]
+    assert len(concepts) == 11 and concepts[1] in copied
+    assert (home / "runs" / "coder_eng" / "report.html").is_file()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.move(home / "coder_eng", elsewhere / "coder_eng")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", OPENED_ELSEWHERE], cwd=elsewhere, check=False
+    )
+    assert done.returncode == 0
