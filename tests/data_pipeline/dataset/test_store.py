@@ -131,7 +131,7 @@ def test_another_format(folder, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
     assert "has the format 'other 2', expected 'coder_jax triplets 2'" in refused(path.parent)
     path.write_text("[1]")
-    assert "manifest.json holds a JSON list; expected an object" in refused(path.parent)
+    assert "manifest.json holds a list; expected a JSON object" in refused(path.parent)
     path.write_text("{}")
     assert "has the format None, expected 'coder_jax triplets 2'" in refused(path.parent)
     path.write_text('{"format": ')
