@@ -2,6 +2,9 @@
 
 The file needs neither network nor server: open it, mail it, keep it with the run. It has
 
+  answer     the scores before training beside those after it, and on what: of --results files that
+             are named before=JSON and after=JSON (or of the demo's results.json), else as the run
+             evaluated itself
   results    the scores in --results, files of `evaluate --json`, beside the papers' own rows
   training   losses, rates, speed and evaluations over steps, where --model is a run
   maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
@@ -15,12 +18,12 @@ What is not given is left out, and the report says which command would make it.
 
 --model is the folder of a run (its newest checkpoint), an export, or any BERT of Hugging Face by
 folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a dataset folder, or the MRCONSO.RRF
-of a release. Of a large dictionary so many whole concepts are shown as have --terms terms, chosen
-by --seed. The same input gives the same pictures.
+of a release. Of a dictionary with more than --terms terms, the explorer has whole concepts with so
+many in all, chosen by --seed. The same input gives the same pictures.
 
 Examples:
   python -m coder_jax report --model runs/demo/run --dictionary runs/demo/dataset \\
-      --compare before=sentence-transformers/all-MiniLM-L6-v2
+      --results runs/demo/results.json --compare before=sentence-transformers/all-MiniLM-L6-v2
   python -m coder_jax report --model CODER=runs/coder_eng --dictionary datasets/umls_eng \\
       --dictionary-languages ENG --compare SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --results CODER=results.json SapBERT=sapbert.json --out coder_eng.html
@@ -39,6 +42,7 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.streams import is_stdout
 from data_pipeline.process.errors import BadInput
 
+MOST_TERMS = 50_000  # 5 MB of page, and seconds to find the neighbours of all
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
 WHEN_STOPPED = "stopped; the same command starts over"
 
@@ -64,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]JSON",
-        help="files of `evaluate --json`; NAME is what the tables call their encoder",
+        help="files of `evaluate --json`; NAME is what the tables call their encoder, or says that "
+        "they were made `before` or `after` training",
     )
     parser.add_argument(
         "--compare",
@@ -77,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--terms",
         type=int,
-        default=20_000,
-        help="most terms in the explorer (default: 20,000); 10,000 add about 1.5 MB",
+        default=MOST_TERMS,
+        help=f"most terms in the explorer (default: {MOST_TERMS:,}); 10,000 add about 1 MB",
     )
     parser.add_argument(
         "--neighbours",
@@ -119,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = Inputs(
         model=model,
         name=name or short_name(model),
+        title=name or short_name(model),
         pooling=args.pooling,
         dictionary=args.dictionary,
         languages=args.dictionary_languages,

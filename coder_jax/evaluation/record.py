@@ -60,6 +60,7 @@ class EvaluationRecord(Generic[E]):
     unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
     dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 

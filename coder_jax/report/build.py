@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from shlex import quote
 
 import numpy as np
 
 from coder_jax.export.relations import ExportedRelations
+from coder_jax.report.answers import answers
 from coder_jax.report.curves import training_panels
 from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
 from coder_jax.report.neighbours import explorer_data, gather_entries
@@ -26,6 +28,7 @@ class Inputs:
 
     Attributes:
       model, name: the encoder to report on, and what it is called.
+      title: of the page.
       pooling: None for the model's own.
       dictionary, languages, sources: as `read_dictionary` takes them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
@@ -37,6 +40,7 @@ class Inputs:
 
     model: str
     name: str
+    title: str
     pooling: str | None
     dictionary: str | None
     languages: Sequence[str] | None
@@ -48,22 +52,31 @@ class Inputs:
     seed: int
 
 
-def build_report(inputs: Inputs) -> Report:
+Load = Callable[[str, str, str | None], Subject]  # as `load_subject`
+
+
+def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     """The report; parts whose input is absent are left out, and it says so.
+
+    Args:
+      inputs: what is to be in it.
+      load: gives an encoder by its name, path and pooling; of one that is in memory already, that.
 
     Raises:
       BadInput: an input that is given and cannot be used.
       Stopped: a signal asked for it.
     """
     # What fails soonest comes first.
-    tables = result_tables(read_results(inputs.results))
+    records = read_results(inputs.results)
+    tables = result_tables(records)
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources
         shown = read_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
-    subject = load_subject(inputs.name, inputs.model, inputs.pooling)
+    subject = load(inputs.name, inputs.model, inputs.pooling)
     report = Report(
-        title=subject.name,
+        title=inputs.title,
+        answers=answers(records, subject.metrics or []),
         facts=[*subject.facts, *settings_of(subject)],
         tables=tables,
         panels=training_panels(subject.metrics or []),
@@ -71,7 +84,8 @@ def build_report(inputs: Inputs) -> Report:
     )
     if shown is not None:
         entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
-        by_concept, by_type = draw_figures(shown, subject, inputs)
+        others = (load(name, path, None) for name, path in inputs.compare)
+        by_concept, by_type = draw_figures(shown, subject, others)
         vectors = subject.encoder.encode(entries.terms, progress=True)
         report = replace(
             report,
@@ -103,15 +117,22 @@ def settings_of(subject: Subject) -> list[tuple[str, str]]:
 
 
 def draw_figures(
-    shown: ShownTerms, subject: Subject, inputs: Inputs
+    shown: ShownTerms, subject: Subject, others: Iterable[Subject]
 ) -> tuple[MapFigure | None, MapFigure | None]:
-    """The maps by concept and by semantic type; None where there are too few terms for one."""
+    """The maps by concept and by semantic type; None where there are too few terms for one.
+
+    Args:
+      shown: the terms of both.
+      subject: the encoder of the report.
+      others: encoders beside it; each is asked for when the one before is done with.
+    """
     drawn = [
         groups if sum(len(group.terms) for group in groups) >= LEAST_POINTS else []
         for groups in (shown.by_concept, shown.by_type)
     ]
     encoded: list[list[tuple[str, np.ndarray]]] = [[], []]
-    for one in subjects(subject, inputs) if any(drawn) else ():
+    for one in chain([subject], others) if any(drawn) else ():
+        stopping.poll()
         for groups, vectors in zip(drawn, encoded, strict=True):
             terms = [term for group in groups for term in group.terms]
             vectors.append((one.name, one.encoder.encode(terms)))
@@ -120,14 +141,6 @@ def draw_figures(
         for groups, vectors in zip(drawn, encoded, strict=True)
     )
     return by_concept, by_type
-
-
-def subjects(first: Subject, inputs: Inputs) -> Iterator[Subject]:
-    """The encoder of the report and those beside it, which are loaded one at a time."""
-    yield first
-    for name, path in inputs.compare:
-        stopping.poll()
-        yield load_subject(name, path)
 
 
 def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -> list[LeftOut]:
@@ -142,6 +155,13 @@ def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -
     no_dictionary = "no --dictionary was given"
     build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
     missing = []
+    if not report.answers:
+        both = "".join(
+            f"python -m coder_jax evaluate --model {of} --benchmark cadec=PATH --json {when}.json\n"
+            for when, of in (("before", "INITIAL"), ("after", "EXPORT" if run else quote(model)))
+        )
+        command = f"{both}{again} --results before=before.json after=after.json"
+        missing.append(LeftOut("Before and after", "no scores of both were given", command))
     if not report.tables:
         # What is scored is a model: of a run its export.
         export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"

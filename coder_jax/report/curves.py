@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,10 @@ import numpy as np
 MOST_POINTS = 400  # of a curve; of longer ones means are drawn
 LOG_FROM = 30  # times the least, the largest gradient norm: from here on the axis is logarithmic
 GRADIENTS = "Gradient norm"
+QUICK_LOOK = (
+    "While training, mentions are looked up among at most --eval-terms terms: those of their own "
+    "concepts, then others. Among all terms of a dictionary fewer of them are right."
+)
 
 # Panels of well-known metrics in their order: title, unit, the names of the metrics in it.
 PANELS = [
@@ -79,6 +83,7 @@ class Panel:
       many: more curves than have colours; drawn alike, and none has a legend.
       from_zero: the y axis begins at 0 or below, not at the least value.
       log: the y axis is logarithmic; a value of 0 has no place on it.
+      note: what a reader must know beside the title, or "".
     """
 
     title: str
@@ -91,6 +96,7 @@ class Panel:
     many: bool = False
     from_zero: bool = True
     log: bool = False
+    note: str = ""
 
 
 def curve_of(name: str, points: Points, *, colour: int = 0, dash: int = 0) -> Curve:
@@ -99,15 +105,14 @@ def curve_of(name: str, points: Points, *, colour: int = 0, dash: int = 0) -> Cu
 
 
 def training_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """The panels of a run, evaluations first; none without lines.
+    """The panels of a run, evaluations first; none without lines. All begin at step 0.
 
     Args:
       lines: as `metrics.read_metrics` gives them. What is no finite number is left out.
     """
     if not lines:
         return []
-    steps = [line["step"] for line in lines]
-    reach = min(steps), max(steps)
+    reach = 0, max(line["step"] for line in lines)
     return [*evaluation_panels(lines, reach), *metric_panels(lines, reach)]
 
 
@@ -193,11 +198,13 @@ def evaluation_panels(
     for line in lines:
         for benchmark, score, value in scores_in(line.get("eval"), ""):
             points.setdefault((benchmark, score), []).append((line["step"], value))
+    among = evaluated_among(lines)
+    among = among and f", among {among} terms"
     shares = [key for key in points if re.fullmatch(r"acc@\d+", key[1])]
     others = [key for key in points if key not in shares]
     for title, unit, keys, factor in (
-        ("Evaluation", "mentions, %", shares, 100),
-        ("Other scores" if shares else "Evaluation", "", others, 1),
+        (f"Evaluation{among}", "mentions, %", shares, 100),
+        (f"Other scores{among}" if shares else f"Evaluation{among}", "", others, 1),
     ):
         if not keys:
             continue
@@ -212,7 +219,23 @@ def evaluation_panels(
             )
             for (benchmark, score), of in zip(keys, drawn, strict=True)
         ]
-        yield Panel(title, unit, "step", reach, curves, each=each)
+        note = QUICK_LOOK if among and keys is (shares or others) else ""
+        yield Panel(title, unit, "step", reach, curves, each=each, note=note)
+
+
+def evaluated_among(lines: Iterable[Mapping[str, Any]]) -> str:
+    """Among how many terms the evaluations of a run looked for the right one; "" if none says."""
+    counts = sorted({count for line in lines for count in terms_in(line.get("eval"))})
+    return " to ".join(f"{count:,}" for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
+
+
+def terms_in(found: Any) -> Iterator[int]:
+    """The counts called "terms" of an evaluation, at any depth of benchmarks."""
+    for name, value in found.items() if isinstance(found, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield from terms_in(value)
+        elif name == "terms" and isinstance(value, int) and not isinstance(value, bool):
+            yield value
 
 
 def scores_in(found: Any, benchmark: str) -> Iterator[tuple[str, str, float]]:

@@ -20,6 +20,7 @@ from data_pipeline.process import stopping
 
 SHOWN = 48  # relations whose names can still be read beside a heat map
 LEAST_SCALE = 0.02
+LEAST_SQUARES = 3  # relations that a heat map tells more of than a sentence
 SPECTRUM_POINTS = 96
 
 

@@ -11,6 +11,7 @@ from coder_jax.evaluation.benchmarks import published_for
 from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.tables import tables_of
+from coder_jax.report.answers import STAGES
 from data_pipeline.process.errors import BadInput
 
 TINY = 1e-6  # ends are means that were added up in another order
@@ -20,7 +21,8 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
     """The records of several files.
 
     Args:
-      files: (name for the encoder in the tables or None for the model of the record, path).
+      files: (name for the encoder in the tables or None for the model of the record, path). The
+        names "before" and "after" say when its records were made, and leave the model's name.
 
     Raises:
       BadInput: a file that `evaluate --json` did not write.
@@ -29,8 +31,7 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
     for name, path in files:
         for number, record in enumerate(read_records(path)):
             check_record(record, f"{path}: records[{number}]")
-            encoder = replace(record.encoder, model=name) if name else record.encoder
-            records.append(replace(record, encoder=encoder))
+            records.append(named_record(record, name))
     return sorted(records, key=lambda record: record.benchmark)  # a benchmark's stand together
 
 
@@ -66,6 +67,22 @@ def rising(numbers: Sequence[float | None]) -> bool:
     return len(there) == len(numbers) and all(low <= high + TINY for low, high in pairwise(there))
 
 
+def named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
+    """A record that is called `name`, or was made then."""
+    if name in STAGES:
+        return replace(record, stage=name)
+    encoder = replace(record.encoder, model=name) if name else record.encoder
+    return replace(record, encoder=encoder)
+
+
+def with_stage(record: EvaluationRecord) -> EvaluationRecord:
+    """A record whose encoder's name begins with when it was made, where that is known."""
+    if not record.stage:
+        return record
+    model = f"{record.stage}: {record.encoder.model}"
+    return replace(record, encoder=replace(record.encoder, model=model))
+
+
 def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     """A table for each benchmark of the papers, then one for each kind of the other benchmarks.
 
@@ -74,6 +91,7 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     Raises:
       BadInput: records of a table that have no k in common.
     """
+    records = [with_stage(record) for record in records]
     published = dict.fromkeys(one.benchmark for one in records if published_for(one.benchmark))
     groups = [[one for one in records if one.benchmark == name] for name in published]
     groups.append([one for one in records if one.benchmark not in published])

@@ -11,6 +11,7 @@ from coder_jax.export.relations import ExportedRelations, read_relations
 from coder_jax.models.hf_files import find_folder
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
+from coder_jax.training.system import SavedRun, System
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 from data_pipeline.files.identity import ENCODER, RUN, read_identity
 
@@ -52,12 +53,15 @@ def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
     Raises:
       BadInput: as `load_run` and `TermEncoder.from_pretrained`.
     """
-    return run_subject(name, path, pooling) if is_run(path) else model_subject(name, path, pooling)
+    if is_run(path):
+        return run_subject(name, path, *load_run(Path(path)), pooling)
+    return model_subject(name, path, pooling)
 
 
-def run_subject(name: str, path: str, pooling: str | None) -> Subject:
-    """The newest checkpoint of a run."""
-    system, run = load_run(Path(path))
+def run_subject(
+    name: str, path: str, system: System, run: SavedRun, pooling: str | None = None
+) -> Subject:
+    """A checkpoint of a run, as `load_run` gives it of the folder `path`."""
     trained = system.trained(run)
     encoder, card, metrics = trained.encoder, trained.card, run.folder / "metrics.jsonl"
     if pooling:

@@ -61,10 +61,11 @@ class ShownTerms:
         """Which `terms` terms the explorer has, in words."""
         source = self.dictionary.source
         if terms == self.total:
-            return f"All {terms:,} terms of {source}."
+            return f"All {terms:,} distinct terms of {source}."
         return (
-            f"{terms:,} of the {self.total:,} terms of {source}: all terms of "
-            f"{len(self.concepts):,} concepts drawn at random. Neighbours are those among them."
+            f"{terms:,} of the {self.total:,} distinct terms of {source}: all terms of "
+            f"{len(self.concepts):,} concepts drawn at random. Other terms cannot be found here, "
+            "and neighbours are only those among these; --terms says how many the report holds."
         )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from coder_jax.evaluation.cells import Row
+from coder_jax.report.answers import Answer, Moment
 from coder_jax.report.curves import training_panels
 from coder_jax.report.maps import Map, MapFigure
 from coder_jax.report.neighbours import explorer_data, gather_entries
@@ -30,14 +31,17 @@ def full_report():
     vectors[1] = vectors[0] + 0.1 * vectors[2]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     dictionary = Dictionary(TERMS, CONCEPTS, "toy.tsv", languages=LANGUAGES, vocabularies=SOURCES)
-    entries = gather_entries(dictionary, list(dict.fromkeys(CONCEPTS)), {"C1": ["<i>Type</i>"]})
+    types = {"C1": ["<i>Type</i>"], "C2": ["Finding"]}
+    entries = gather_entries(dictionary, list(dict.fromkeys(CONCEPTS)), types)
     groups = [Group(f"concept {i} </script>", TERMS[:3]) for i in range(20)]
     places = rng.uniform(-0.7, 0.7, (60, 2))
     figure = MapFigure(groups, [Map("trained", places, 0.75), Map("initial", -places, 0.5)])
     matrices = np.eye(6) + 0.1 * rng.normal(size=(4, 6, 6))
     rows = [Row(["cadec", "mean", "50.00"], "ours <b>"), Row(["cadec", "cls", "4"], "X", "V1, 3")]
+    moments = [Moment("before", "MiniLM <b>", ["45.3"]), Moment("after", "ours", ["64.9"])]
     return Report(
         title="an encoder </title><b>",
+        answers=[Answer("held-out", "1,149 mentions", "Better.", ["acc@1, %"], moments, ["+19.6"])],
         facts=[("pooling", "cls"), ("run", "</dd><script>window.hacked = 3</script>")],
         tables=[(["normalization", "pooling", "acc@1"], rows)],
         panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),

@@ -19,10 +19,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from coder_jax.evaluation.cells import Table
+from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.maps import MapFigure
 from coder_jax.report.page.svg import heat_map_svg, panel_svg
-from coder_jax.report.relation_matrices import RelationFigure, spectrum_panel
+from coder_jax.report.relation_matrices import LEAST_SQUARES, RelationFigure, spectrum_panel
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 
@@ -43,18 +44,20 @@ class Report:
     """What a page shows; what is None or empty is left out.
 
     Attributes:
-      title: the encoder's name.
+      title: such as the encoder's name.
+      answers: scores before and after.
       facts: (what, value).
       tables: scores, published rows among them.
       panels: training curves.
       by_concept, by_type: maps of terms.
-      relations: spectra and similarities of relation matrices.
+      relations: spectra and similarities of relation matrices; a heat map of LEAST_SQUARES or more.
       explorer: as `neighbours.explorer_data` gives it.
       explorer_note: which terms these are.
       left_out: the parts that are not there.
     """
 
     title: str
+    answers: Sequence[Answer] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
@@ -83,6 +86,7 @@ def render(report: Report) -> str:
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     relations = report.relations
+    drawn = relations if relations and len(relations.labels) >= LEAST_SQUARES else None
     panels = [
         (panel, panel_svg(panel, f"panel-{number}"), table_of(panel))
         for number, panel in enumerate(report.panels)
@@ -94,10 +98,10 @@ def render(report: Report) -> str:
         script_hash=f"sha256-{digest}",
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
         panels=panels,
+        published=any(row.published for _, rows in report.tables for row in rows),
         spectrum=relations and panel_svg(spectrum_panel(relations), "spectrum", wide=True),
-        heat_map=relations and heat_map_svg(relations),
-        heat_data=relations
-        and {"labels": relations.labels, "values": relations.similarity.round(3).tolist()},
+        heat_map=drawn and heat_map_svg(drawn),
+        heat_data=drawn and {"labels": drawn.labels, "values": drawn.similarity.round(3).tolist()},
     )
 
 

@@ -80,7 +80,16 @@ if (heat) {
 const terms = data("explorer-data");
 if (terms) explore(terms);
 
+// Numbers that `neighbours.packed` put into base64: the bytes of an array of JavaScript's.
+function unpacked({ array, base64 }) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const kinds = { Uint16Array, Uint32Array, Int16Array };
+  return new kinds[array](bytes.buffer);
+}
+
 function explore(all) {
+  const neighbours = unpacked(all.neighbours);
+  const cosines = unpacked(all.cosines);
   const MOST = 12;
   const query = byId("query");
   const list = byId("matches");
@@ -186,7 +195,9 @@ function explore(all) {
   }
   function show() {
     const asked = location.hash.startsWith("#term=") ? decode(location.hash.slice(6)) : null;
-    const number = asked === null ? 0 : place.get(asked);
+    const exact = asked === null ? 0 : place.get(asked);
+    const alike = exact === undefined ? folded.indexOf(fold(asked)) : -1;  // in other letters, as ä for a
+    const number = alike < 0 ? exact : alike;
     const box = byId("term");
     if (number === undefined) {
       box.replaceChildren(make("p", `“${asked}” is not among the terms of this report.`));
@@ -197,7 +208,7 @@ function explore(all) {
     const rows = [];
     for (let rank = 0; rank < all.k; rank += 1) {
       const at = number * all.k + rank;
-      if (passes(all.neighbours[at])) rows.push(neighbourRow(all.neighbours[at], rank + 1, all.cosines[at], all.conceptsOf[number]));
+      if (passes(neighbours[at])) rows.push(neighbourRow(neighbours[at], rank + 1, cosines[at], all.conceptsOf[number]));
     }
     const head = document.createElement("tr");
     head.append(...["rank", "nearest terms", "cosine", "concept"].map((name) => make("th", name, { scope: "col" })));

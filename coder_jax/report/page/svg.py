@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LETTERS = 36  # of a name beside the heat map; the rest of it shows when one points at it
-CELL = 9.75  # points: 13 pixels of a screen
+CELL = 9.75  # points: 13 pixels of a screen; larger ones, of few relations, fill LEAST_WIDTH
+LEAST_WIDTH, LARGEST_CELL = 180.0, 36.0  # points
 VARIABLES = {colour: f"var(--{name})" for name, colour in plots.COLOURS.items()}
 
 
@@ -69,7 +70,7 @@ def heat_map_svg(relations: RelationFigure) -> Markup:
 
 
 def draw_heat_map(relations: RelationFigure) -> Figure:
-    """A square for each cosine of two relations, CELL points wide; names at the left and above.
+    """A square for each cosine of two relations; names at the left and above.
 
     The full colour stands for `relations.scale`. The gid of the squares, row by row, is `cells`,
     those of the names are `row-i` and `column-i`.
@@ -81,7 +82,8 @@ def draw_heat_map(relations: RelationFigure) -> Figure:
     stops = [(0.0, minus, 1.0), (0.5, minus, 0.0), (0.5, plus, 0.0), (1.0, plus, 1.0)]
     ramp = [(place, to_rgba(colour, alpha)) for place, colour, alpha in stops]
     colours = LinearSegmentedColormap.from_list("cosines", ramp, N=512)
-    figure, (axis,) = plots.new_figure(1, 1, width=count * CELL / 72, height=count * CELL / 72)
+    size = count * min(max(CELL, LEAST_WIDTH / count), LARGEST_CELL) / 72
+    figure, (axis,) = plots.new_figure(1, 1, width=size, height=size)
     figure.set_layout_engine("none")
     axis.set_position((0, 0, 1, 1))
     limit = relations.scale

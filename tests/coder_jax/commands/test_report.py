@@ -1,5 +1,6 @@
 """`python -m coder_jax report`: from models to a page, what is left out, messages."""
 
+import base64
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from evaluating import write_toy
 from safetensors.numpy import save_file
 from tiny_bert import WORDS, write_model
 
@@ -46,14 +48,16 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "left out: Results (no --results were given)" in printed
     assert "left out: Training (the model is not the folder of a run)" in printed
-    assert "left out: Map of semantic types" in printed and printed.count("left out") == 3
+    assert "left out: Map of semantic types" in printed and printed.count("left out") == 4
+    assert "left out: Before and after (no scores of both were given)" in printed
     assert f"{out}: 0." in printed and " MB; open it in a browser" in printed
     html = out.read_text(encoding="utf-8")
     assert "<figcaption><b>other</b></figcaption>" in html and "<dd>mean</dd>" in html
     name = f"{folder.name}/one"
     assert f"<title>{name} · coder_jax report</title>" in html
     data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', html)[1])
-    assert len(data["terms"]) == 12 and len(data["neighbours"]) == 24
+    assert len(data["terms"]) == 12 and data["k"] == 2
+    assert len(base64.b64decode(data["neighbours"]["base64"])) == 2 * 24
     assert html.count("<g data-row=") == 3, "the relations of the export"
     again = tmp_path / "again.html"
     assert report(*words, *more[:2], "--out", again, "--pooling", "mean") == 0
@@ -62,7 +66,25 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
 
 def test_a_model_alone(folder, tmp_path, capsys):
     assert report("--model", folder / "two", "--out", tmp_path / "page.html") == 0
-    assert capsys.readouterr().out.count("left out") == 6
+    assert capsys.readouterr().out.count("left out") == 7
+
+
+def test_results_of_before_and_after(folder, tmp_path, capsys):
+    """Two files of `evaluate --json`: the page begins with the one beside the other."""
+    write_toy(tmp_path)
+    for name in ("one", "two"):
+        words = ["--model", folder / name, "--benchmark", f"own={tmp_path / 'heldout'}"]
+        evaluate = ["evaluate", *words, "--json", tmp_path / f"{name}.json"]
+        assert main([str(word) for word in evaluate]) == 0
+    results = [f"before={tmp_path / 'one.json'}", f"after={tmp_path / 'two.json'}"]
+    words = ["--model", folder / "two", "--results", *results, "--out", tmp_path / "page.html"]
+    assert report(*words) == 0
+    assert "Before and after" not in capsys.readouterr().out
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    first = html.split('<main id="main" tabindex="-1">')[1].split("</section>")[0]
+    assert 'id="answer"' in first and ">before</th>" in first and ">after</th>" in first
+    assert f"after: {folder / 'two'}, pooling cls" in first
+    assert f"<td>before: {folder / 'one'}</td>" in html, "and in the table of results"
 
 
 def test_the_page_on_stdout_is_alone_there(folder, capfd):

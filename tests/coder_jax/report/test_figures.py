@@ -85,7 +85,10 @@ def test_panels_of_a_run():
     assert [curve.name for curve in evaluation.curves] == ["heldout acc@1", "heldout acc@5"]
     assert (evaluation.unit, evaluation.curves[0].y) == ("mentions, %", [25.0])
     assert [(curve.name, curve.y) for curve in other.curves] == [("heldout mrr", [0.3])]
-    assert evaluation.x_range == loss.x_range == (10, 80)
+    assert evaluation.x_range == loss.x_range == (0, 80), "all begin at step 0"
+    assert evaluation.title == "Evaluation, among 495 terms" and "--eval-terms" in evaluation.note
+    assert other.title == "Other scores, among 495 terms"
+    assert other.note == loss.note == packing.note == "", "it is said once"
     assert (loss.title, loss.unit, loss.curves[0].x[-1], loss.curves[0].y[1]) == (
         "Loss",
         "",
@@ -94,6 +97,19 @@ def test_panels_of_a_run():
     )
     assert [curve.name for curve in packing.curves] == ["filled tokens"]
     assert curves.training_panels([]) == []
+
+
+def test_among_how_many_terms():
+    """Counts that change from one evaluation to the next, at any depth; or none, or no counts."""
+    assert curves.evaluated_among([{"step": 0}, {"step": 1, "eval": {"acc": 0.5}}]) == ""
+    lines = [
+        {"step": step, "eval": {"deep": {"er": {"acc@1": 0.5, "terms": terms}}}}
+        for step, terms in enumerate((10_000, 9_000, True, 9_500.0))
+    ]
+    assert curves.evaluated_among(lines[:1]) == "10,000"
+    assert curves.evaluated_among(lines) == "9,000 to 10,000"
+    (panel,) = curves.training_panels(lines[2:3])
+    assert (panel.title, panel.note) == ("Evaluation", "")
 
 
 def test_a_curve_of_scores_has_its_zero():

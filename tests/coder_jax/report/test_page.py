@@ -1,18 +1,28 @@
 """The page of a report: what it holds as text, and how it behaves in a real Chromium."""
 
+import dataclasses
 import json
 import os
 import re
 import threading
+from contextlib import contextmanager
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from evaluating import ENCODER
 from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
+from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.report.build import left_out
+from coder_jax.report.curves import training_panels
 from coder_jax.report.page.render import Report, render, write_page
+from coder_jax.report.relation_matrices import compare_relations
+from coder_jax.report.results import result_tables
 from data_pipeline.process.errors import BadInput
+
+BOUNDS = ("_pessimistic", "_optimistic")
 
 
 def data_in(html, name):
@@ -44,13 +54,16 @@ def test_strings_are_data_and_never_markup():
 def test_an_empty_report_names_every_part_and_its_command():
     missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
     parts = [one.part for one in missing]
-    expected = ["Results", "Training", "Map of concepts", "Map of semantic types", "Relations"]
-    assert parts == [*expected, "Explorer"]
+    expected = ["Before and after", "Results", "Training", "Map of concepts"]
+    assert parts == [*expected, "Map of semantic types", "Relations", "Explorer"]
     assert all("python -m coder_jax " in one.command for one in missing)
-    assert "--model 'a model' --benchmark" in missing[0].command
+    for one in missing[:2]:
+        assert "--model 'a model' --benchmark" in one.command
+    assert "--results before=before.json after=after.json" in missing[0].command
     run = left_out(Report(title="x"), model="a run", dictionary=None, run=True)
-    assert "export --checkpoint 'a run' --out EXPORT\n" in run[0].command
-    assert "evaluate --model EXPORT" in run[0].command and "no metrics yet" in run[1].why
+    assert "export --checkpoint 'a run' --out EXPORT\n" in run[1].command
+    assert all("evaluate --model EXPORT" in one.command for one in run[:2])
+    assert "no metrics yet" in run[2].why
     html = render(Report(title="x", left_out=missing))
     assert all(f"<h3>{part}</h3>" in html for part in parts)
     assert data_in(html, "explorer-data") is None and 'id="query"' not in html
@@ -115,7 +128,8 @@ def until_shown(page, term):
 
 def test_every_figure_is_there(page):
     sections = [one.get_attribute("id") for one in find(page, "main > section")]
-    assert sections[1:] == ["results", "training", "by-concept", "by-type", "relations", "explorer"]
+    parts = ["results", "training", "by-concept", "by-type", "relations", "explorer"]
+    assert sections == ["answer", *parts, "about"], "first the answer, the settings last"
     assert len(find(page, "#training .panel svg .curve")) == 2
     assert len(find(page, "#by-concept figure svg [data-i]")) == 120
     assert {one.tag_name for one in find(page, "#by-type figure [data-i]")} == {
@@ -185,6 +199,11 @@ def test_a_link_to_any_term(page, address, term):
     assert find(page, "#term b, #term img, #term script, #term i") == []
 
 
+def test_a_link_to_a_term_in_other_letters(page, address):
+    page.get(f"{address}#term=CROHN%20disease")
+    until_shown(page, "Crohn disease")
+
+
 def test_a_link_to_a_term_that_is_not_there(page, address):
     page.get(f"{address}#term=%E0%A4%A")
     until(page, lambda: "“%E0%A4%A” is not among the terms" in find(page, "#term")[0].text)
@@ -231,10 +250,10 @@ def test_pointing_at_things_names_them(page):
         (tip,) = find(page, "#tip")
         return tip.text if tip.is_displayed() else None
 
-    point = find(page, "#by-concept figure [data-i='4']")[0]
-    assert tip_at(point) == f"{TERMS[1]}\nconcept 1 </script>"
+    point = find(page, "#by-concept figure [data-i='14']")[0]  # no other is near it
+    assert tip_at(point) == f"{TERMS[2]}\nconcept 4 </script>"
     lit = find(page, "#by-concept [data-i].on")
-    assert sorted(int(one.get_attribute("data-i")) for one in lit) == [3, 3, 4, 4, 5, 5]
+    assert sorted(int(one.get_attribute("data-i")) for one in lit) == [12, 12, 13, 13, 14, 14]
     names = page.execute_script(
         "return JSON.parse(document.querySelector('#heat-data').text).labels"
     )
@@ -290,11 +309,99 @@ def test_a_group_can_be_kept_lit(page):
     assert find(page, "#by-type .on") == []
 
 
-def test_a_narrow_screen_scrolls_in_boxes_only(page):
-    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+@contextmanager
+def screen(page, width):
+    """A screen of so many pixels across."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        wide = page.execute_script("return document.documentElement.scrollWidth")
-        assert wide == 390
+        yield
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_narrow_screen_scrolls_in_boxes_only(page):
+    with screen(page, 390):
+        wide = page.execute_script("return document.documentElement.scrollWidth")
+        assert wide == 390
+
+
+def test_all_of_a_neighbour_is_seen_on_a_narrow_screen(page, address):
+    page.get(f"{address}#term=heart%20attack")
+    until_shown(page, "heart attack")
+    with screen(page, 400):
+        rows = find(page, "#term tbody tr")
+        for row in rows:
+            cells = [one for one in row.find_elements("css selector", "td") if one.is_displayed()]
+            assert len(cells) == 3, "the term, its cosine and its concept"
+            assert min(one.rect["x"] for one in cells) >= 0
+            assert max(one.rect["x"] + one.rect["width"] for one in cells) <= 400
+        assert "C1 heart attack" in rows[0].text
+    assert all(one.is_displayed() for one in find(page, "#term tbody td, #term .bar"))
+
+
+def test_the_answer_comes_first_and_settings_are_folded_at_the_end(page):
+    (answer,), (about,) = find(page, "#answer"), find(page, "#about")
+    rows = [row.text for row in answer.find_elements("css selector", "tr")]
+    assert rows == ["training acc@1, %", "before 45.3", "after 64.9", "change +19.6"]
+    assert "1,149 mentions. Better." in answer.text
+    assert "before: MiniLM <b>\nafter: ours" in answer.text
+    assert answer.rect["y"] < 300, "it is seen without scrolling"
+    (settings,) = about.find_elements("css selector", "dl")
+    assert not settings.is_displayed()
+    about.find_element("css selector", "summary").click()
+    assert settings.is_displayed() and "pooling" in settings.text
+
+
+def small_page(browser, folder, **parts):
+    """A page with these parts alone, opened."""
+    write_page(Report(title="x", **parts), folder / "small.html")
+    console(browser)
+    browser.get((folder / "small.html").as_uri())
+    until(browser, lambda: find(browser, "#tip"))
+
+
+def test_the_widest_tables_are_whole_at_1280_pixels(browser, tmp_path):
+    """Mentions beside the papers' rows, with all columns that there are."""
+    scores = {f"acc@{k}{end}": 0.5 for k in (1, 3, 5) for end in ("", *BOUNDS)} | {"mrr": 0.5}
+    counts = {"mentions": 123_456, "unreachable": 1234, "tied": 1234, "missing": 1234, "folds": 5}
+    model = "runs/a_name_that_is_as_long_as_people_make_them/export_of_the_best_step"
+    record = EvaluationRecord(
+        **{"benchmark": "cadec", "kind": "normalization", "path": "p", "content_hash": "h"},
+        **{"scores": scores, "counts": counts, "scoring": {}, "stage": "before"},
+        unreachable={"share": 0.125, "scores_of_reachable": scores},
+        dictionary={"content_hash": "d", "terms": 12_345_678, "concepts": 1_234_567},
+        encoder=dataclasses.replace(ENCODER, model=model),
+    )
+    small_page(browser, tmp_path, tables=result_tables([record]))
+    with screen(browser, 1280):
+        (box,) = find(browser, "#results .scroll")
+        assert len(find(browser, "#results thead th")) == 15
+        assert len(find(browser, "#results tr.published")) > 5
+        assert box.get_property("scrollWidth") == box.get_property("clientWidth")
+    assert console(browser) == []
+
+
+def test_two_relations_are_a_sentence(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    for count, squares in ((1, 0), (2, 0), (3, 9)):
+        matrices = np.eye(6) + 0.1 * rng.normal(size=(count, 6, 6))
+        relations = compare_relations(matrices, ["CHD|isa", "PAR|inverse_isa", "RO|x"][:count])
+        small_page(browser, tmp_path, relations=relations)
+        said = find(browser, "#relations")[0].text
+        cosine = f"what the two learned is {relations.similarity[0, -1]:.3f}: 1 where"
+        assert (cosine in said) == (count == 2)
+        assert len(find(browser, "#heat .cells path")) == squares
+        assert ("How alike" in said) == (squares > 0)
+        assert len(find(browser, "#spectrum .curve")) == count
+        assert len(find(browser, "#relations tbody tr")) == count, "their numbers are there"
+        assert console(browser) == []
+
+
+def test_a_panel_says_among_how_many_terms(browser, tmp_path):
+    lines = [{"step": s, "eval": {"h": {"acc@1": 0.5, "terms": 10_000}}} for s in (0, 80)]
+    small_page(browser, tmp_path, panels=training_panels(lines))
+    (figure,) = find(browser, "#training .panel")
+    assert "Evaluation, among 10,000 terms" in figure.text and "--eval-terms" in figure.text
+    (curve,) = find(browser, "#training .curve title")
+    assert curve.get_attribute("textContent") == "h acc@1: 50 at step 0, 50 at 80"

@@ -89,7 +89,7 @@ def test_ticks_are_round(highest, expected):
     axis = axis_of([{"step": step, "loss": highest} for step in (1, 3)])
     found = ticks(axis.yaxis)
     assert found[: len(expected)] == expected and len(found) <= 8
-    assert ticks(axis.xaxis) == ["1", "2", "3"], "whole steps"
+    assert ticks(axis.xaxis) == ["0", "1", "2", "3"], "whole steps"
 
 
 def test_curves_are_drawn_where_their_points_are():

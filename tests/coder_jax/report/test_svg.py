@@ -121,7 +121,7 @@ def test_heat_map_has_a_square_for_each_cosine():
     assert len(squares) == 9
     corners = np.array([places(square.get("d")).min(axis=0) for square in squares])
     np.testing.assert_allclose(
-        corners - corners[0], [(9.75 * c, 9.75 * r) for r in range(3) for c in range(3)], atol=0.02
+        corners - corners[0], [(36 * c, 36 * r) for r in range(3) for c in range(3)], atol=0.02
     )
     for square, cosine in zip(squares, figure.similarity.flat, strict=True):
         style = dict(part.split(":") for part in square.get("style").split(";"))
@@ -134,6 +134,14 @@ def test_heat_map_has_a_square_for_each_cosine():
         shown = {name.find("text").text for name in names}
         assert any(one.endswith("…") and LONG.startswith(one[:-1]) for one in shown)
         assert {"RO|<u> & $x^$", "痛み"} < shown
+
+
+@pytest.mark.parametrize("count, cell", [(3, 36), (12, 15), (20, 9.75)])
+def test_squares_of_few_relations_are_large(count, cell):
+    text = heat_map_svg(relations([f"RO|r{number}" for number in range(count)]))
+    squares = ElementTree.fromstring(text).findall(".//g[@class='cells']/path")
+    width = np.ptp(places(squares[0].get("d"))[:, 0])
+    assert width == pytest.approx(cell, abs=0.02) and len(squares) == count**2
 
 
 def test_untouched_relations_have_no_colour():

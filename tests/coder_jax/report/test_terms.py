@@ -1,8 +1,8 @@
 """What a report shows of a dictionary: choices of terms, neighbours, maps."""
 
+import base64
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tiny_rrf import write_release
 from coder_jax.report import terms
 from coder_jax.report.build import draw_figures
 from coder_jax.report.maps import draw_maps, project, same_group_nearest
-from coder_jax.report.neighbours import explorer_data, gather_entries
+from coder_jax.report.neighbours import Entries, explorer_data, gather_entries, packed
 from coder_jax.report.subject import Subject
 from coder_jax.report.terms import Group, ShownTerms
 from data_pipeline.build.build_dataset import build_dataset
@@ -80,8 +80,12 @@ def test_what_is_shown_of_a_dataset(tmp_path):
     assert set(shown.dictionary.languages) == {"ENG", "FRE"}
     entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
     assert len(entries.terms) <= 4 < shown.total
-    assert f"{len(entries.terms)} of the {shown.total} terms" in shown.note(len(entries.terms))
-    assert shown.note(shown.total).startswith(f"All {shown.total} terms of ")
+    note = shown.note(len(entries.terms))
+    assert (
+        f"{len(entries.terms)} of the {shown.total} distinct terms" in note
+        and "--terms says" in note
+    )
+    assert shown.note(shown.total).startswith(f"All {shown.total} distinct terms of ")
     french = terms.read_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
     assert set(french.dictionary.languages) == {"FRE"}
 
@@ -116,10 +120,41 @@ def test_a_string_of_two_concepts_is_one_entry():
     assert entries.types == [[], ["Finding"]]
     vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
     data = explorer_data(entries, vectors, 9)
-    assert (data["k"], data["neighbours"], data["cosines"]) == (1, [1, 0], [600, 600])
-    assert data["languages"] == {"names": ["ENG"], "of": [[0], [0]]}
-    assert data["vocabularies"] is None
+    assert data["k"] == 1 and data["types"] == [[], []], "one type tells nothing"
+    two = explorer_data(dataclasses.replace(entries, types=[["Sign"], ["Finding"]]), vectors, 9)
+    assert (two["typeNames"], two["types"]) == (["Sign", "Finding"], [[0], [1]])
+    assert (numbers(data["neighbours"]), numbers(data["cosines"])) == ([1, 0], [600, 600])
+    assert data["languages"] is data["vocabularies"] is None, "one language is no choice"
     assert json.loads(json.dumps(data)) == data
+    entries = dataclasses.replace(entries, languages=["ENG", "FRE"])
+    languages = explorer_data(entries, vectors, 9)["languages"]
+    assert languages == {"names": ["ENG", "FRE"], "of": [[0], [1]]}
+
+
+def numbers(packed):
+    """The numbers of an array of JavaScript's, by its name."""
+    kind = np.dtype(packed["array"].removesuffix("Array").lower()).newbyteorder("<")
+    return np.frombuffer(base64.b64decode(packed["base64"]), kind).tolist()
+
+
+@pytest.mark.parametrize("kind, name", [(np.uint16, "Uint16Array"), (np.uint32, "Uint32Array")])
+def test_numbers_in_base64(kind, name):
+    values = np.array([0, 1, 255, 256, np.iinfo(kind).max])
+    assert packed(values, kind)["array"] == name and numbers(packed(values, kind)) == list(values)
+    assert packed(np.array([1, 258]), np.uint16)["base64"] == "AQACAQ==", "the lowest byte first"
+    signed = packed(np.array([-1000.0, 999.0]), np.int16)
+    assert signed["array"] == "Int16Array" and numbers(signed) == [-1000, 999]
+
+
+@pytest.mark.parametrize("count, array", [(1 << 16, "Uint16Array"), ((1 << 16) + 1, "Uint32Array")])
+def test_more_terms_than_two_bytes_can_count(monkeypatch, count, array):
+    entries = Entries(["t"] * count, [[0]] * count, ["C"], [[]], None, None)
+    index = np.arange(count)[::-1, None]
+    found = np.ones((count, 1), np.float32), index
+    monkeypatch.setattr("coder_jax.report.neighbours.nearest_others", lambda vectors, k: found)
+    data = explorer_data(entries, np.ones((count, 2), np.float32), 1)
+    assert data["neighbours"]["array"] == array
+    assert numbers(data["neighbours"]) == index.ravel().tolist()
 
 
 # Maps
@@ -200,7 +235,7 @@ def test_each_map_has_the_vectors_of_its_own_terms():
     by_concept = [Group("a", names[:6]), Group("b", names[6:])]
     by_type = [Group("x", names[:0:-2]), Group("y", names[8::-2])]
     shown = ShownTerms(Dictionary([], [], ""), {}, by_concept, by_type, [], 12)
-    figures = draw_figures(shown, Subject("one", Encoder()), types.SimpleNamespace(compare=[]))
+    figures = draw_figures(shown, Subject("one", Encoder()), [])
     for groups, figure in zip((by_concept, by_type), figures, strict=True):
         vectors = Encoder().encode([term for group in groups for term in group.terms])
         (want,) = draw_maps(groups, [("one", vectors)]).maps
