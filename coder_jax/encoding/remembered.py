@@ -1,0 +1,39 @@
+"""An encoder that remembers: each term is encoded once, however often and by whom it is asked for.
+
+For a few tens of thousands of terms that several parts of one program look at, such as scores,
+plots and a report: it keeps the vectors of all terms in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coder_jax.encoding.encoder import TermEncoder
+
+
+class RememberingEncoder(TermEncoder):
+    """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
+
+    def __init__(self, encoder: TermEncoder):
+        super().__init__(encoder.bert, encoder.tokenizer, encoder.settings, encoder.report)
+        self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
+
+    def encode(
+        self,
+        terms: Sequence[str],
+        *,
+        unit: bool = True,
+        rows: int | None = None,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """As `TermEncoder.encode`; vectors that are not of unit length are not remembered."""
+        if not unit:
+            return super().encode(terms, unit=False, rows=rows, progress=progress)
+        new = [term for term in dict.fromkeys(terms) if term not in self.held]
+        if new:
+            vectors = super().encode(new, rows=rows, progress=progress)
+            self.held.update(zip(new, vectors, strict=True))
+        held = [self.held[term] for term in terms]
+        return np.array(held, np.float32).reshape(len(held), self.bert.config.hidden_size)
