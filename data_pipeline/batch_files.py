@@ -13,11 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import tyro
-
-from data_pipeline.batches.files import write_batches
-from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process.command import run_command
+from data_pipeline.process.progress import QUIET, quiet
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,15 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of a built dataset")
     parser.add_argument("--out", type=Path, required=True, help="new folder for the batches")
     parser.add_argument("--steps", type=int, required=True, help="write steps 0 to STEPS - 1")
+    parser.add_argument("--quiet", action="store_true", help=QUIET)
     known, rest = parser.parse_known_args(arguments)
 
     def work() -> int:
-        spec = tyro.cli(BatchSpec, args=rest)
+        # Imported here: what is not installed is then said by name, and --help is quick.
+        import tyro
+
+        from data_pipeline.batches.files import write_batches
+        from data_pipeline.batches.spec import BatchSpec
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 
+        spec = tyro.cli(BatchSpec, args=rest, prog=parser.prog)
         maker = BatchMaker(open_dataset(known.data), spec)
-        write_batches(maker, known.out, 0, known.steps)
+        with quiet(known.quiet):
+            write_batches(maker, known.out, 0, known.steps)
         print(f"{known.steps} batches of {spec.terms} terms in {known.out}")
         return 0
 

@@ -20,7 +20,6 @@ import numpy as np
 from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer
-from tqdm import tqdm
 
 from coder_jax.encoding.blocks import TOKENS_PER_TERM, Block, batches_by_length, pad_terms
 from coder_jax.models.bert import Bert
@@ -28,6 +27,7 @@ from data_pipeline.dataset.aligned import aligned
 from data_pipeline.dataset.tokenize_terms import tokenize
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import Progress, progress_bar
 
 CHUNK_TERMS = 1 << 17
 # Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
@@ -67,7 +67,7 @@ def embed_terms(
     slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
     distinct = list(slot)
     vectors = aligned((len(distinct), bert.config.hidden_size), np.float32)
-    bar = tqdm(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
+    bar = progress_bar(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
     with bar:
         encoded = embed_chunks(
             bert,
@@ -99,7 +99,7 @@ def embed_chunks(
     attend_padding: bool = False,
     unit: bool = True,
     rows: int | None = None,
-    bar: tqdm | None = None,
+    bar: Progress | None = None,
 ) -> Iterator[np.ndarray]:
     """As `embed_terms` for each of many lists of terms, one after the other.
 
@@ -169,7 +169,7 @@ def embed_tokens(
     pooling: str,
     unit: bool = True,
     rows: int | None = None,
-    bar: tqdm | None = None,
+    bar: Progress | None = None,
 ) -> np.ndarray:
     """As `embed_terms`, for terms that are already tokenized.
 

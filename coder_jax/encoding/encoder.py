@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
-from tqdm import tqdm
 
 from coder_jax.encoding.embed import embed_chunks, embed_terms
 from coder_jax.encoding.rows import Rows
@@ -25,6 +24,7 @@ from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import Progress
 from data_pipeline.terminology.clean import clean
 
 # Search this many terms per wanted concept at first; a concept often has several near terms.
@@ -166,7 +166,11 @@ class TermEncoder:
         )
 
     def encode_chunks(
-        self, chunks: Iterable[Sequence[str]], *, rows: int | None = None, bar: tqdm | None = None
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        rows: int | None = None,
+        bar: Progress | None = None,
     ) -> Iterator[np.ndarray]:
         """As `encode` for each of many lists of terms, one after the other.
 

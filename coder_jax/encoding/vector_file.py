@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from coder_jax.devices.agree import (
     barrier,
@@ -47,6 +46,7 @@ from data_pipeline.files.identity import (
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar
 
 ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
 # Of `about`: what a query's vector must share with these vectors to be compared with them.
@@ -179,7 +179,7 @@ def write_chunks(encoder: TermEncoder, terms: Terms, work: Path, dtype: str) -> 
     sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
     done = sum(sizes.values()) - sum(sizes[number] for number in missing)
     with (
-        tqdm(
+        progress_bar(
             total=sum(sizes.values()),
             initial=done,
             unit=" terms",

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
@@ -23,6 +22,7 @@ from data_pipeline.batches.stored import read_sample, read_stored
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar
 from data_pipeline.process.stopping import poll
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
     steps = range(first_step, last_step)
     batches = maker.unpacked_batches(first_step, last_step)
     with whole_folder(folder) as new:
-        for step, batch in tqdm(zip(steps, batches, strict=True), total=len(steps), unit="step"):
+        for step, batch in progress_bar(
+            zip(steps, batches, strict=True),
+            total=len(steps),
+            desc="write batches",
+            unit="step",
+        ):
             poll()
             np.savez_compressed(batch_path(new, step), **batch)  # type: ignore[arg-type]
         np.save(new / SAMPLE, maker.sample_lengths())

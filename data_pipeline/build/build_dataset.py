@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 import shutil
-import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -46,6 +45,7 @@ from data_pipeline.files.file_lock import locked
 from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.rrf import read_rrf
@@ -81,7 +81,7 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
                 if not has_finished_shards(work):  # nothing that a second run could use
                     shutil.rmtree(work)
                 raise
-    _say(f"built {options.out} in {time.monotonic() - started:.1f} s")
+    tell(f"built {options.out} in {time.monotonic() - started:.1f} s")
     return options.out
 
 
@@ -140,18 +140,18 @@ def _read(
 ) -> tuple[Terminology, pl.DataFrame | None, pl.DataFrame | None]:
     """The terminology, the mentions that are held out of it, and those of --exclude-terms."""
     started = time.monotonic()
-    _say(f"reading {options.source}")
+    tell(f"reading {options.source}")
     source = (
         read_obo(options.source, options.synonym_scopes, options.release)
         if options.is_obo
         else read_rrf(options.source, scratch, options.release)
     )
-    _say(f"filtering and cleaning the terms of {source.name} {source.release}")
+    tell(f"filtering and cleaning the terms of {source.name} {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
     terminology = read_terminology(source, options.filters, options.cleaning, excluded)
     if not len(terminology.heads):
-        _say("warning: no relation is left; the encoder can train on synonyms alone")
-    _say(
+        tell("warning: no relation is left; the encoder can train on synonyms alone")
+    tell(
         f"{len(terminology.cuis):,} concepts, {terminology.terms.height:,} terms, "
         f"{len(terminology.heads):,} triplets in {time.monotonic() - started:.1f} s"
     )
@@ -252,7 +252,7 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
     left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
     if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
         tidy(out.absolute())
-        _say(f"{out} already is the dataset of this command")
+        tell(f"{out} already is the dataset of this command")
         return True
     if not options.overwrite:
         counts = manifest["counts"]
@@ -270,14 +270,10 @@ def _remove_other_builds(out: Path, work: Path) -> None:
     for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
         if other != work and other.is_dir():
             with _locked(other):
-                _say(f"removing {other}, an unfinished build with other arguments or inputs")
+                tell(f"removing {other}, an unfinished build with other arguments or inputs")
                 shutil.rmtree(other)
 
 
 def _locked(work: Path) -> AbstractContextManager[None]:
     held = f"another process is building in {work}; wait for it, or stop it"
     return locked(work / LOCK, held)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

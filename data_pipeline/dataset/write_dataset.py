@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
-from tqdm import tqdm
 
 from data_pipeline.dataset.quiet_tensorflow import tf, tfds
 from data_pipeline.dataset.store import (
@@ -44,6 +43,7 @@ from data_pipeline.files.whole_files import (
 )
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import Progress, progress_bar
 from data_pipeline.terminology.terminology import Terminology, offsets
 
 TERMS_PER_SHARD = 100_000
@@ -165,7 +165,7 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
     bounds = [writer.blocks * i // shards for i in range(shards + 1)]
     descriptions = []
     total = writer.terms_in(range(writer.blocks))
-    with tqdm(total=total, desc="tokenize and write", unit="term", unit_scale=True) as bar:
+    with progress_bar(total=total, desc="tokenize and write", unit="term", unit_scale=True) as bar:
         for index in range(shards):
             file = work / shard_name(index, shards)
             blocks = range(bounds[index], bounds[index + 1])
@@ -197,7 +197,7 @@ def _finished(file: Path) -> dict | None:
     return description if is_whole else None
 
 
-def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: tqdm) -> dict:
+def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> dict:
     description: dict = {"file": file.name, "bytes": 0}
     digests = []
     description_of_records = features()

@@ -22,6 +22,7 @@ from typing import Any
 from data_pipeline.files.file_lock import lock_file
 from data_pipeline.files.whole_files import PARTIAL, beside, replace_folder
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
 from data_pipeline.process.stopping import poll
 
 ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
@@ -93,7 +94,7 @@ def download(files: Any, root: str, folder: Path) -> None:
         if not (folder / name).is_file() or (folder / name).stat().st_size != size
     ]
     total = sum(sizes[name] for name in missing)
-    print(f"fetching {len(missing)} files, {total / 1e6:,.1f} MB, to {folder.parent}", flush=True)
+    tell(f"fetching {len(missing)} files, {total / 1e6:,.1f} MB, to {folder.parent}")
     free = shutil.disk_usage(folder.parent).free
     if total > free:
         raise BadInput(

@@ -1,6 +1,8 @@
 """What every command does around its work: messages without a traceback, signals, exit status."""
 
 import errno
+import os
+import select
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,6 +14,9 @@ from data_pipeline.process.stopping import INTERRUPTED, Stopped, stop_when_asked
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
 PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+# What a shell tells of a process that nobody read from any more (128 + SIGPIPE).
+NOT_READ = 141
+OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
 
 
 def run_command(
@@ -22,27 +27,63 @@ def run_command(
 ) -> int:
     """The exit status of `work()`: its own; 2 for bad input; 75 or 130 if it was asked to stop.
 
+    If the reader of its output, such as `head`, goes before the end, 141.
+
     Args:
         work: the command; long work polls `data_pipeline.process.stopping`.
         when_asked: what is said once SIGTERM or Ctrl-C has come; None for short work that does not
             poll, which they end at once.
         when_stopped: what is said at the end if it was asked to stop.
     """
+    left = False
     try:
         with stop_when_asked(when_asked):
-            return work()
+            try:
+                return work()
+            finally:
+                left = not flush_stdout()
     except Stopped as stopped:
         print(when_stopped, file=sys.stderr)
         return stopped.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (BadInput, OSError) as error:
+    except (BadInput, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, BrokenPipeError) and (left or stdout_was_left()):
+            return NOT_READ
         message = message_of(error)
         if message is None:
             raise
         print(f"error: {message}", file=sys.stderr)
         return 2
+
+
+def flush_stdout() -> bool:
+    """Write what was printed; False if its reader has gone, as `head` does that had enough."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not stdout_was_left():
+            raise
+        return False
+    return True
+
+
+def stdout_was_left() -> bool:
+    """Whether the reader of what is printed has gone.
+
+    Then it goes nowhere from now on, as Python would complain at its exit.
+    """
+    try:
+        stdout = sys.stdout.fileno()
+    except OSError:  # a stream in memory
+        return False
+    poll = select.poll()
+    poll.register(stdout, 0)
+    if not poll.poll(0):  # an error or a hang-up is told unasked
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
 
 
 def message_of(error: BaseException) -> str | None:
@@ -57,4 +98,11 @@ def message_of(error: BaseException) -> str | None:
         return f"{why}; make room or check the rights, and try again"
     if isinstance(error, OSError) and error.errno in PATH_ERRORS:
         return f"{error}; check the path, or give another"
+    name = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else OURS[0]
+    if name not in OURS:
+        return (
+            f"the Python package {name} is not installed for {sys.executable}; use the "
+            "environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
+            "what is needed: pip install -r requirements.txt -c constraints.txt"
+        )
     return None

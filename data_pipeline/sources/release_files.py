@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from tqdm import tqdm
-
 from data_pipeline.files.bounds import check_unpacked
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar
 
 WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
 _FILE_NAME = re.compile(
@@ -170,7 +169,9 @@ def _plain_file(name: str, parts: list[Part], scratch: Path) -> Path:
 
 
 def _unpack_part(part: Part, plain: IO[bytes]) -> None:
-    bar = tqdm(total=part.size, desc=f"unpack {part.name}", unit="B", unit_scale=True, leave=False)
+    bar = progress_bar(
+        total=part.size, desc=f"unpack {part.name}", unit="B", unit_scale=True, leave=False
+    )
     try:
         with bar, part.open() as stored:
             packed = part.name.lower().endswith(".gz")

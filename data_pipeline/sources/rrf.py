@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from tqdm import tqdm
 
 from data_pipeline.files.bounds import LONGEST_LINE, too_long
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar
 from data_pipeline.sources.release_files import Release, reading, unpack_release
 from data_pipeline.sources.source import Source, no_retired
 
@@ -120,7 +120,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with (
         reading(path),
         open(path, "rb") as file,
-        tqdm(total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False) as bar,
+        progress_bar(
+            total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False
+        ) as bar,
     ):
         while chunk := file.read(_CHUNK_BYTES):
             stopping.poll()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from tqdm import tqdm
 
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar
 from data_pipeline.sources.rrf import COLUMNS
 from data_pipeline.synthetic.relations import mrrel
 from data_pipeline.synthetic.terms import mrconso, mrcui, mrsty, terms_of_concepts
@@ -87,7 +87,7 @@ def _with_bar(
     name: str, chunks: Iterator[pl.DataFrame], rows: int | None
 ) -> Iterator[pl.DataFrame]:
     """The chunks, with a progress bar that counts their rows."""
-    with tqdm(total=rows, desc=f"write {name}.RRF", unit="row", unit_scale=True) as bar:
+    with progress_bar(total=rows, desc=f"write {name}.RRF", unit="row", unit_scale=True) as bar:
         for chunk in chunks:
             yield chunk
             bar.update(chunk.height)

@@ -145,3 +145,51 @@ def test_the_handlers_are_given_back_and_the_next_command_starts_unasked():
     assert run_command(work) == stopping.TRY_AGAIN
     assert signal.getsignal(signal.SIGTERM) == before
     assert run_command(lambda: int(stopping.asked())) == 0
+
+
+def piped_into_head(code: str) -> tuple[int, str, str]:
+    """(status, first line of its output, stderr) of a program that `head -1` reads."""
+    program = f"import sys\nfrom data_pipeline.process.command import run_command\n{code}"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    ) as process:
+        assert process.stdout and process.stderr
+        line = process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        return process.wait(60), line, said
+
+
+def test_a_reader_that_goes_ends_printing_without_a_word():
+    """`head -1` takes a line of many: what is still to be printed ends the work."""
+    code = (
+        "sys.exit(run_command(lambda: [print('x' * 99, flush=True) for _ in range(10**6)] and 0))"
+    )
+    assert piped_into_head(code) == (141, "x" * 99 + "\n", "")
+
+
+def test_a_reader_that_goes_after_the_work_was_done_changes_no_status():
+    code = (
+        "import time\n"
+        "def work():\n"
+        "    print('first', flush=True); time.sleep(0.5); print('second'); raise SystemExit(0)\n"
+        "run_command(work)"
+    )
+    assert piped_into_head(code) == (0, "first\n", "")
+
+
+def test_a_broken_pipe_of_something_else_is_a_traceback():
+    with pytest.raises(BrokenPipeError):
+        run_command(raising(BrokenPipeError(32, "a connection")))
+
+
+def test_a_missing_package_is_named_and_a_missing_module_of_ours_a_traceback(capsys):
+    assert run_command(raising(ModuleNotFoundError("no", name="polars.io"))) == 2
+    said = capsys.readouterr().err
+    assert "package polars is not installed" in said and "requirements.txt" in said
+    with pytest.raises(ModuleNotFoundError):
+        run_command(raising(ModuleNotFoundError("no", name="coder_jax.gone")))

@@ -1,0 +1,150 @@
+"""The arguments of `python -m data_pipeline.build`, and the options that they make."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.sources.obo import SYNONYM_SCOPES
+from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.filters import Filters
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of the command."""
+    required = parser.add_argument_group("required")
+    required.add_argument(
+        "--source",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="UMLS release (META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF) or "
+        "OBO ontology (.obo, .obo.gz)",
+    )
+    required.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="dataset folder to make, here or in a bucket (s3://..., gs://...)",
+    )
+    required.add_argument(
+        "--tokenizer",
+        required=True,
+        metavar="MODEL",
+        help="folder or hub id of the encoder that will be trained",
+    )
+    _add_filter_arguments(parser)
+    _add_term_arguments(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--shards", type=int, metavar="N", help="number of files (default: auto)")
+    output.add_argument("--overwrite", action="store_true", help="replace the dataset at --out")
+    output.add_argument("--release", metavar="NAME", help="release name (default: from the files)")
+
+
+def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
+    filters = parser.add_argument_group("what to keep (default: all that is not suppressed)")
+    filters.add_argument(
+        "--languages",
+        nargs="+",
+        default=(),
+        metavar="LAT",
+        help="languages, the most wanted first: a string that a concept has in several languages "
+        "keeps the first (default: all; ENG first, then A to Z)",
+    )
+    filters.add_argument("--sources", nargs="+", default=(), metavar="SAB", help="vocabularies")
+    filters.add_argument(
+        "--without-sources", nargs="+", default=(), metavar="SAB", help="vocabularies to leave out"
+    )
+    filters.add_argument("--term-types", nargs="+", default=(), metavar="TTY", help="PT, SY, ...")
+    filters.add_argument(
+        "--relations",
+        nargs="+",
+        default=(),
+        metavar="LABEL",
+        help="relation labels REL|RELA with wild cards, quoted: 'CHD|isa' 'RO|*'",
+    )
+    filters.add_argument(
+        "--keep-suppressed",
+        action="store_true",
+        help="keep terms and relations whose SUPPRESS is O (obsolete), E or Y (suppressed by the "
+        "editors or with their source and type), as CODER's released code does",
+    )
+    filters.add_argument(
+        "--synonym-scopes",
+        nargs="+",
+        default=("EXACT",),
+        metavar="SCOPE",
+        help=f"OBO synonyms to read: {', '.join(SYNONYM_SCOPES)} (default: EXACT)",
+    )
+
+
+def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
+    terms = parser.add_argument_group("terms")
+    terms.add_argument(
+        "--cleaning",
+        choices=sorted(CLEANING),
+        default="paper",
+        help="paper: lower-case, without 'nos', brackets and dashes; none: blanks folded only "
+        "(default: paper)",
+    )
+    terms.add_argument(
+        "--max-length",
+        type=int,
+        default=32,
+        metavar="N",
+        help="longest term in tokens, special tokens included (default: 32)",
+    )
+    heldout = parser.add_argument_group("evaluation")
+    heldout.add_argument(
+        "--hold-out",
+        type=float,
+        metavar="FRACTION_OR_COUNT",
+        help="take one synonym out of so many concepts, into DIR/heldout: a fraction below 1 of "
+        "the concepts that have one, or a number",
+    )
+    heldout.add_argument(
+        "--heldout-dictionary",
+        type=int,
+        default=50_000,
+        metavar="N",
+        help="most terms in DIR/heldout/dictionary.tsv: those of the concepts of held-out and of "
+        "excluded terms, and of other concepts (default: 50,000)",
+    )
+    heldout.add_argument(
+        "--exclude-terms",
+        type=Path,
+        metavar="FILE",
+        help="tab-separated mention and CUI with that header: test terms to keep out of the data. "
+        "With --hold-out the other terms of their concepts are in heldout/dictionary.tsv. Several "
+        "CUIs of a mention are joined with |",
+    )
+    heldout.add_argument("--seed", type=int, default=0, help="of the held-out choice (default: 0)")
+
+
+def options_from(args: argparse.Namespace) -> BuildOptions:
+    """The parsed command line as `BuildOptions`."""
+    return BuildOptions(
+        source=args.source,
+        out=args.out,
+        tokenizer=args.tokenizer,
+        filters=Filters(
+            languages=tuple(args.languages),
+            sources=tuple(args.sources),
+            without_sources=tuple(args.without_sources),
+            term_types=tuple(args.term_types),
+            relations=tuple(args.relations),
+            keep_suppressed=args.keep_suppressed,
+        ),
+        synonym_scopes=tuple(args.synonym_scopes),
+        cleaning=args.cleaning,
+        max_length=args.max_length,
+        hold_out=args.hold_out,
+        heldout_dictionary=args.heldout_dictionary,
+        exclude_terms=args.exclude_terms,
+        seed=args.seed,
+        shards=args.shards,
+        overwrite=args.overwrite,
+        release=args.release,
+    )
