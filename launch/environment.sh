@@ -4,7 +4,9 @@
 # In:  names of requirement files in the repository, e.g.  environment.sh requirements.txt
 #      After them perhaps '--' and the arguments of a run: if one is an address in a bucket (s3://,
 #      gs://), requirements-cloud.txt is installed as well.
-# Out: the path of a python in which they are installed at the versions of constraints.txt
+# Out: the path of a python in which they are installed at the versions of constraints.txt. With
+#      requirements.txt the project itself is installed too, as it lies here (editable): then
+#      'coder-jax', 'python -m coder_jax' and 'import coder_jax' work from any folder.
 #
 # The environment remembers what was installed; while the requirement files stay the same, a second
 # call does nothing. Of several calls at once, also from machines that share the folder, one makes
@@ -12,6 +14,9 @@
 #   CODER_JAX_PYTHON       use this python as it is (conda, a container): nothing is made or installed
 #   CODER_JAX_VENV         where the environment lies (default: .venv in the repository)
 #   CODER_JAX_ACCELERATOR  cpu, cuda12, cuda13 or tpu: which build of jax (default: what is found here)
+#
+# A checkout that may only be read, or that was moved, is no hindrance: nothing is written into it
+# but the environment, and what was installed from another place is installed anew.
 #
 # Written for bash 3.2 too, the one that macOS has.
 set -euo pipefail
@@ -91,9 +96,15 @@ make_venv() {
 # What has to be installed for one requirement file, as text: it is kept in the environment once it
 # is installed, and compared at the next call.
 wanted() {
-    echo "# jax for $accelerator"
-    cat "$repo/constraints.txt" "$repo/$1"
+    if [ "$1" = "$itself" ]; then
+        echo "$repo"
+        cat "$repo/pyproject.toml"
+    else
+        echo "# jax for $accelerator"
+        cat "$repo/constraints.txt" "$repo/$1"
+    fi
 }
+itself=coder-jax # the project, among the names of requirement files
 
 installed() { [ "$(cat "$venv/installed-$1" 2>/dev/null)" = "$(wanted "$1")" ]; }
 
@@ -142,9 +153,12 @@ install() {
     local name
     for name in "$@"; do
         installed "$name" && continue
-        say "installing $name into $venv (minutes, the first time; to watch: tail -f $venv/pip.log)"
+        [ "$name" = "$itself" ] ||
+            say "installing $name into $venv (minutes, the first time; to watch: tail -f $venv/pip.log)"
         # The demo's packages are only opened as data: their dependencies would be dead weight.
         case $name in
+            # By the environment's own setuptools: an isolated build would fetch one.
+            "$itself") pip_install --no-deps --no-build-isolation -e "$repo" ;;
             requirements-demo.txt) pip_install --no-deps -r "$repo/$name" ;;
             requirements.txt)
                 if [ "$accelerator" = cpu ]; then
@@ -173,6 +187,10 @@ if [ -n "${CODER_JAX_PYTHON:-}" ]; then
     exit
 fi
 accelerator=${CODER_JAX_ACCELERATOR:-$(find_accelerator)}
+case $accelerator in
+    cpu | cuda12 | cuda13 | tpu) ;;
+    *) fail "CODER_JAX_ACCELERATOR is '$accelerator'; expected cpu, cuda12, cuda13 or tpu" ;;
+esac
 names=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
     names+=("$1")
@@ -183,6 +201,8 @@ set -- ${names[@]+"${names[@]}"}
 for name in "$@"; do
     [ -f "$repo/$name" ] || fail "found no requirement file '$repo/$name'"
 done
+# Last, as requirements.txt brings what builds it.
+case " $* " in *' requirements.txt '*) set -- "$@" "$itself" ;; esac
 if ! ready "$@"; then
     lock
     make_venv

@@ -35,6 +35,7 @@ from coder_jax.commands.encoder_arguments import (
 )
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
 
 if TYPE_CHECKING:
     from coder_jax.encoding.term_lines import Terms
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if is_first():
         width = about["vectors"]["width"]
         before = "" if wrote else ", as they were"
-        print(f"{args.out}: {terms.count:,} vectors of width {width}{before}", file=sys.stderr)
+        tell(f"{args.out}: {terms.count:,} vectors of width {width}{before}")
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.process.progress import tell
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
@@ -43,15 +43,17 @@ def add_model_arguments(
     )
     parser.add_argument(
         "--dtype",
-        choices=("float32", "bfloat16"),
+        choices=("auto", "float32", "bfloat16"),
         default="float32",
-        help="arithmetic of the encoder (default: float32)",
+        help="arithmetic of the encoder; auto, as in training, is bfloat16 on an accelerator and "
+        "float32 on CPUs (default: float32, with which published scores compare)",
     )
 
 
 def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     """The encoder of the arguments of `add_model_arguments`; what was loaded goes to stderr."""
-    # Imported here, as it imports jax: `--help` stays quick.
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.devices.accelerator import arithmetic
     from coder_jax.encoding.encoder import TermEncoder
 
     encoder = TermEncoder.from_pretrained(
@@ -60,9 +62,10 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
         cleaning=args.cleaning,
         max_length=args.max_length,
         attend_padding=args.attend_padding,
-        dtype=args.dtype,
+        dtype=arithmetic(args.dtype),
     )
-    print(encoder.report, encoder.settings, sep="\n", file=sys.stderr)
+    tell(encoder.report)
+    tell(f"terms become vectors by {encoder.settings}")
     return encoder
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import select
 import sys
 from collections.abc import Iterator
@@ -98,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     with open_mentions(args.mentions) as (stream, name):
         encoder = load_encoder(args, args.pooling)
         encoded = encode_dictionary(encoder, dictionary, args)
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
             print_row("mention", "concept", "term", "similarity", *["rank"] * (args.k > 1))
             for mentions in read_mentions(stream, name):
                 stopping.poll()
@@ -109,9 +108,6 @@ def run(args: argparse.Namespace) -> int:
                         similarity = f"{match.similarity:.4f}"
                         print_row(mention, match.concept, match.term, similarity, *ranks)
                 sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader, such as `head`, has what it wanted. Python would complain at exit again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
 
 def find_out(args: argparse.Namespace) -> Path:
     """The file to write; BadInput if there is no place for it."""
-    from coder_jax.report.subject import is_run
+    from coder_jax.runs.files import is_run
     from data_pipeline.files.buckets import in_bucket
     from data_pipeline.files.output_file import check_output
 

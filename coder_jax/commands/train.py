@@ -3,37 +3,79 @@
     python -m coder_jax train --recipe coder_eng --data datasets/umls --out runs/coder_eng
 
 A recipe sets every value; flags change single ones. The same command on the same --out goes on
-where the run stopped; another configuration or dataset is refused. --data, --init and --out may be
-folders in a bucket, s3://... or gs://... (requirements-cloud.txt).
+where the run stopped; another configuration or dataset is refused (but --extend gives a run more
+steps). --data, --init and --out may be folders in a bucket, s3://... or gs://...
+(requirements-cloud.txt).
 """
 
 import argparse
+from pathlib import Path
 
 import tyro
 
-from coder_jax.systems.recipes import RECIPES
+from coder_jax.runs.files import small_files
+from coder_jax.runs.folder import read_identity
+from coder_jax.systems.recipes import RECIPES, config_of
 from coder_jax.training.config import Config
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.suggestions import did_you_mean
+
+WHICH = """\
+An ontology of your own on one machine: small. The UMLS on accelerators: coder_eng for English,
+coder_all for all languages. The others are their ablations and those of the first CODER paper."""
 
 
 def parse(arguments: list[str]) -> Config:
-    """The recipe that `--recipe` names, with the values that the other flags change."""
-    recipes = argparse.ArgumentParser(add_help=False)
-    recipes.add_argument("--recipe", choices=RECIPES, default="coder_eng")
-    known, flags = recipes.parse_known_args(arguments)
-    described = "\n".join(
-        f"    --recipe {name}: {(recipe.__doc__ or '').splitlines()[0]}"
-        for name, recipe in RECIPES.items()
-    )
-    recipe = RECIPES[known.recipe]()
+    """The settings that --recipe or --config names, with the values that the other flags change.
+
+    Raises:
+        BadInput: if neither is given, or there is no such recipe or run.
+    """
+    prog = "python -m coder_jax train"
+    chooser = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False)
+    chooser.add_argument("--recipe")
+    chooser.add_argument("--config")
+    chosen, flags = chooser.parse_known_args(arguments)
+    if chosen.recipe is None and chosen.config is None and {"-h", "--help"} & set(flags):
+        chosen.recipe = "coder_eng"
+    settings, source = starting_settings(chosen.recipe, chosen.config)
     return tyro.cli(
-        Config[type(recipe.system)],  # type: ignore
+        Config[type(settings.system)],  # type: ignore
         args=flags,
-        default=recipe,
-        prog="python -m coder_jax train [--recipe RECIPE]",
-        description=f"{__doc__}\n{described}\n\nDefaults below are those of {known.recipe}.",
+        default=settings,
+        prog=f"{prog} {source}",
+        description=f"{__doc__}\n{WHICH}\n\n{list_of_recipes()}\n\n"
+        f"--config takes the settings of a run that is there, from its folder or its run.json.\n"
+        f"Defaults below are those of {source}.",
+    )
+
+
+def starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]:
+    """The settings of a recipe or of a run, and the words that name it."""
+    if run is not None:
+        if recipe is not None:
+            raise BadInput(f"found --recipe {recipe} and --config {run}; expected one of them")
+        folder = Path(run).parent if Path(run).name == RUN.file else Path(run)
+        return config_of(read_identity(small_files(folder))), f"--config {run}"
+    if recipe is None:
+        raise BadInput(f"found no --recipe; expected one of\n{list_of_recipes()}\n{WHICH}")
+    if recipe not in RECIPES:
+        raise BadInput(
+            f"there is no recipe {recipe!r}{did_you_mean(recipe, RECIPES)}\n"
+            f"{list_of_recipes()}\n{WHICH}"
+        )
+    return RECIPES[recipe](), f"--recipe {recipe}"
+
+
+def list_of_recipes() -> str:
+    """A line for each recipe."""
+    width = max(map(len, RECIPES))
+    return "\n".join(
+        f"    --recipe {name:<{width}}  {(recipe.__doc__ or '').splitlines()[0]}"
+        for name, recipe in RECIPES.items()
     )
 
 

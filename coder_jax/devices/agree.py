@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from jax._src import distributed
 
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import is_quiet
 
 T = TypeVar("T")
 
@@ -42,9 +43,9 @@ def is_first() -> bool:
 
 
 def say(text: str) -> None:
-    """Print on the first host alone."""
-    if is_first():
-        print(text)
+    """Print a line about the work on the first host alone, unless quiet."""
+    if is_first() and not is_quiet():
+        print(text, flush=True)  # at once in a log file, too
 
 
 def barrier(name: str, seconds: float = A_DAY) -> None:

@@ -56,6 +56,14 @@ class EncoderSettings:
                 f"max_length is {self.max_length!r}; expected a whole number of at least 3"
             )
 
+    def __str__(self) -> str:
+        """The settings in words, for people."""
+        words = [f"pooling {self.pooling}", f"cleaning {self.cleaning}"]
+        words.append(f"at most {self.max_length} tokens")
+        if self.attend_padding:
+            words.append("padded to as many, which are attended to")
+        return ", ".join(words)
+
     def changed(self, **overrides: Any) -> EncoderSettings:
         """These settings with what is not None in `overrides`."""
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})

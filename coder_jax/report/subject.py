@@ -9,11 +9,11 @@ from typing import Any
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import ExportedRelations, read_relations
 from coder_jax.models.hf_files import find_folder
+from coder_jax.runs.files import is_run
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.system import SavedRun, System
-from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
-from data_pipeline.files.identity import ENCODER, RUN, read_identity
+from data_pipeline.files.identity import ENCODER, read_identity
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,6 @@ class Subject:
     relations: ExportedRelations | None = None
     metrics: list[dict[str, Any]] | None = None
     facts: list[tuple[str, str]] = field(default_factory=list)
-
-
-def is_run(path: str) -> bool:
-    """Whether `path` is the folder of a training run, here or in a bucket."""
-    if not in_bucket(path):
-        return (Path(path) / RUN.file).is_file()
-    with explained(address(path), "read"):
-        return RUN.file in file_sizes(*open_bucket(address(path)))
 
 
 def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:

@@ -23,6 +23,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from coder_jax.devices.agree import barrier, first_decides, is_first
 from coder_jax.runs.checkpoint_reader import examine, in_a_line, or_damaged
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
+from coder_jax.runs.extension import as_it_was
 from coder_jax.runs.folder import check_identity
 from coder_jax.runs.lock import lock_run
 from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder, quieten
@@ -203,7 +204,8 @@ class Checkpoints:
             **{name: ocp.args.JsonRestore() for name in ("identity", "notes", "checksums")}
         )
         saved = or_damaged(lambda: self.manager.restore(step, args=texts))
-        check_identity(saved.identity, this_run, f"checkpoint {self.folder / str(step)}")
+        then = as_it_was(this_run, saved.identity)
+        check_identity(saved.identity, then, f"checkpoint {self.folder / str(step)}")
         restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
         found = {"params": restored.params, "rest": restored.rest}
         check_sums(checksums(found), saved.checksums)

@@ -15,7 +15,7 @@ from typing import Any
 
 from coder_jax.devices.agree import is_first
 from coder_jax.runs.lock import LOCK
-from data_pipeline.files.buckets import address, explained, in_bucket, open_bucket
+from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 
@@ -120,6 +120,14 @@ def small_files(out: str | Path) -> Path:
             f"{files.url} is not the folder of a training run: it has no {RUN.file}; check it"
         )
     return files.here
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether `path` is the folder of a training run, here or in a bucket."""
+    if not in_bucket(path):
+        return (Path(path) / RUN.file).is_file()
+    with explained(address(path), "read"):
+        return RUN.file in file_sizes(*open_bucket(address(path)))
 
 
 def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:

@@ -5,15 +5,16 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from coder_jax.devices.agree import is_first
 from coder_jax.runs.tensorboard import Board
+from coder_jax.runs.tracking import Tracker, flat
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import is_quiet, progress_bar
 
 # A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
 WAITS = 0.5
@@ -71,9 +72,10 @@ class MetricsLog:
         out: the run folder.
         first_step: the steps already taken.
         steps: the steps of the whole run.
+        tracker: what else is told of it.
     """
 
-    def __init__(self, out: Path, first_step: int, steps: int):
+    def __init__(self, out: Path, first_step: int, steps: int, tracker: Tracker | None = None):
         self.first = is_first()
         self.began = time.monotonic()
         self.seconds_before = 0.0
@@ -84,23 +86,32 @@ class MetricsLog:
         self.seconds_before = keep_lines_until(path, first_step)
         self.lines = path.open("a", encoding="utf-8")
         self.board = Board(out / "tensorboard", first_step)
-        self.bar = tqdm(total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1)
+        self.tracker = tracker or Tracker()
+        self.bar = progress_bar(
+            total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
+        )
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Log values (numbers, or nested dictionaries of them) at a step, with the time."""
+        """Log values (numbers, or nested dictionaries of them) at a step, with the time.
+
+        A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601).
+        """
         if not self.first:
             return
         values = {**values, "seconds": self.seconds}
+        scalars = dict(flat(values, "/"))
+        line = {"step": step, **values, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         try:
-            for name, value in _flatten(values):
+            for name, value in scalars.items():
                 self.board.add_scalar(name, value, step)
-            self.lines.write(json.dumps({"step": step, **values}, allow_nan=False) + "\n")
+            self.lines.write(json.dumps(line, allow_nan=False) + "\n")
             self.lines.flush()
         except OSError as error:
             raise BadInput(
                 f"{self.lines.name} cannot be written to ({error.strerror}). Make room or mend the "
                 "disk, and give the same command again: the run goes on from its checkpoints"
             ) from error
+        self.tracker.write(step, scalars)
         self._warn_of_waiting(values.get("data_wait"))
 
     def scores(self, step: int) -> dict[str, dict[str, float]]:
@@ -117,7 +128,7 @@ class MetricsLog:
         if not (before and self.waiting) or self.seconds < self.warned + SECONDS_BETWEEN_WARNINGS:
             return
         self.warned = self.seconds
-        self.say(
+        self.bar.write(
             f"the run waits for its data {share:.0%} of the time: the disk or the input pipeline "
             "is slower than the devices (data_wait in metrics.jsonl)"
         )
@@ -127,18 +138,18 @@ class MetricsLog:
         """What the run has taken so far, with the processes before this one, without start-up."""
         return self.seconds_before + time.monotonic() - self.began
 
-    def show(self, step: int, values: Mapping[str, float]) -> None:
-        """Move the progress bar to a step, with a few values beside it."""
+    def show(self, step: int, values: Mapping[str, float] | None = None) -> None:
+        """Move the progress bar to a step, perhaps with a few other values beside it."""
         if not self.first:
             return
-        self.bar.set_postfix(
-            {name: f"{value:.4g}" for name, value in values.items()}, refresh=False
-        )
+        if values is not None:
+            shown = {name: f"{value:.4g}" for name, value in values.items()}
+            self.bar.set_postfix(shown, refresh=False)
         self.bar.update(step - self.bar.n)
 
     def say(self, text: str) -> None:
-        """Print a line without breaking the progress bar."""
-        if self.first:
+        """Print a line without breaking the progress bar, unless quiet."""
+        if self.first and not is_quiet():
             self.bar.write(text)
 
     def close(self) -> None:
@@ -161,11 +172,3 @@ def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
         )
         for benchmark, metrics in scores.items()
     )
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Any:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}/")
-        else:
-            yield prefix + name, value

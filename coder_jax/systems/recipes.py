@@ -7,7 +7,7 @@ from coder_jax.systems.coder import recipes as coder
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1 import recipes as coder_v1
 from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.training.config import Config, from_json
+from coder_jax.training.config import Config, OptimizerConfig, from_json
 from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
 
@@ -51,3 +51,24 @@ def system_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] =
             f"{', '.join(systems)}"
         )
     return from_json(systems[name], values, "the settings of the system in run.json")
+
+
+def config_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] = SYSTEMS) -> Config:
+    """The settings of a run: all that its result depends on, but its data.
+
+    Args:
+        identity: of run.json.
+        systems: by name.
+
+    Raises:
+        BadInput: as `system_of`.
+    """
+    config = identity["config"]
+    return Config(
+        recipe=config["recipe"],
+        system=system_of(identity, systems),
+        optimizer=from_json(
+            OptimizerConfig, config["optimizer"], "the settings of the optimizer in run.json"
+        ),
+        start=config["start"],
+    )

@@ -153,6 +153,11 @@ class System(abc.ABC):
     def terms(self) -> int:
         """The terms of a step, in which its speed is told."""
 
+    @property
+    def arithmetic(self) -> str:
+        """The numbers that it computes with, for people, once it is `decided`."""
+        return "float32"
+
     @abc.abstractmethod
     def validate(self, optimizer: "OptimizerConfig") -> None:
         """Raise BadInput, with the numbers and the remedy, where values cannot be used."""

@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from coder_jax.devices.accelerator import devices_in_words
 from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.runs.checkpoint import Checkpoints
 from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.extension import extend_run, going_on
 from coder_jax.runs.files import RunFiles, small_files
 from coder_jax.runs.folder import check_identity, claim_run_folder, identity, read_identity
 from coder_jax.runs.metrics import MetricsLog, scores_in_words
+from coder_jax.runs.tracking import tracking
 from coder_jax.training.config import Config, to_json
 from coder_jax.training.optimizer import learning_rate
 from coder_jax.training.refresh import Refresh
@@ -71,10 +74,15 @@ def train(config: Config, source: BatchSource) -> RunResult:
         if (files.here / "run.json").exists():
             there = read_identity(files.here, system.content)
             about = there["start"]
-            check_identity(there, identity(to_json(config), source.identity, about), files.name)
+            this_run = identity(to_json(config), source.identity, about)
+            newest = ([0] + saved_steps(Path(run.out)))[-1]
+            this_run = going_on(there, this_run, files.name, step=newest, extend=run.extend)
+            if is_first() and this_run != there:
+                extend_run(files.here, this_run)
+                say(f"now a run of {steps:,} steps; it goes on from step {newest:,}")
         else:
             about, initial = start(config, source)
-        this_run = identity(to_json(config), source.identity, about)
+            this_run = identity(to_json(config), source.identity, about)
         if is_first():
             claim_run_folder(files.here, this_run, source.folder, source.kept)
             files.publish()
@@ -88,6 +96,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         step_of_run = make_step(config, about, source.packed)
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
         say(overview(step_of_run.like, step_of_run.parts))
+        say(in_a_line(config))
         say(step_of_run.compile(source, source.plan.sizes[0]))
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
@@ -106,10 +115,14 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 like.params, like.rest, this_run, run.restore_step
             )
             state = TrainState.restored(like, first_step, params, rest)
+            say(f"going on after step {first_step:,}")
         del initial  # the devices have it
 
         # ---- What looks at the run ----
-        log = opened.enter_context(contextlib.closing(MetricsLog(files.here, first_step, steps)))
+        tracker = opened.enter_context(tracking(run.track, files.here, files.name, to_json(config)))
+        log = opened.enter_context(
+            contextlib.closing(MetricsLog(files.here, first_step, steps, tracker))
+        )
         window = Window(
             system.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
         )
@@ -186,6 +199,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     raise
             state, metrics = step_of_run(state, fed.batch, fed.rows)
             window.add(step, metrics, fill=fed.fill)
+            log.show(step)
             last = step == steps
             if last:
                 state = step_of_run.lazy.settled(state)
@@ -237,6 +251,15 @@ def start(
     digest = hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()
     say(f"starting from step {chosen} of {config.start}: {', '.join(params)}")
     return {**about, "from": {"step": chosen, "run": digest}}, params
+
+
+def in_a_line(config: Config) -> str:
+    """What is about to run, for people."""
+    system = config.system
+    return (
+        f"recipe {config.recipe}: {config.optimizer.steps:,} steps of {system.terms:,} terms on "
+        f"{devices_in_words()}, in {system.arithmetic}; compiling, which may take minutes"
+    )
 
 
 def content_hash(source: BatchSource) -> str:

@@ -1,10 +1,12 @@
 """A run of six steps on one device, with batches over a dataset in memory: the parts of it."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 from tiny_bert import write_model
 from tiny_run import dataset_for
@@ -69,3 +71,11 @@ def one_device() -> Iterator[None]:
             lambda groups, _=None: make_mesh(groups, jax.devices()[:1]),
         )
         yield
+
+
+def assert_same_parameters(got, want):
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -59,7 +59,7 @@ class TrainingProcess:
         self.out, self.folder = out, out / "checkpoints"
         self.left_by_others = self._saves_under_way()
         self.restored = newest(out)
-        command = ["train", "--data", folder / "batches", "--out", out]
+        command = ["train", "--recipe", "coder_eng", "--data", folder / "batches", "--out", out]
         run = ["--init", folder / "bert", "--steps", steps, "--warmup-steps", "2", *BATCH]
         rest = ["--eval-steps", "0", "--log-steps", "1", *flags]
         words = [str(word) for word in (*command, *run, *rest)]

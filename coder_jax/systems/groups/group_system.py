@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import tyro
 from jax.sharding import Mesh
 
+from coder_jax.devices.accelerator import arithmetic
 from coder_jax.devices.agree import say
 from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
+from coder_jax.runs.files import is_run
 from coder_jax.systems.groups.group import Group
 from coder_jax.systems.groups.packed_encoder import term_vectors
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -69,7 +71,8 @@ class ModelConfig:
     """The encoder that is trained."""
 
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the BERT to start from."""
+    """Folder or hub id of the BERT to start from; or the folder of a run, with whose encoder this
+    one begins (--from takes all that it has learnt)."""
     pooling: Literal["cls", "mean", "pooler"] = "cls"
     """How the hidden states of a term become its vector."""
     dropout: float | None = None
@@ -138,14 +141,16 @@ class GroupSystem(System):
     def terms(self) -> int:
         return self.batch.terms
 
+    @property
+    def arithmetic(self) -> str:
+        return self.model.dtype
+
     def validate(self, optimizer: OptimizerConfig) -> None:
         self.model.validate()
         self.batch.validate()
 
     def decided(self) -> Self:
-        if self.model.dtype != "auto":
-            return self
-        dtype: Any = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        dtype: Any = arithmetic(self.model.dtype)
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
@@ -187,6 +192,8 @@ class GroupSystem(System):
             read_license,
         )
 
+        if is_run(self.model.init):
+            return self.start_with_encoder_of(self.model.init, source)
         self.needs(source.manifest, source.folder)
         folder = find_folder(self.model.init)
         check_tokenizer(source.manifest, folder, self.model.init)
@@ -199,6 +206,18 @@ class GroupSystem(System):
         }
         say(str(report))
         return self.about(encoder, source.manifest), {"encoder": split_encoder(bert)[1]}
+
+    def start_with_encoder_of(self, run: str, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """As `start`, with the encoder of a run that is there."""
+        from coder_jax.systems.groups.initial_encoder import read_run
+
+        read = read_run(run, best=self.best is not None)
+        if read.pooling != self.model.pooling:
+            say(f"{run} has pooling {read.pooling}, this run has {self.model.pooling} (--pooling)")
+        about, carried = self.carry(read.params, read.identity, source)
+        about["encoder"]["run"] = read.told
+        say(f"starting with the encoder of step {read.told['step']} of {run}")
+        return about, {"encoder": carried["encoder"]}
 
     def carry(
         self, params: Params, identity: Mapping[str, Any], source: BatchSource

@@ -100,8 +100,8 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
     return {
         "name": f"{system.title} ({config['recipe']})",
         "license": run.identity["start"]["encoder"]["license"],
-        # With --from the start was another run, which has a base of its own.
-        "base_model": None if "from" in run.identity["start"] else system.model.init,
+        # With --from, or --init of a run, the start was another run, which has a base of its own.
+        "base_model": None if of_another_run(run.identity["start"]) else system.model.init,
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",
             "concepts": f"{counts['concepts']:,}",
@@ -123,6 +123,11 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
         "results": rows,
         "dataset_hash": dataset["content_hash"],
     }
+
+
+def of_another_run(start: Mapping[str, Any]) -> bool:
+    """Whether a run began with what another one had learnt."""
+    return "from" in start or "run" in start["encoder"]
 
 
 def groups_in_words(batch: BatchSpec) -> dict[str, str]:

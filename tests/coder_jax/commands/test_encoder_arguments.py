@@ -53,4 +53,18 @@ def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):
     assert (encoder.settings.pooling, encoder.settings.max_length) == ("mean", 7)
     assert encoder.settings.cleaning == "paper"
     printed = capsys.readouterr()
-    assert printed.out == "" and str(encoder.settings) in printed.err
+    assert printed.out == "" and "EncoderSettings" not in printed.err
+    assert "by pooling mean, cleaning paper, at most 7 tokens\n" in printed.err
+
+
+def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):
+    from tiny_bert import write_model
+
+    from coder_jax.systems.recipes import RECIPES
+
+    write_model(tmp_path, 0)
+    args = parsed("--model", str(tmp_path), "--dtype", "auto")
+    for backend, dtype in (("cpu", "float32"), ("gpu", "bfloat16")):
+        monkeypatch.setattr("jax.default_backend", lambda backend=backend: backend)
+        assert encoder_arguments.load_encoder(args, None).bert.dtype == dtype
+        assert RECIPES["small"]().system.decided().model.dtype == dtype

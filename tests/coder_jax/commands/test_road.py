@@ -114,7 +114,7 @@ def test_bad_input_is_a_message_and_no_traceback(folder, capsys):
             "error",
         ),
         (["export", "--checkpoint", str(folder), "--out", "x"], "has no run.json"),
-        (["train", "--data", str(folder / "nothing"), "--out", "x"], "build a dataset"),
+        (["train", *"--recipe small --data nothing --out x".split()], "build a dataset"),
         (["dance"], "there is no verb 'dance'"),
     ]
     for words, message in cases:

@@ -1,14 +1,17 @@
 """The metrics of a run: lines that go on, a warning of slow data, files for TensorBoard."""
 
 import json
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from coder_jax.runs import metrics as metrics_module
 from coder_jax.runs.metrics import MetricsLog, keep_lines_until, read_metrics
 from coder_jax.runs.tensorboard import Board
+from data_pipeline.process import progress
 from data_pipeline.process.errors import BadInput
 
 
@@ -30,6 +33,22 @@ def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
     assert "30/30" in capsys.readouterr().err
+    for line in lines:
+        age = datetime.now(UTC) - datetime.fromisoformat(line["time"])
+        assert timedelta(0) <= age < timedelta(minutes=5), "the time is that of the day, in UTC"
+
+
+def test_the_bar_moves_with_each_step_and_keeps_what_stands_beside_it(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    log = MetricsLog(tmp_path, 1, 4)
+    log.show(2)
+    log.show(3, {"loss": 0.25})
+    log.show(4)
+    shown = re.findall(r"train: (\d)/4.*left(.*)", capsys.readouterr().err)
+    assert shown == [("2", ""), ("3", ", loss=0.25"), ("4", ", loss=0.25")]
+    log.close()
 
 
 def test_slow_data_is_said_once_from_the_second_line_in_a_row_on(tmp_path, capsys):

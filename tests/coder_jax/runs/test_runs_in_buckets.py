@@ -59,7 +59,17 @@ def inputs(server, tmp_path_factory):
 
 def start(inputs, server, place, out, *flags, process=0, processes=1, port=0):
     """A training process, on one CPU device, with a cache of its own."""
-    words = ["--data", f"{place}/data", "--init", f"{place}/bert", "--out", str(out), *SETTINGS]
+    words = [
+        "--recipe",
+        "coder_eng",
+        "--data",
+        f"{place}/data",
+        "--init",
+        f"{place}/bert",
+        "--out",
+        str(out),
+        *SETTINGS,
+    ]
     settings = with_server(server) | {
         "CODER_JAX_CACHE": str(inputs / f"cache-{process}"),
         "JAX_NUM_CPU_DEVICES": "1",

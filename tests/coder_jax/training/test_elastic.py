@@ -44,7 +44,18 @@ def start(
     inputs: Path, out: Path, processes: int, flags: tuple = (), of_last: tuple = ()
 ) -> list[subprocess.Popen]:
     """The processes of a run, one CPU device each; the last one has more flags than the others."""
-    command = [sys.executable, "-m", "coder_jax", "train", *FLAGS, "--steps", str(STEPS), *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "coder_jax",
+        "train",
+        "--recipe",
+        "coder_eng",
+        *FLAGS,
+        "--steps",
+        str(STEPS),
+        *flags,
+    ]
     command += ["--data", str(inputs / "batches"), "--init", str(inputs / "model")]
     command += ["--out", str(out)]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}

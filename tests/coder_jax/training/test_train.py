@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import errno
-import json
 import math
 import os
 import signal
@@ -12,7 +11,16 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from short_run import SPEC, Stops, config, licensed_model, one_device, source_for
+from short_run import (
+    SPEC,
+    Stops,
+    assert_same_parameters,
+    config,
+    licensed_model,
+    lines_of,
+    one_device,
+    source_for,
+)
 from tiny_bert import TERMS
 
 import coder_jax.training.step
@@ -51,14 +59,6 @@ def straight(model, source, tmp_path_factory):
     assert result.steps == 6
     assert set(result.scores["heldout"]) == {"acc@1", "acc@5", "mrr", "terms"}
     return out
-
-
-def assert_same_parameters(got, want):
-    jax.tree.map(np.testing.assert_array_equal, got, want)
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):

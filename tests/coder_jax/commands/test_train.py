@@ -1,0 +1,111 @@
+"""`train` as it is called: which settings it takes, and what it says."""
+
+import json
+
+import pytest
+from tiny_bert import write_model
+from tiny_run import write_tiny_batches
+
+from coder_jax.__main__ import main
+from coder_jax.commands.train import parse
+from coder_jax.systems.recipes import RECIPES
+from coder_jax.training.config import to_json
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.files.identity import differences
+from data_pipeline.process.errors import BadInput
+
+SIZES = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a tiny BERT and the batches of eight steps."""
+    folder = tmp_path_factory.mktemp("train")
+    write_model(folder / "bert")
+    spec = BatchSpec(groups=1, triplets=4, repeats=2, row_length=64)
+    write_tiny_batches(folder / "batches", folder / "bert", steps=8, spec=spec)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """A run of four steps at a constant rate."""
+    steps = ["--steps", "4", "--warmup-steps", "1", "--schedule", "constant"]
+    assert main(words(folder, "run", "--init", folder / "bert", *SIZES, *steps)) == 0
+    return folder / "run"
+
+
+def words(folder, out, *flags):
+    command = ["train", "--recipe", "coder_eng", "--data", folder / "batches"]
+    return [str(word) for word in [*command, "--out", folder / out, *flags]]
+
+
+def test_without_a_recipe_all_are_listed_with_what_they_are_for():
+    with pytest.raises(BadInput) as refused:
+        parse(["--data", "x"])
+    said = str(refused.value)
+    assert all(f"--recipe {name} " in said for name in RECIPES)
+    assert "on one machine: small" in said
+
+
+def test_help_needs_no_recipe(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "--recipe small" in text and "--config" in text and "--learning-rate" in text
+
+
+def test_an_unknown_flag_gets_the_one_that_is_like_it(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["--recipe", "small", "--stepz", "3"])
+    assert stop.value.code == 2 and "--steps INT" in capsys.readouterr().err
+
+
+def test_a_run_s_settings_come_back_and_flags_change_single_ones(run):
+    ours = json.loads((run / "run.json").read_text())["config"]
+    for given in (run, run / "run.json"):
+        config = to_json(parse(["--config", str(given), "--out", "x"]))
+        assert {name: config[name] for name in ours} == ours
+    changed = to_json(parse(["--config", str(run), "--seed", "3", "--from", str(run)]))
+    assert [line.split(":")[0] for line in differences(changed, config)] == [
+        *("run.out", "start", "system.batch.seed"),
+    ]
+    with pytest.raises(BadInput, match="found --recipe small and --config"):
+        parse(["--config", str(run), "--recipe", "small"])
+
+
+def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
+    again = ["train", "--config", run, "--data", folder / "batches", "--out", folder / "again"]
+    assert main([str(word) for word in again]) == 0
+    losses = [
+        [json.loads(line)["loss"] for line in (one / "metrics.jsonl").read_text().splitlines()]
+        for one in (run, folder / "again")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_a_line_says_what_begins_and_the_steps_are_counted(folder, capsys):
+    flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
+    assert main(words(folder, "told", *flags)) == 0
+    printed = capsys.readouterr()
+    (begins,) = [line for line in printed.out.splitlines() if "compiling" in line]
+    assert begins.startswith("recipe coder_eng: 2 steps of 16 terms on 8 x CPU, in float32")
+    assert "train: 2/2, 100%" in printed.err and "\r" not in printed.err
+
+
+def test_quiet_prints_nothing(folder, capfd):
+    flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
+    assert main(words(folder, "quiet", "--quiet", *flags)) == 0
+    assert capfd.readouterr() == ("", "")
+    assert (folder / "quiet" / "metrics.jsonl").exists()
+
+
+def test_a_finished_run_is_made_longer_if_asked_to(folder, run, capsys):
+    longer = ["--init", folder / "bert", *SIZES, "--warmup-steps", "1", "--schedule", "constant"]
+    capsys.readouterr()
+    assert main(words(folder, "run", *longer, "--steps", "6")) == 2
+    said = capsys.readouterr().err
+    assert "holds a run of 4 steps, and --steps is 6" in said and "add --extend" in said
+    assert main(words(folder, "run", *longer, "--steps", "6", "--extend")) == 0
+    assert "now a run of 6 steps; it goes on from step 4" in capsys.readouterr().out

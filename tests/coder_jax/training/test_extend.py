@@ -1,0 +1,86 @@
+"""A finished run, and one that was stopped, made longer."""
+
+import dataclasses
+
+import pytest
+from short_run import (
+    Stops,
+    assert_same_parameters,
+    config,
+    licensed_model,
+    lines_of,
+    one_device,
+    source_for,
+)
+
+from coder_jax.runs.checkpoint_reader import read_params, saved_steps
+from coder_jax.runs.folder import read_identity
+from coder_jax.systems.finished_run import load_run
+from coder_jax.training.optimizer import learning_rate
+from coder_jax.training.train import train
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
+
+
+@pytest.fixture(scope="module")
+def source(model):
+    return source_for(model)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_one_device():
+    with one_device():
+        yield
+
+
+def run_of(model, out, steps, schedule, *, mu=0.0, **run):
+    """A run without relations unless `mu`: the end of a run brings all of their rows up to date."""
+    whole = config(model, out, **run)
+    optimizer = dataclasses.replace(whole.optimizer, steps=steps, schedule=schedule)
+    system = dataclasses.replace(whole.system, mu=mu)
+    return dataclasses.replace(whole, system=system, optimizer=optimizer)
+
+
+@pytest.fixture(scope="module")
+def straight(model, source, tmp_path_factory):
+    """The parameters of a run of seven steps at a constant rate."""
+    out = tmp_path_factory.mktemp("runs") / "straight"
+    train(run_of(model, out, 7, "constant"), source)
+    return read_params(out, 7)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_at_a_constant_rate_it_is_bitwise_the_longer_run(
+    model, source, straight, tmp_path, stopped
+):
+    out = tmp_path / "run"
+    if stopped:  # with a checkpoint of step 3
+        with pytest.raises(ConnectionError):
+            train(run_of(model, out, 6, "constant"), Stops(source, after=4))
+        with pytest.raises(ConnectionError):  # extended, and stopped before another checkpoint
+            train(run_of(model, out, 7, "constant", extend=True), Stops(source, after=4))
+        assert saved_steps(out) == [3]
+        train(run_of(model, out, 7, "constant"), source)
+    else:
+        train(run_of(model, out, 6, "constant"), source)
+        train(run_of(model, out, 7, "constant", extend=True), source)
+    assert_same_parameters(read_params(out, 7), straight)
+    told = read_identity(out)
+    assert told["config"]["optimizer"]["steps"] == 7
+    assert told["extended"] == [{"step": 3 if stopped else 6, "from": 6, "to": 7}]
+    assert load_run(out)[1].step == 7
+
+
+def test_a_linear_rate_is_that_of_the_longer_run_from_there_on(model, source, tmp_path):
+    out = tmp_path / "run"
+    before = run_of(model, out, 6, "linear", mu=1.0, log_steps=1)
+    longer = run_of(model, out, 9, "linear", mu=1.0, log_steps=1, extend=True)
+    train(before, source)
+    train(longer, source)
+    rates = [line["learning_rate"] for line in lines_of(out / "metrics.jsonl")]
+    of_six, of_nine = (learning_rate(one.optimizer) for one in (before, longer))
+    wanted = [*map(of_six, range(6)), *map(of_nine, range(6, 9))]
+    assert rates == [float(rate) for rate in wanted] and rates[5] < rates[6] > rates[8]
