@@ -15,8 +15,8 @@
 #   CODER_JAX_VENV         where the environment lies (default: .venv in the repository)
 #   CODER_JAX_ACCELERATOR  cpu, cuda12, cuda13 or tpu: which build of jax (default: what is found here)
 #
-# A checkout that may only be read, or that was moved, is no hindrance: nothing is written into it
-# but the environment, and what was installed from another place is installed anew.
+# Nothing but the environment is written into the repository, which may be read-only. From a
+# repository that was moved the project is installed anew.
 #
 # Written for bash 3.2 too, the one that macOS has.
 set -euo pipefail
@@ -112,7 +112,11 @@ installed() { [ "$(cat "$venv/installed-$1" 2>/dev/null)" = "$(wanted "$1")" ]; 
 ready() {
     local name
     "$venv/bin/python" -c '' 2>/dev/null || return 1
-    for name in "$@"; do installed "$name" || return 1; done
+    for name in "$@"; do
+        installed "$name" && continue
+        # The launch scripts find the project themselves: where nothing can be written, that will do.
+        [ "$name" = "$itself" ] && [ ! -w "$venv" ] || return 1
+    done
 }
 
 # Only one may write into the environment. A link is the lock, and the text in it says whose it is:

@@ -1,9 +1,10 @@
 """environment.sh, as the other scripts call it; nothing is downloaded.
 
 It is run on a copy whose requirement files are empty, so that pip has an environment to make but
-nothing to fetch.
+nothing to fetch. The setuptools that requirements.txt brings is that of the tests' own environment.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from launchers import bash, program
+from launchers import bash, program, without_settings
 
 
 def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
@@ -33,15 +34,33 @@ def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
     assert not result.stdout
 
 
+@pytest.fixture(scope="module")
+def setuptools(tmp_path_factory) -> Path:
+    """A folder with setuptools alone."""
+    folder = tmp_path_factory.mktemp("setuptools")
+    there = Path(importlib.util.find_spec("setuptools").origin).parent.parent
+    for path in (*there.glob("setuptools*"), there / "_distutils_hack"):
+        (folder / path.name).symlink_to(path)
+    return folder
+
+
 @pytest.fixture
 def empty_project(repo, tmp_path) -> Path:
     return copy_alone(repo, tmp_path / "project")
 
 
 def copy_alone(repo: Path, project: Path) -> Path:
-    """A copy of environment.sh beside requirement files that ask for nothing."""
-    (project / "launch").mkdir(parents=True)
+    """A copy of environment.sh and of what tells of the project, beside requirement files that ask
+    for nothing."""
+    for package in ("launch", "coder_jax", "data_pipeline"):
+        (project / package).mkdir(parents=True)
     shutil.copy(repo / "launch/environment.sh", project / "launch")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(repo / name, project)
+    (project / "coder_jax/__init__.py").touch()
+    (project / "coder_jax/__main__.py").write_text(
+        "import coder_jax\ndef main(): print(coder_jax.__file__)\nif __name__ == '__main__': main()"
+    )
     for name in ("requirements.txt", "requirements-cloud.txt", "requirements-test.txt"):
         (project / name).write_text("# nothing\n", encoding="utf-8")
     (project / "constraints.txt").touch()
@@ -49,7 +68,7 @@ def copy_alone(repo: Path, project: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(repo, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
+def made(repo, tmp_path_factory, setuptools) -> tuple[Path, list[tuple[str, str]]]:
     """A project with the environment that two calls made at once, and what each of them said."""
     project = copy_alone(repo, tmp_path_factory.mktemp("made") / "project")
     with ThreadPoolExecutor() as pool:
@@ -59,6 +78,7 @@ def made(repo, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
                 *(project / "launch/environment.sh", "requirements.txt"),
                 cwd=project,
                 CODER_JAX_ACCELERATOR="cpu",
+                PYTHONPATH=setuptools,
             )
             for _ in range(2)
         ]
@@ -67,7 +87,7 @@ def made(repo, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
     return project, sorted(((call.stdout, call.stderr) for call in said), key=lambda c: len(c[1]))
 
 
-def test_environment_is_made_once_repaired_and_updated(made):
+def test_environment_is_made_once_repaired_and_updated(made, setuptools):
     empty_project, (_, first) = made
 
     def environment(*names):
@@ -76,6 +96,7 @@ def test_environment_is_made_once_repaired_and_updated(made):
             *names,
             cwd=empty_project,
             CODER_JAX_ACCELERATOR="cpu",
+            PYTHONPATH=setuptools,
         )
 
     python = empty_project / ".venv/bin/python"
@@ -114,7 +135,9 @@ def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(made
     assert not (empty_project / ".venv.lock").exists()
 
 
-def test_the_lock_of_a_killed_call_is_taken_away_once(empty_project, empty_venv, tmp_path):
+def test_the_lock_of_a_killed_call_is_taken_away_once(
+    empty_project, empty_venv, tmp_path, setuptools
+):
     """The slower of two that see it must not take the lock of the faster one away."""
     lock = empty_venv.with_name("venv.lock")
     dead = subprocess.Popen(["true"])
@@ -139,6 +162,7 @@ def test_the_lock_of_a_killed_call_is_taken_away_once(empty_project, empty_venv,
                 CODER_JAX_VENV=empty_venv,
                 CODER_JAX_ACCELERATOR="cpu",
                 PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+                PYTHONPATH=setuptools,
             )
             for _ in range(2)
         ]
@@ -169,6 +193,59 @@ def test_what_pip_says_is_shown_and_the_next_call_tries_again(empty_project, emp
         assert result.returncode == 1
         assert "not a requirement" in result.stderr and "pip.log" in result.stderr
         assert not result.stdout
+
+
+def test_the_project_itself_is_installed_wherever_its_folder_goes(
+    repo, tmp_path, empty_venv, setuptools
+):
+    """From any other folder; nothing is written into a checkout, which may be read-only."""
+
+    def environment(project: Path) -> str:
+        result = bash(
+            *(project / "launch/environment.sh", "requirements.txt"),
+            cwd=project,
+            CODER_JAX_VENV=empty_venv,
+            CODER_JAX_ACCELERATOR="cpu",
+            PYTHONPATH=setuptools,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stderr
+
+    def answers() -> list[str]:
+        elsewhere = {"cwd": tmp_path, "text": True, "env": without_settings(os.environ)}
+        return [
+            subprocess.check_output([str(word) for word in words], **elsewhere).strip()
+            for words in (
+                [empty_venv / "bin/coder-jax"],
+                [empty_venv / "bin/python", "-m", "coder_jax"],
+                [empty_venv / "bin/python", "-c", "import coder_jax; print(coder_jax.__file__)"],
+            )
+        ]
+
+    project = copy_alone(repo, tmp_path / "project")
+    before = sorted(project.rglob("*"))
+    environment(project)
+    assert answers() == 3 * [str(project / "coder_jax/__init__.py")]
+    assert environment(project) == "", "the second call has nothing to do"
+    assert [
+        path for path in sorted(project.rglob("*")) if "__pycache__" not in path.parts
+    ] == before
+    # Only what was installed from it is elsewhere; the requirement files are as they were.
+    moved = project.rename(tmp_path / "moved")
+    assert environment(moved) == ""
+    assert answers() == 3 * [str(moved / "coder_jax/__init__.py")]
+
+
+def test_an_unknown_accelerator_is_refused_with_the_known_ones(repo, tmp_path):
+    result = bash(
+        *(repo / "launch/environment.sh", "requirements.txt"),
+        cwd=tmp_path,
+        CODER_JAX_VENV=tmp_path / "venv",
+        CODER_JAX_ACCELERATOR="cuda",
+    )
+    assert result.returncode == 1 and not result.stdout
+    assert "CODER_JAX_ACCELERATOR is 'cuda'; expected cpu, cuda12, cuda13 or tpu" in result.stderr
+    assert not (tmp_path / "venv").exists()
 
 
 @pytest.mark.parametrize(
