@@ -20,7 +20,7 @@ from types import ModuleType
 
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.process.command import message_of, run_command
-from data_pipeline.process.progress import QUIET, quiet
+from data_pipeline.process.progress import QUIET, quiet, without_other_bars
 from data_pipeline.process.suggestions import check_flags, did_you_mean
 
 VERBS = {
@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = f"there is no verb {verb!r}{did_you_mean(verb, VERBS)}"
         print(f"error: {said}\n\n{usage()}", file=sys.stderr)
         return 2
+    without_other_bars(rest)
     try:
         set_up_xla()
         command = importlib.import_module(f"coder_jax.commands.{verb}")

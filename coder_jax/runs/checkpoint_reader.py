@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 from coder_jax.devices.agree import host_count
 from coder_jax.devices.watch import lost_host
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
-from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder
+from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder, quieten
 from data_pipeline.process.errors import BadInput
 
 Read = TypeVar("Read")
@@ -99,6 +99,7 @@ def read_item(folder: Path, item: str) -> Any:
         Damaged: if it cannot be read, or is not what was saved.
     """
     alone = this_host()
+    quieten()
 
     def read() -> tuple[Any, dict[str, int]]:
         saved = read_json_item(folder, "checksums")

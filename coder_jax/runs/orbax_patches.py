@@ -116,10 +116,11 @@ def quieten() -> None:
     """From now on drop log records with a traceback, and the echoes of reads and writes dropped.
 
     One full disk or damaged file gives pages of tracebacks, one for each array under way, and the
-    message that says what to do would be lost among them: what failed is raised as well.
+    message that says what to do would be lost among them: what failed is raised as well. And one
+    item of a checkpoint, read alone, has no metadata file of a whole one, which Orbax warns of.
     """
     for name in ("absl", "asyncio"):
-        logging.getLogger(name).addFilter(_is_one_line)
+        logging.getLogger(name).addFilter(_is_news)
     if sys.unraisablehook is not _without_echoes:
         _before.append(sys.unraisablehook)
         sys.unraisablehook = _without_echoes
@@ -128,8 +129,8 @@ def quieten() -> None:
 _before: list[Any] = []
 
 
-def _is_one_line(record: logging.LogRecord) -> bool:
-    return record.exc_info is None
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.exc_info is None and not str(record.msg).startswith("Metadata file does not")
 
 
 def _without_echoes(unraisable: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet
+from data_pipeline.process.progress import QUIET, quiet, without_other_bars
 from data_pipeline.process.suggestions import check_flags
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     words = list(sys.argv[1:] if argv is None else argv)
+    without_other_bars(words)
 
     def work() -> int:
         # Imported here: what is not installed is then said by name.

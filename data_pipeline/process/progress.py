@@ -4,6 +4,7 @@ A file keeps each redrawing of a bar, so where stderr is no terminal there is a 
 the time of day, and one at the end. With `--quiet` there is neither, nor another word of progress.
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -46,7 +47,8 @@ class Lines(Progress):
         shares = "{n_fmt}/{total_fmt}, {percentage:.0f}%" if self.total else "{n_fmt}"
         form = f"{self.desc or 'done'}: {shares}, {{rate_fmt}}, {time_in_words}{{postfix}}"
         text = self.format_meter(**{**self.format_dict, "bar_format": form})
-        print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=self.fp, flush=True)
+        words = " ".join(text.split())
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), words, file=self.fp, flush=True)
 
     def close(self) -> None:
         """Print where it ended, unless the bar would have vanished."""
@@ -61,6 +63,16 @@ class Lines(Progress):
     def write(cls, s: str, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
         """Print another line."""
         print(s, file=file or sys.stdout, end=end, flush=True)
+
+
+def without_other_bars(words: Iterable[str]) -> None:
+    """No bars of Hugging Face's libraries where ours are lines, or none: before they are imported.
+
+    Args:
+        words: of the command line.
+    """
+    if "--quiet" in words or not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 @contextmanager
