@@ -49,6 +49,7 @@ from coder_jax.commands.evaluate_arguments import add_arguments, check
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from coder_jax.encoding.rows import Rows
@@ -176,6 +177,12 @@ def paths_of(
     dictionaries: dict[str, str] = {}
     for argument in dictionary:
         name, equals, path = argument.partition("=")
+        if equals and name not in paths and not Path(argument).exists() and Path(path).exists():
+            raise BadInput(
+                f"--dictionary: found {argument!r}, but no benchmark {name!r}"
+                f"{did_you_mean(name, paths)}; expected PATH, or NAME=PATH with one of "
+                f"{', '.join(paths)}"
+            )
         name, path = (name, path) if equals and name in paths else ("", argument)
         if name in dictionaries:
             raise BadInput(

@@ -18,7 +18,7 @@ from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import RECIPES, config_of
 from coder_jax.training.config import Config
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import RUN
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
@@ -90,7 +90,17 @@ def open_source(config: Config) -> BatchSource:
 
     system, run = config.system, config.run
     if not run.data or not run.out:
-        raise BadInput("give --data (a built dataset) and --out (the folder of the run)")
+        missing = [name for name in ("data", "out") if not getattr(run, name)]
+        raise BadInput(
+            f"found no --{' and no --'.join(missing)}; give --data (a built dataset) and --out "
+            "(the folder of the run)"
+        )
+    if not in_bucket(run.out):
+        taken = [path for path in (Path(run.out), *Path(run.out).parents) if path.is_file()]
+        if taken:
+            raise BadInput(
+                f"--out {run.out}: {taken[0]} is a file; expected a folder, or a new name"
+            )
     folder = local_folder(run.data, *MARKS)
     if not folder.is_dir():
         raise BadInput(

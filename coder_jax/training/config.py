@@ -5,6 +5,7 @@ What a paper decides is in its `System`; the recipes choose one. No object here 
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -80,6 +81,16 @@ class RunConfig:
     """Print warnings and errors alone: no progress, no scores."""
 
 
+# The least values of numbers above.
+LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
+    (
+        *("learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
+        *("rows", "eval_steps", "save_minutes", "restore_step"),
+    ),
+    0,
+)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Generic[S]):
     """Everything that a training run depends on."""
@@ -103,9 +114,8 @@ class Config(Generic[S]):
                 "the warm-up must be shorter than the run"
             )
         self.system.validate(optimizer)
-        for name in ("passes", "log_steps", "save_steps"):
-            if getattr(run, name) < 1:
-                raise BadInput(f"{name} is {getattr(run, name)}; it must be at least 1")
+        check_numbers(optimizer, LEAST)
+        check_numbers(run, LEAST)
         if self.system.best is not None and not run.eval_steps:
             raise BadInput(
                 f"eval_steps is 0, but of {self.system.name} the checkpoint with the best "
@@ -115,6 +125,17 @@ class Config(Generic[S]):
             raise BadInput(
                 f"passes is {run.passes}, but the loss of {self.system.name} needs the whole batch "
                 "at once; use --passes 1 and, if memory is short, more devices"
+            )
+
+
+def check_numbers(settings: Any, least: dict[str, int]) -> None:
+    """BadInput for a setting that is smaller than its least value, infinite or no number."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in least and not least[field.name] <= value < math.inf:
+            finite = " and finite" if value == math.inf else ""
+            raise BadInput(
+                f"{field.name} is {value}; it must be at least {least[field.name]}{finite}"
             )
 
 

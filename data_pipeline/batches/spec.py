@@ -67,9 +67,13 @@ class BatchSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for name in ("groups", "triplets", "repeats"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for least, names in (
+            (1, ("groups", "triplets", "repeats", "row_length")),
+            (0, ("fill_pairs", "seed")),
+        ):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.fill_pairs and self.names == "any":
             raise BadInput(
                 f"fill_pairs is {self.fill_pairs} and names is 'any': groups that are filled with "

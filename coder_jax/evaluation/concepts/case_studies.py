@@ -23,6 +23,7 @@ from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import content_hash, tab_separated
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.suggestions import did_you_mean
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 NEAREST = 5
@@ -149,6 +150,11 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
 
 def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) -> CaseStudy:
     """A file of terms, or one of the papers' case studies. BadInput: broken, or no dictionary."""
+    wanted = str(path).removeprefix(PAPER)
+    if str(path).startswith(PAPER) and wanted not in PAPER_CASES:
+        known = ", ".join(f"{PAPER}{case}" for case in PAPER_CASES)
+        meant = did_you_mean(wanted, PAPER_CASES)
+        raise BadInput(f"found the case study {path}; expected one of {known}{meant}")
     if dictionary is None:
         raise BadInput(
             f"{path}: found terms to look up and no dictionary; give --dictionary with the "
@@ -156,10 +162,6 @@ def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) 
             "--dictionary-concepts-of ICD9CM), a dataset folder or a TSV file of term<TAB>CUI"
         )
     if str(path).startswith(PAPER):
-        wanted = str(path).removeprefix(PAPER)
-        if wanted not in PAPER_CASES:
-            known = ", ".join(f"{PAPER}{case}" for case in PAPER_CASES)
-            raise BadInput(f"found the case study {path}; expected one of {known}")
         cases = PAPER_CASES[wanted]
     else:
         cases = cases_of_file(Path(path))

@@ -37,6 +37,14 @@ def start(*words: str, code: str = "", **environment: str) -> subprocess.Complet
         (["evaluate", "--benchmarks", "a=b"], "did you mean --benchmark?"),
         (["report", "--resluts", "a"], "did you mean --results?"),
         (["export", "--chekpoint", "a"], "did you mean --checkpoint?"),
+        ("evaluate --model m --json j --benchmark a=paper:knowlege".split(), "mean knowledge?"),
+        (
+            "evaluate --model m --json j --benchmark cadec=. --dictionary cadek=.".split(),
+            "no benchmark 'cadek'; did you mean cadec?",
+        ),
+        ("evaluate --model m --json . --benchmark a=b".split(), "--json: . is a folder; expected"),
+        ("train --recipe small --out x".split(), "found no --data; give --data"),
+        (f"train --recipe small --data x --out {__file__}/x".split(), "is a file; expected a fold"),
     ],
 )
 def test_a_wrong_word_gets_the_one_that_is_like_it(words, message, capsys):

@@ -68,6 +68,11 @@ def test_help_explains_every_flag(capsys):
         (["--dropout", "1"], "dropout is 1.0; it must be at least 0 and less than 1"),
         (["--draw", "synonyms"], "draw 'synonyms' takes no relations; use --mu 0"),
         (["--passes", "0"], "passes is 0; it must be at least 1"),
+        (["--rows", "-1"], "rows is -1; it must be at least 0"),
+        (["--eval-steps", "-3"], "eval_steps is -3; it must be at least 0"),
+        (["--learning-rate", "nan"], "learning_rate is nan; it must be at least 0"),
+        (["--eps", "inf"], "eps is inf; it must be at least 0 and finite"),
+        (["--seed", "-1"], "seed is -1; it must be at least 0"),
         (["--corrupted-tails"], "corrupted_tails is on, but only CODER v1 uses them"),
     ],
 )
