@@ -8,8 +8,8 @@
 #       The same demo with options, such as --out DIR.
 #   bash launch/train.sh --recipe coder_eng --data DIR --out DIR \
 #           --init microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract
-#       A real run: every argument goes to 'python -m coder_jax train'. Called again with the same
-#       --out, it goes on where it stopped.
+#       A real run: every argument goes to 'python -m coder_jax train', which lists its recipes where
+#       none is given. Called again with the same --out, it goes on where it stopped.
 #   bash launch/train.sh --recipe coder_eng --help
 #       All options of a run.
 #   bash launch/train.sh encode --model DIR --out vectors.npy terms.txt

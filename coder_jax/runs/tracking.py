@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.agree import is_first
-from data_pipeline.files.whole_files import read_json, write_json
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import is_quiet
 from data_pipeline.process.stopping import Stopped
@@ -147,15 +148,11 @@ def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Ite
 def begin(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Tracker:
     """The run where it is tracked: that of OUT/tracking.json, or a new one."""
     file = here / FILE
-    ids = read_json(file) if file.exists() else {}
-    there = ids.get(kind)
-    if there is not None and not isinstance(there, str):
-        raise BadInput(
-            f"{file}: {kind} is {there!r}; expected the id of a run there: delete the file, and a "
-            "new one begins there"
-        )
+    remedy = "delete the file, and a new run begins there"
+    found = read_json(file, remedy) if file.exists() else {}
+    ids = typed(found, dict[str, str], str(file), remedy)
     try:
-        tracker = KINDS[kind](there, name, config)
+        tracker = KINDS[kind](ids.get(kind), name, config)
     except ModuleNotFoundError as error:
         raise BadInput(
             f"--track {kind}: the package {error.name} is not installed for {sys.executable}; "

@@ -151,11 +151,16 @@ class CarriedFrom(TypedDict):
 StartOfRun = TypedDict("StartOfRun", {"from": NotRequired[CarriedFrom]})
 
 
+Extension = TypedDict("Extension", {"step": Count, "from": Positive, "to": Positive})
+"""At which step a run was made longer, and its steps before and after."""
+
+
 class Run(TypedDict):
     """run.json; what there must be of data and start, too, is said by the system."""
 
     config: ConfigOfRun
     start: StartOfRun
+    extended: NotRequired[list[Extension]]
 
 
 class Encoder(TypedDict):

@@ -10,8 +10,8 @@ from data_pipeline.process.errors import BadInput
 
 def run_of(steps, **parts):
     optimizer = {"steps": steps, "learning_rate": 0.1}
-    config = {"optimizer": optimizer, "recipe": "small"}
-    return {"format": RUN.format, "config": config, "dataset": {"hash": "a"}, **parts}
+    config = {"optimizer": optimizer, "recipe": "small", "system": {"name": "coder"}, "start": ""}
+    return {"format": RUN.format, "config": config, "start": {}, "dataset": {"hash": "a"}, **parts}
 
 
 def test_the_same_run_goes_on_as_it_is():
@@ -55,3 +55,7 @@ def test_the_folder_says_so(tmp_path):
     longer = going_on(run_of(6), run_of(9), "runs/x", step=3, extend=True)
     extend_run(tmp_path, longer)
     assert read_identity(tmp_path) == longer
+    longer["extended"][0]["step"] = "three"
+    extend_run(tmp_path, longer)
+    with pytest.raises(BadInput, match=r"extended\[0\]\.step is .*three"):
+        read_identity(tmp_path)

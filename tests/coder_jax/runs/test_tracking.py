@@ -141,7 +141,7 @@ def test_a_start_that_fails_says_what_to_do(wandb, tmp_path):
     with pytest.raises(BadInput, match="RuntimeError: no API key.*WANDB_MODE=offline"):
         a_run("wandb", tmp_path)
     (tmp_path / "tracking.json").write_text('{"wandb": 3}')
-    with pytest.raises(BadInput, match="wandb is 3; expected the id of a run there"):
+    with pytest.raises(BadInput, match="expected str.*delete the file, and a new"):
         a_run("wandb", tmp_path)
 
 

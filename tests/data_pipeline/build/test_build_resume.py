@@ -161,7 +161,9 @@ def test_a_dataset_that_cannot_be_read_is_replaced_with_leave(options, fault):
 def test_the_manifest_of_another_program_is_never_replaced(options, manifest):
     options.out.mkdir()
     (options.out / "manifest.json").write_text(manifest)
-    with pytest.raises(BadInput, match="has the format|holds a list; expected a JSON object|not JSON"):
+    with pytest.raises(
+        BadInput, match="has the format|holds a list; expected a JSON object|not JSON"
+    ):
         build_dataset(replace(options, overwrite=True))
     assert (options.out / "manifest.json").read_text() == manifest
 

@@ -147,12 +147,16 @@ def test_processes_of_a_host_fetch_once(folder, url, server, tmp_path):
     start = [sys.executable, "-c", code, url, MARK]
     settings = with_server(server) | {"CODER_JAX_CACHE": str(tmp_path / "shared")}
     processes = [
-        subprocess.Popen(start, stdout=subprocess.PIPE, text=True, env=settings) for _ in range(3)
+        subprocess.Popen(
+            start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=settings
+        )
+        for _ in range(3)
     ]
-    outputs = [process.communicate(timeout=300)[0].splitlines() for process in processes]
+    said = [process.communicate(timeout=300) for process in processes]
+    outputs = [out.splitlines() for out, _ in said]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert len({lines[-1] for lines in outputs}) == 1
-    assert sum("fetching 4 files" in line for lines in outputs for line in lines) == 1
+    assert sum("fetching 4 files" in error for _, error in said) == 1, said
     assert contents(Path(outputs[0][-1])) == contents(folder)
 
 
