@@ -1,6 +1,7 @@
 """`train` as it is called: which settings it takes, and what it says."""
 
 import json
+import re
 
 import pytest
 from tiny_bert import write_model
@@ -12,6 +13,7 @@ from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.config import to_json
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.files.identity import differences
+from data_pipeline.process import progress
 from data_pipeline.process.errors import BadInput
 
 SIZES = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
@@ -62,7 +64,7 @@ def test_an_unknown_flag_gets_the_one_that_is_like_it(capsys):
     assert stop.value.code == 2 and "--steps INT" in capsys.readouterr().err
 
 
-def test_a_run_s_settings_come_back_and_flags_change_single_ones(run):
+def test_a_run_s_settings_come_back_and_flags_change_single_ones(run, tmp_path):
     ours = json.loads((run / "run.json").read_text())["config"]
     for given in (run, run / "run.json"):
         config = to_json(parse(["--config", str(given), "--out", "x"]))
@@ -71,6 +73,10 @@ def test_a_run_s_settings_come_back_and_flags_change_single_ones(run):
     assert [line.split(":")[0] for line in differences(changed, config)] == [
         *("run.out", "start", "system.batch.seed"),
     ]
+    told = json.loads((run / "run.json").read_text())
+    told["config"]["start"] = "runs/other"
+    (tmp_path / "run.json").write_text(json.dumps(told))
+    assert parse(["--config", str(tmp_path)]).start == "runs/other"
     with pytest.raises(BadInput, match="found --recipe small and --config"):
         parse(["--config", str(run), "--recipe", "small"])
 
@@ -85,13 +91,16 @@ def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
     assert losses[0] == losses[1]
 
 
-def test_a_line_says_what_begins_and_the_steps_are_counted(folder, capsys):
+def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
     assert main(words(folder, "told", *flags)) == 0
     printed = capsys.readouterr()
     (begins,) = [line for line in printed.out.splitlines() if "compiling" in line]
     assert begins.startswith("recipe coder_eng: 2 steps of 16 terms on 8 x CPU, in float32")
-    assert "train: 2/2, 100%" in printed.err and "\r" not in printed.err
+    assert "\r" not in printed.err
+    shown = re.findall(r"train: (\d)/2, \d+%.* (left|in all)", printed.err)
+    assert shown == [("1", "left"), ("2", "left"), ("2", "in all")]
 
 
 def test_quiet_prints_nothing(folder, capfd):
