@@ -93,11 +93,12 @@ def parse(words: list[str]) -> None:
     """Parses a command of ours; SystemExit if it has a flag that is not known."""
     module, *rest = words
     if module == "data_pipeline.build":
-        parser = importlib.import_module("data_pipeline.build.arguments").parser()
+        command = "data_pipeline.build.arguments"
     else:
         assert module == "coder_jax" and rest[0] in VERBS, words
-        parser = argparse.ArgumentParser()
-        importlib.import_module(f"coder_jax.commands.{rest.pop(0)}").add_arguments(parser)
+        command = f"coder_jax.commands.{rest.pop(0)}"
+    parser = argparse.ArgumentParser()
+    importlib.import_module(command).add_arguments(parser)
     if ">" in rest:
         rest = rest[: rest.index(">")]
     parser.parse_args(rest)
