@@ -1,6 +1,5 @@
 """Reading a run that was trained: what it learnt, and what is known of it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from coder_jax.runs.checkpoint_reader import (
     read_saved_identity,
     saved_steps,
 )
+from coder_jax.runs.extension import as_it_was
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import system_of
@@ -18,9 +18,10 @@ from data_pipeline.files.identity import differences
 from data_pipeline.process.errors import BadInput
 
 
-def check_unchanged(out: Path, step: int, identity: Mapping[str, Any]) -> None:
-    """BadInput if run.json is another than when a checkpoint was saved."""
-    lines = differences(identity, read_saved_identity(out, step))
+def check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
+    """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
+    saved = read_saved_identity(out, step)
+    lines = differences(as_it_was(identity, saved), saved)
     if lines:
         raise BadInput(
             f"run.json in {out} was changed since checkpoint {step} was saved: {'; '.join(lines)}; "

@@ -1,6 +1,7 @@
 """A finished run, and one that was stopped, made longer."""
 
 import dataclasses
+import json
 
 import pytest
 from short_run import (
@@ -18,6 +19,7 @@ from coder_jax.runs.folder import read_identity
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.optimizer import learning_rate
 from coder_jax.training.train import train
+from data_pipeline.process.errors import BadInput
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +86,10 @@ def test_a_linear_rate_is_that_of_the_longer_run_from_there_on(model, source, tm
     of_six, of_nine = (learning_rate(one.optimizer) for one in (before, longer))
     wanted = [*map(of_six, range(6)), *map(of_nine, range(6, 9))]
     assert rates == [float(rate) for rate in wanted] and rates[5] < rates[6] > rates[8]
+    for step in (6, 9):  # a checkpoint of before it was longer is read, too
+        assert load_run(out, step)[1].step == step
+    told = json.loads((out / "run.json").read_text())
+    told["config"]["system"]["batch"]["seed"] = 7
+    (out / "run.json").write_text(json.dumps(told))
+    with pytest.raises(BadInput, match="was changed since checkpoint 9 was saved: config.system.b"):
+        load_run(out)
