@@ -188,7 +188,8 @@ def newest(out: Path) -> int:
     return max(saved_steps(out), default=0)
 
 
-CHANCE = {"seconds", "terms_per_s", "data_wait"}  # what metrics say of the machine, not of the run
+# What metrics say of the machine, not of the run.
+CHANCE = {"seconds", "time", "terms_per_s", "data_wait"}
 
 
 def assert_nothing_lost(out, checkpoints=99):

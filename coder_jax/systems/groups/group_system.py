@@ -7,7 +7,7 @@ import abc
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from coder_jax.devices.agree import say
 from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.runs.files import is_run
+from coder_jax.systems.groups.contents import GroupRun
 from coder_jax.systems.groups.group import Group
 from coder_jax.systems.groups.packed_encoder import term_vectors
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -37,33 +38,8 @@ from coder_jax.training.system import (
 )
 from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, BatchSpec, StepCut
-from data_pipeline.files.contents import Count, DataOfRun, Run, StartOfRun, TokenizerOfRun
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
-
-
-class EncoderOfRun(TypedDict):
-    """What run.json says of the encoder that a run began with."""
-
-    config: dict[str, Any]
-    pooler: bool
-    license: str | None
-
-
-class StartOfGroups(StartOfRun):
-    """What run.json says of a run's start."""
-
-    encoder: EncoderOfRun
-    relations: Count
-    types: Count
-
-
-class GroupRun(Run):
-    """run.json of a system of groups."""
-
-    dataset: DataOfRun  # type: ignore[misc]
-    tokenizer: TokenizerOfRun  # type: ignore[misc]
-    start: StartOfGroups  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -130,7 +130,7 @@ def wait_for(happens, process) -> None:
 
 def lines(folder: Path) -> list[dict]:
     """Of metrics.jsonl, without what depends on time."""
-    timed = ("seconds", "terms_per_s", "data_wait")
+    timed = ("seconds", "time", "terms_per_s", "data_wait")
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name not in timed} for line in found]
 
