@@ -13,8 +13,6 @@ transformers computes the same vectors with it, and makes a report to open in a 
 import argparse
 import dataclasses
 import importlib.util
-import os
-import platform
 import shlex
 import shutil
 import sys
@@ -46,20 +44,6 @@ def package_file(package: str, inside: str) -> Path | None:
     folders = spec.submodule_search_locations if spec else None
     path = Path(folders[0]) / inside if folders else None
     return path if path and path.exists() else None
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    import jax
-
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "system": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory, 1),
-        "devices": [str(device) for device in jax.devices()],
-    }
 
 
 def score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | None = None) -> Any:
@@ -181,7 +165,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     """All of the demo; returns what demo.json holds beside what it measured on."""
     system = config.system
     init = system.model.init
-    print(f"\n== 1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out ==")
+    heading(f"1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out")
     dataset = build(source, out / "dataset", init)
     mentions = dataset / "heldout" / "mentions.tsv"
 
@@ -195,13 +179,13 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train
 
-    print("\n== 2. Before training: all terms of the ontology, two poolings ==")
+    heading("2. Before training: all terms of the ontology, two poolings")
     initial, (before, other) = score_initial(init, mentions)
 
-    print(f"\n== 3. Training: {config.optimizer.steps} steps of {system.terms} terms ==")
+    heading(f"3. Training: {config.optimizer.steps} steps of {system.terms} terms")
     result = train(config, open_source(config))
 
-    print("\n== 4. After training ==")
+    heading("4. After training")
     system, run = load_run(out / "run")
     subject = run_subject("after training", str(out / "run"), system, run)
     trained = RememberingEncoder(subject.encoder)
@@ -211,14 +195,14 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     plot_training(out / "run" / "metrics.jsonl", plots / "training.png")
     plot_heldout(plots, mentions, (initial, before), (trained, after), ("acc@1", "acc@5"))
 
-    print("\n== 5. Export, checked with transformers ==")
+    heading("5. Export, checked with transformers")
     card = {"base_model": name_of(init), "results": score_rows([before, after])}
     worst = system.export(run, out / "export", card=card)
     protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
     records = [before, dataclasses.replace(after, encoder=protocol)]
     write_records(out / "results.json", records)
 
-    print("\n== 6. Report ==")
+    heading("6. Report")
     title = f"{Path(name_of(init)).name}, trained on {source.name}"
     subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
     report = make_report(out, title, *subjects)
@@ -236,6 +220,14 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
         "results": str(out / "results.json"),
         "report": str(report),
     }
+
+
+def heading(text: str) -> None:
+    """Say which part of the demo begins."""
+    from data_pipeline.process.progress import is_quiet
+
+    if not is_quiet():
+        print(f"\n== {text} ==", flush=True)
 
 
 def table(found: dict[str, Any], python: str) -> str:
@@ -277,18 +269,21 @@ def python_to_type() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
-    from coder_jax.devices.xla_settings import set_up_xla
-    from coder_jax.evaluation.record import installed_versions
-    from data_pipeline.files.whole_files import write_json
     from data_pipeline.process.command import run_command
-
-    set_up_xla()
+    from data_pipeline.process.progress import quiet
 
     def work() -> int:
+        from coder_jax.devices.accelerator import devices_explained, machine
+        from coder_jax.devices.xla_settings import set_up_xla
+        from coder_jax.evaluation.record import installed_versions
+        from data_pipeline.files.whole_files import write_json
+
+        set_up_xla()
         out, config, source = settings(arguments)
-        found = demo(out, config, source)
-        about = {"versions": installed_versions(), "machine": machine()}
-        write_json(out / "demo.json", found | about)
+        with quiet(config.run.quiet), devices_explained():
+            about = {"machine": machine()}  # before the work: it asks for the devices
+            found = demo(out, config, source)
+        write_json(out / "demo.json", found | {"versions": installed_versions()} | about)
         print(table(found, python_to_type()))
         return 0
 

@@ -3,8 +3,10 @@ to do where they do not start.
 """
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jax
 from jax._src import xla_bridge
@@ -33,6 +35,18 @@ def devices_in_words() -> str:
     ]
     hosts = f" on {host_count()} hosts" if host_count() > 1 else ""
     return f"{', '.join(names)}{hosts}"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "devices": [str(device) for device in jax.devices()],
+    }
 
 
 @contextmanager

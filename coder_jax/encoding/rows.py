@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from data_pipeline.dataset.aligned import aligned
+from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 
 ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
@@ -46,13 +47,7 @@ class RowsOfFile:
     """
 
     def __init__(self, path: Path):
-        try:
-            mapped = np.load(path, mmap_mode="r")
-        except (OSError, ValueError, EOFError) as error:
-            raise BadInput(
-                f"{path}: cannot be read ({error}); encode the terms again with `python -m "
-                "coder_jax encode`"
-            ) from error
+        mapped = map_array(path, "encode the terms again with `python -m coder_jax encode`")
         if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
             raise BadInput(
                 f"{path}: found {mapped.dtype} of shape {mapped.shape}, or by columns; expected "

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.files.contents import Length
 from data_pipeline.files.identity import ENCODER, read_identity, write_identity
 from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.process.errors import BadInput
@@ -127,6 +128,6 @@ def sentence_transformers_length(folder: Path) -> int:
         if (folder / name).is_file():
             length = read_json(folder / name).get(key)
             # Tokenizers without a limit carry a number of 30 digits.
-            if isinstance(length, int) and length < 10**6:
-                return length
+            if length is not None and not (isinstance(length, int) and length >= 10**6):
+                return typed(length, Length, f"{folder / name}: {key}", "fetch the folder again")  # type: ignore[arg-type]
     return EncoderSettings().max_length

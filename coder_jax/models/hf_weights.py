@@ -192,9 +192,11 @@ def from_hf(
     """Fills the shapes of `abstract` with the tensors that `table` names."""
     graph, params = nnx.split(abstract, nnx.Param)
     flat = dict(nnx.to_flat_state(params))
-    filled = {path: np.empty(variable.shape, np.float32) for path, variable in flat.items()}
+    filled: dict[Any, np.ndarray] = {}
     for weight in table:
-        target = part_of(filled[weight.path], weight)
+        # Memory for what config.json promises is taken once the file is seen to have as much.
+        shape = flat[weight.path].shape
+        target = part_of(np.broadcast_to(np.float32(0), shape), weight)
         value = tensors[weight.hf_name]
         value = value.T if weight.transposed else value
         if value.shape != target.shape:
@@ -209,7 +211,9 @@ def from_hf(
                 f"{source}: {weight.hf_name} has {what_is_wrong(value)}; expected finite floats: "
                 "the file is damaged, or quantized: fetch it again, or give the full weights"
             )
-        target[...] = value
+        if weight.path not in filled:
+            filled[weight.path] = np.empty(shape, np.float32)
+        part_of(filled[weight.path], weight)[...] = value
     # In the host's memory: where they go is decided by who uses them.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))

@@ -12,10 +12,13 @@ from typing import Any
 from coder_jax.devices.agree import is_first
 from coder_jax.runs.tensorboard import Board
 from coder_jax.runs.tracking import Tracker, flat
+from data_pipeline.files.contents import MetricsLine
+from data_pipeline.files.json_files import decoded_json, typed
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import is_quiet, progress_bar
 
+WITHOUT = "delete the line, or move the file away: a run goes on without it"
 # A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
 WAITS = 0.5
 SECONDS_BETWEEN_WARNINGS = 600.0
@@ -39,16 +42,13 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-            step = int(values["step"])
-        except (ValueError, TypeError, KeyError) as error:
+            values = decoded_json(line.encode(), f"{path}:{number}", WITHOUT)
+            typed(values, MetricsLine, f"{path}:{number}", WITHOUT)
+        except BadInput:
             if number == len(lines):  # no newline behind it: cut off
                 break
-            raise BadInput(
-                f"{path}:{number}: found {line[:60]!r}; expected a JSON object with a step; delete "
-                "the line, or move the file away: a run goes on without it"
-            ) from error
-        found[step, "eval" in values] = values
+            raise
+        found[values["step"], "eval" in values] = values
     return sorted(found.values(), key=lambda values: values["step"])
 
 

@@ -86,9 +86,11 @@ LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | 
     (
         *("learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
         *("rows", "eval_steps", "save_minutes", "restore_step"),
+        *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
     ),
     0,
 )
+BELOW = {"b1": 1, "b2": 1}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +116,8 @@ class Config(Generic[S]):
                 "the warm-up must be shorter than the run"
             )
         self.system.validate(optimizer)
-        check_numbers(optimizer, LEAST)
-        check_numbers(run, LEAST)
+        for settings in (optimizer, run, self.system):
+            check_numbers(settings)
         if self.system.best is not None and not run.eval_steps:
             raise BadInput(
                 f"eval_steps is 0, but of {self.system.name} the checkpoint with the best "
@@ -128,15 +130,19 @@ class Config(Generic[S]):
             )
 
 
-def check_numbers(settings: Any, least: dict[str, int]) -> None:
-    """BadInput for a setting that is smaller than its least value, infinite or no number."""
+def check_numbers(settings: Any) -> None:
+    """BadInput for a setting, at any depth, that is no finite number or outside of its bounds."""
     for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.name in least and not least[field.name] <= value < math.inf:
-            finite = " and finite" if value == math.inf else ""
-            raise BadInput(
-                f"{field.name} is {value}; it must be at least {least[field.name]}{finite}"
-            )
+        name, value = field.name, getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            check_numbers(value)
+        elif isinstance(value, int | float):
+            if not math.isfinite(value):
+                raise BadInput(f"{name} is {value}; it must be a finite number")
+            if name in LEAST and value < LEAST[name]:
+                raise BadInput(f"{name} is {value}; it must be at least {LEAST[name]}")
+            if name in BELOW and value >= BELOW[name]:
+                raise BadInput(f"{name} is {value}; it must be less than {BELOW[name]}")
 
 
 def to_json(config: Config) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import math
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 
 AGAIN = (
-    "See that the disk is well, or write the batches again; a run then goes on from its last "
+    "see that the disk is well, or write the batches again; a run then goes on from its last "
     "checkpoint with the same command"
 )
 HEADER = 4096  # bytes, more than an array's file has before its values
@@ -46,18 +46,10 @@ def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dic
                 raise ValueError(
                     f"it holds {stored:,} bytes, more than a batch can have ({most:,})"
                 )
-        with path.open("rb") as file, np.load(file) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             batch = dict(arrays)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        zlib.error,
-        KeyError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-    ) as error:
-        raise BadInput(f"{path} cannot be read: {error}. {AGAIN}") from error
+    except Exception as error:  # of the archive, of its packing, of NumPy's headers
+        raise BadInput(f"{path} cannot be read: {error}; {AGAIN}") from error
     bounds = {  # -1 says that there is none
         "tokens": (0, manifest["tokenizer"]["vocab_size"] - 1),
         "lengths": (1, longest),
@@ -86,10 +78,7 @@ def read_sample(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> np.
         BadInput: if the file cannot be read, or holds something else.
     """
     shape = (spec.groups, spec.terms // spec.groups)
-    try:
-        lengths = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"{path} cannot be read: {error}. {AGAIN}") from error
+    lengths = map_array(path, AGAIN)
     longest = manifest["tokenizer"]["max_length"]
     if lengths.dtype.kind != "i" or lengths.shape[1:] != shape or not len(lengths):
         raise _broken(path, f"{lengths.dtype} {lengths.shape}", f"integers (steps, *{shape})")
@@ -100,4 +89,4 @@ def read_sample(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> np.
 
 
 def _broken(path: Path, found: str, expected: str) -> BadInput:
-    return BadInput(f"{path} holds {found}; expected {expected}. {AGAIN}")
+    return BadInput(f"{path} holds {found}; expected {expected}; {AGAIN}")

@@ -163,6 +163,15 @@ class Run(TypedDict):
     extended: NotRequired[list[Extension]]
 
 
+class MetricsLine(TypedDict):
+    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
+
+    step: Count
+    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
+    time: NotRequired[str]
+    eval: NotRequired[dict[str, dict[str, float]]]
+
+
 class Encoder(TypedDict):
     """coder_jax.json of an export."""
 

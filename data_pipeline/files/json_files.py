@@ -16,7 +16,7 @@ from data_pipeline.process.errors import BadInput
 
 T = TypeVar("T")
 
-MOST_BYTES = 256 << 20  # of a JSON file: a UMLS's largest has some megabytes
+MOST_BYTES = 32 << 20  # of a JSON file: a UMLS's largest has some megabytes
 KINDS = {dict: ("an object", "an empty object"), list: ("a list", "an empty list")}
 AGAIN = "fetch or write it again"
 PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)  # of msgspec's messages
@@ -46,6 +46,8 @@ def read_json_value(path: Path, remedy: str = AGAIN) -> Any:
         BadInput: if there is no such file, or it is not JSON.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is no regular file; expected a JSON file there")
         if path.stat().st_size > MOST_BYTES:
             raise BadInput(
                 f"{path} has {path.stat().st_size / 1e6:,.0f} MB; expected a JSON file of at most "

@@ -14,6 +14,12 @@ from data_pipeline.process.stopping import INTERRUPTED, Stopped, stop_when_asked
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
 PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+# Pipes and terminals at whose other end nobody is.
+PIPE_ERRORS = (errno.EPIPE, errno.ENXIO)
+INSTALL = (
+    "use the environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
+    "what is needed: pip install -r requirements.txt -c constraints.txt"
+)
 # What a shell tells of a process that nobody read from any more (128 + SIGPIPE).
 NOT_READ = 141
 OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
@@ -39,9 +45,10 @@ def run_command(
     try:
         with stop_when_asked(when_asked):
             try:
-                return work()
+                status = work()
             finally:
                 left = not flush_stdout()
+        return NOT_READ if left else status
     except Stopped as stopped:
         print(when_stopped, file=sys.stderr)
         return stopped.status
@@ -61,7 +68,8 @@ def run_command(
 def flush_stdout() -> bool:
     """Write what was printed; False if its reader has gone, as `head` does that had enough."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: the process was started without one
+            sys.stdout.flush()
     except BrokenPipeError:
         if not stdout_was_left():
             raise
@@ -76,7 +84,7 @@ def stdout_was_left() -> bool:
     """
     try:
         stdout = sys.stdout.fileno()
-    except OSError:  # a stream in memory
+    except (OSError, AttributeError):  # a stream in memory, or none
         return False
     poll = select.poll()
     poll.register(stdout, 0)
@@ -98,11 +106,13 @@ def message_of(error: BaseException) -> str | None:
         return f"{why}; make room or check the rights, and try again"
     if isinstance(error, OSError) and error.errno in PATH_ERRORS:
         return f"{error}; check the path, or give another"
+    if isinstance(error, OSError) and error.errno in PIPE_ERRORS:
+        return (
+            f"{error}: nobody reads what is written; give a file, or see what became of the reader"
+        )
+    if isinstance(error, ModuleNotFoundError) and error.name is None:  # as jax says it of jaxlib
+        return f"{error}; {INSTALL}"
     name = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else OURS[0]
     if name not in OURS:
-        return (
-            f"the Python package {name} is not installed for {sys.executable}; use the "
-            "environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
-            "what is needed: pip install -r requirements.txt -c constraints.txt"
-        )
+        return f"the Python package {name} is not installed for {sys.executable}; {INSTALL}"
     return None

@@ -26,8 +26,8 @@ def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progr
         iterable: what it goes through, if it is not moved by hand.
         options: of tqdm: total, desc, unit, unit_scale, initial, leave, disable.
     """
-    form = Progress if sys.stderr.isatty() else Lines
-    options["disable"] = options.get("disable", False) or is_quiet()
+    form = Progress if on_terminal() else Lines
+    options["disable"] = options.get("disable", False) or is_quiet() or sys.stderr is None
     return form(iterable, **options)
 
 
@@ -71,7 +71,7 @@ def without_other_bars(words: Iterable[str]) -> None:
     Args:
         words: of the command line.
     """
-    if "--quiet" in words or not sys.stderr.isatty():
+    if "--quiet" in words or not on_terminal():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
@@ -83,6 +83,11 @@ def quiet(wanted: bool = True) -> Iterator[None]:
         yield
     finally:
         _quiet[0] = before
+
+
+def on_terminal() -> bool:
+    """Whether stderr is a terminal; it is None in a process that was started without one."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def is_quiet() -> bool:

@@ -175,7 +175,7 @@ def _check_values(table: pl.LazyFrame, name: str, path: Path) -> None:
         return
     right = {column: allowed(pl.col(column)) for column, (_, allowed) in rules.items()}
     wrong = table.with_row_index("line", 1).filter(~pl.all_horizontal(right.values())).head(1)
-    row = wrong.select("line", *rules).collect()
+    row = wrong.select("line", *rules).collect(engine="streaming")
     for column, is_right in right.items():
         if row.height and not row.select(is_right).item():
             raise BadInput(

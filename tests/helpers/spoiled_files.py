@@ -22,7 +22,7 @@ GONE = object()
 # What stands in the place of a value of JSON.
 VALUES = [
     *(None, True, "", "text", "../../etc/passwd", "\u0000", "x" * 10_000),
-    *(-1, 0, 1, 1.5, 10**9, 2**63, 10**30, -(10**30)),
+    *(-1, 0, 1, 1.5, 200, 10**5, 10**7, 10**9, 2**63, 10**30, -(10**30)),
     *([], {}, [None], ["text"], [[1]], {"text": 1}),
     GONE,
 ]
@@ -65,6 +65,19 @@ def spoiled_json(
     )
     done = "deleted" if value is GONE else f"{value!r:.40}"
     return json.dumps(whole).encode(), f"{'.'.join(map(str, place))}: {done}", alike
+
+
+def spoiled_part(
+    rng: random.Random, path: Path, content: bytes, shown: tuple[str, ...]
+) -> tuple[bytes, str, bool]:
+    """`spoiled_json` of a file, or of one of its lines where each is a JSON text."""
+    if path.suffix != ".jsonl":
+        return spoiled_json(rng, content, shown)
+    lines = content.splitlines(keepends=True)
+    number = rng.randrange(len(lines))
+    line, done, alike = spoiled_json(rng, lines[number], shown)
+    lines[number] = line + b"\n"
+    return b"".join(lines), f"line {number + 1}: {done}", alike
 
 
 def spoiled_bytes(rng: random.Random, content: bytes) -> tuple[bytes, str, bool]:
@@ -121,7 +134,7 @@ def readings(
             if as_bytes or number % 5 == 4:
                 spoiled, done, alike = spoiled_bytes(rng, content)
             else:
-                spoiled, done, alike = spoiled_json(rng, content, shown)
+                spoiled, done, alike = spoiled_part(rng, path, content, shown)
             path.write_bytes(spoiled)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             try:

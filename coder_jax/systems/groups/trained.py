@@ -95,7 +95,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
     rows = [
         {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
         for line in lines
-        if "eval" in line and line["step"] == run.step
+        if "heldout" in line.get("eval", {}) and line["step"] == run.step
     ]
     return {
         "name": f"{system.title} ({config['recipe']})",

@@ -18,12 +18,13 @@ from tiny_run import SPEC as BATCH_SPEC
 from tiny_run import write_tiny_batches
 
 from coder_jax.__main__ import main
+from coder_jax.commands.train import starting_settings
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import read_relations
 from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.report.subject import model_subject
-from coder_jax.runs.metrics import read_metrics
+from coder_jax.runs.metrics import keep_lines_until, read_metrics
 from coder_jax.systems.finished_run import load_run
 from data_pipeline.batches.files import BatchFiles
 from data_pipeline.build import __main__ as build
@@ -60,6 +61,7 @@ def folder(tmp_path_factory):
         assert main([str(word) for word in command]) == 0
     shutil.copytree(folder / "export", folder / "plain")
     (folder / "plain" / "coder_jax.json").unlink()
+    shutil.copytree(folder / "run", folder / "going_on")
     (folder / "mentions.txt").write_text("\n".join(TERMS) + "\n")
     return folder
 
@@ -83,6 +85,18 @@ def run(folder):
     system, saved = load_run(folder / "run")
     trained = system.trained(saved)
     return str((system, trained.card, trained.encoder.settings, trained.encoder.bert.config))
+
+
+def settings(folder):
+    """The settings that --config gives back."""
+    return repr(starting_settings(None, str(folder / "run"))[0])
+
+
+def going_on(folder):
+    """What a run that goes on keeps of its metrics."""
+    before = folder / "going_on" / "metrics.jsonl"
+    shutil.copy(before, folder / "kept.jsonl")
+    return keep_lines_until(folder / "kept.jsonl", 2), (folder / "kept.jsonl").read_text()
 
 
 def curves(folder):
@@ -142,8 +156,11 @@ FILES = {
     "batch": ("batches/batch-00000001.npz", batches, True, ()),
     "sample": ("batches/sample_lengths.npy", batches, True, ()),
     "run.json": ("run/run.json", run, False, ()),
+    "settings of a run": ("run/run.json", settings, False, ("start",)),
     "metrics": ("run/metrics.jsonl", curves, True, ()),
-    "metrics of a card": ("run/metrics.jsonl", run, True, ()),
+    "lines of metrics": ("run/metrics.jsonl", curves, False, OTHERS),
+    "metrics of a card": ("run/metrics.jsonl", run, False, OTHERS),
+    "metrics of a run that goes on": ("going_on/metrics.jsonl", going_on, False, OTHERS),
     "tokenizer of a run": ("run/tokenizer/tokenizer.json", run, False, OTHERS),
     "coder_jax.json": ("export/coder_jax.json", facts, False, ("recipe",)),
     "config.json": ("export/config.json", encoder, False, ()),

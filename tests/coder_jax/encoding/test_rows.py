@@ -82,7 +82,9 @@ def test_reads_that_come_in_pieces_and_a_file_that_ends_early(file, tmp_path):
 )
 def test_a_file_of_something_else(tmp_path, array):
     np.save(tmp_path / "v.npy", array)
-    with pytest.raises(BadInput, match=r"v.npy: found an array of shape .*expected vectors \[n, D"):
+    with pytest.raises(
+        BadInput, match=r"v.npy: found float64 of shape .*expected float vectors \[n, D"
+    ):
         RowsOfFile(tmp_path / "v.npy")
 
 
@@ -118,3 +120,23 @@ def test_unit_is_the_same_in_pieces(monkeypatch):
         unit(vectors)
     with pytest.raises(BadInput, match=r"2 terms of 23 .*first: row 1009\)"):
         unit(vectors, "terms", numbers=np.arange(1000, 1023))
+
+
+def test_no_damage_to_a_header_is_a_traceback(tmp_path):
+    """NumPy reads a header as Python: what is damaged there fails in many ways."""
+    path = tmp_path / "v.npy"
+    np.save(path, np.eye(4, dtype=np.float32))
+    whole = path.read_bytes()
+    kinds = set()
+    for place in range(128):
+        for byte in b"\x00\xff'({,0Z9 \n":
+            path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            try:
+                kinds.add(str(RowsOfFile(path).shape))
+            except BadInput as error:
+                kinds.add(type(error.__cause__).__name__)
+    assert {"(4, 4)", "ValueError", "SyntaxError"} <= kinds
+    np.savez(tmp_path / "several.npz", a=np.eye(2))
+    (tmp_path / "several.npz").rename(path)
+    with pytest.raises(BadInput, match="v.npy holds several arrays; expected a .npy file of one"):
+        RowsOfFile(path)

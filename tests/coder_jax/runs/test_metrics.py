@@ -75,13 +75,32 @@ def test_only_the_first_host_writes(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"step": "10"}, 'metrics.jsonl:1: step is "10"; expected int; delete the line'),
+        ({"seconds": 3.0}, "metrics.jsonl:1: step is missing"),
+        ({"step": 1, "seconds": None}, "metrics.jsonl:1: seconds is null; expected float"),
+        ({"step": 1, "seconds": -1}, "metrics.jsonl:1: seconds is -1; expected float >= 0"),
+        ({"step": 1, "eval": {"heldout": 3}}, "a value in eval is int; expected object"),
+    ],
+)
+def test_a_line_with_a_value_of_another_type_is_named(tmp_path, line, message):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(line) + "\n" + '{"step": 5}\n')
+    with pytest.raises(BadInput, match=message):
+        keep_lines_until(path, 4)
+
+
 def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 2, "seconds": 1.5}\n{"step": 4, "se')
     assert read_metrics(path) == [{"step": 2, "seconds": 1.5}]
     path.write_text('{"step": 2}\n{"step"\n{"step": 4}\n')
     for read in (read_metrics, lambda path: keep_lines_until(path, 4)):
-        with pytest.raises(BadInput, match=r"metrics.jsonl:2: found .* move the file away"):
+        with pytest.raises(
+            BadInput, match=r"metrics.jsonl:2 is not JSON .*; delete the line, or move the f"
+        ):
             read(path)
     assert path.read_text().count("\n") == 3  # nothing was dropped
     path.write_bytes(b'{"step": 2}\n\xff\xfe\n')

@@ -1,6 +1,8 @@
 """Exit status, messages and signals of commands."""
 
+import errno
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -182,9 +184,23 @@ def test_a_reader_that_goes_after_the_work_was_done_changes_no_status():
     assert piped_into_head(code) == (0, "first\n", "")
 
 
-def test_a_broken_pipe_of_something_else_is_a_traceback():
-    with pytest.raises(BrokenPipeError):
-        run_command(raising(BrokenPipeError(32, "a connection")))
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENXIO])
+def test_a_pipe_that_nobody_reads_is_said(number, capsys):
+    assert run_command(raising(OSError(number, "no reader"))) == 2
+    assert "nobody reads what is written; give a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_process_without_stdout_or_stderr(repo, closed):
+    words = f"{shlex.quote(sys.executable)} -m coder_jax --help {closed}"
+    done = subprocess.run(words, shell=True, cwd=repo, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+def test_a_package_that_is_missing_without_a_name(capsys):
+    """As jax says it of jaxlib."""
+    assert run_command(raising(ModuleNotFoundError("jax requires jaxlib"))) == 2
+    assert "jax requires jaxlib; use the environment that" in capsys.readouterr().err
 
 
 def test_a_missing_package_is_named_and_a_missing_module_of_ours_a_traceback(capsys):
