@@ -182,7 +182,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_spoiled_file_is_refused_or_read_right(folder, name):
-    spoil(folder, name, 20)
+    spoil(folder, name, 12)
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_pooler_pooling_without_a_pooler_is_an_error():
         ({"num_attention_heads": 5}, "hidden_size 32 is not a multiple of 5 heads"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"is_decoder": True}, "is_decoder=True; expected an encoder"),
-        ({"hidden_dropout_prob": 1.0}, "hidden_dropout is 1.0; expected a rate in"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0; expected float < 1.0"),
     ],
 )
 def test_configs_that_this_encoder_does_not_compute_are_refused(changes, message):

@@ -139,6 +139,7 @@ def names_at(url: str) -> set[str]:
     return set(file_sizes(*open_bucket(url)))
 
 
+@pytest.mark.slow
 def test_a_killed_run_in_a_bucket_ends_as_one_on_disk(on_disk, killed_run):
     url, output = killed_run
     assert f"{STEPS} steps; checkpoints, metrics and curves in {url}" in output

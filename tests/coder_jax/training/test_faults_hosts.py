@@ -75,6 +75,7 @@ def kill_in_a_save(folder, out, killed):
     assert 3 <= newest(out) < STEPS
 
 
+@pytest.mark.slow
 def test_a_host_that_is_killed_ends_the_other_and_the_run_goes_on(folder):
     out = folder / "run"
     kill_in_a_save(folder, out, 1)

@@ -269,9 +269,9 @@ def test_files_give_the_same_batches(tmp_path, dataset):
     index = tmp_path / "batches" / "batches.json"
     whole = index.read_text()
     for broken, message in (
-        (whole[:-9], "batches.json is not JSON .* fetch or write it again"),
+        (whole[:-9], "batches.json is not JSON .*; make it again with `python -m data_p"),
         (whole.replace("coder_jax batches 1", "x"), "batches.json has the format 'x', expected"),
-        (whole.replace("first_step", "x"), "batches.json has no first_step; expected a whole"),
+        (whole.replace("first_step", "x"), "batches.json: first_step is missing; make it again"),
     ):
         index.write_text(broken)
         with pytest.raises(BadInput, match=message):
