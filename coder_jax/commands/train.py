@@ -118,6 +118,9 @@ def open_source(config: Config) -> BatchSource:
 def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
+    from coder_jax.runs.tracking import check_installed
+
+    check_installed(config.run.track)  # before the data is looked through and a step compiled
     source = open_source(config)
     from coder_jax.devices.agree import say
     from coder_jax.training.train import train

@@ -7,6 +7,7 @@ WANDB_MODE=offline, WANDB_API_KEY; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME.
 """
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -92,6 +93,8 @@ class Wandb(Tracker):
         self.run.log({"step": step, **values})
 
     def end(self, error: BaseException | None) -> None:
+        if isinstance(error, Stopped):
+            self.run.mark_preempting()  # so that it is "preempted" there, not "failed"
         self.run.finish(exit_code=0 if error is None else 1)
 
 
@@ -123,6 +126,24 @@ class Mlflow(Tracker):
 KINDS: dict[str, type[Wandb] | type[Mlflow]] = {"wandb": Wandb, "mlflow": Mlflow}
 
 
+def check_installed(kind: str) -> None:
+    """BadInput if the package of a service is missing where it is needed: on the first host.
+
+    Args:
+        kind: one of KINDS, or "none".
+    """
+    if kind != "none" and is_first() and importlib.util.find_spec(kind) is None:
+        raise not_installed(kind, kind)
+
+
+def not_installed(kind: str, package: str | None) -> BadInput:
+    """The error that says so."""
+    return BadInput(
+        f"--track {kind}: the package {package} is not installed for {sys.executable}; "
+        f"`{sys.executable} -m pip install {kind}`, or train without --track"
+    )
+
+
 @contextmanager
 def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Iterator[Tracker]:
     """Tells a service of the run, from the first host alone, until the context ends.
@@ -134,7 +155,7 @@ def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Ite
         config: of the run, as JSON.
 
     Raises:
-        BadInput: if its package is not installed, or a run cannot begin there.
+        BadInput: if its package is not installed, or a new run cannot begin there.
     """
     tracker = begin(kind, here, name, config) if kind != "none" and is_first() else Tracker()
     try:
@@ -146,7 +167,11 @@ def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Ite
 
 
 def begin(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Tracker:
-    """The run where it is tracked: that of OUT/tracking.json, or a new one."""
+    """The run where it is tracked: that of OUT/tracking.json, or a new one.
+
+    One that is there already and cannot be reached is a line on stderr: a run that was preempted
+    goes on while the service is away.
+    """
     file = here / FILE
     remedy = "delete the file, and a new run begins there"
     found = read_json(file, remedy) if file.exists() else {}
@@ -154,15 +179,21 @@ def begin(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Tracke
     try:
         tracker = KINDS[kind](ids.get(kind), name, config)
     except ModuleNotFoundError as error:
-        raise BadInput(
-            f"--track {kind}: the package {error.name} is not installed for {sys.executable}; "
-            f"`{sys.executable} -m pip install {kind}`, or train without --track"
-        ) from error
+        raise not_installed(kind, error.name) from error
     except Exception as error:  # whatever a client of a service raises
+        what = f"{type(error).__name__}: {error}"
+        if kind in ids:
+            print(
+                f"--track {kind}: the run {ids[kind]} cannot go on there ({what}); training goes "
+                f"on, and metrics.jsonl has all of it. If the run was deleted there, delete "
+                f"{FILE} in {name}: a new one begins with the next start",
+                file=sys.stderr,
+            )
+            return Tracker()
         offline = ", keep it on this disk with WANDB_MODE=offline" if kind == "wandb" else ""
         raise BadInput(
-            f"--track {kind}: a run cannot begin there ({type(error).__name__}: {error}); log in, "
-            f"see to the network{offline}, or train without --track"
+            f"--track {kind}: a run cannot begin there ({what}); log in, see to the network"
+            f"{offline}, or train without --track"
         ) from error
     write_json(file, {**ids, kind: tracker.id})
     return tracker

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 from tiny_bert import write_model
@@ -118,3 +119,11 @@ def test_a_finished_run_is_made_longer_if_asked_to(folder, run, capsys):
     assert "holds a run of 4 steps, and --steps is 6" in said and "add --extend" in said
     assert main(words(folder, "run", *longer, "--steps", "6", "--extend")) == 0
     assert "now a run of 6 steps; it goes on from step 4" in capsys.readouterr().out
+
+
+def test_a_missing_package_is_said_before_anything_is_made(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
+    assert main(words(folder, "tracked", "--track", "wandb", *flags)) == 2
+    assert "the package wandb is not installed" in capsys.readouterr().err
+    assert not (folder / "tracked").exists()

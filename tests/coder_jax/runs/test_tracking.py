@@ -11,7 +11,7 @@ import pytest
 
 from coder_jax.runs import tracking as tracking_module
 from coder_jax.runs.metrics import MetricsLog
-from coder_jax.runs.tracking import tracking
+from coder_jax.runs.tracking import check_installed, tracking
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped
 
@@ -106,12 +106,15 @@ def test_both_know_the_run_by_its_id(wandb, mlflow, tmp_path):
 
 
 @pytest.mark.parametrize(("error", "status"), [(Stopped(), "KILLED"), (ValueError("x"), "FAILED")])
-def test_a_run_that_fails_is_told_so(error, status, wandb, mlflow, tmp_path):
+def test_a_run_that_does_not_end_well_is_told_so(error, status, wandb, mlflow, tmp_path):
     for kind in ("wandb", "mlflow"):
         with pytest.raises(type(error)), tracking(kind, tmp_path, "x", CONFIG):
             raise error
     assert mlflow.calls[-1] == ("end_run", status, {})
-    assert wandb.run.calls[-1] == ("finish", {"exit_code": 1})
+    *_, before, last = wandb.run.calls
+    assert last == ("finish", {"exit_code": 1})
+    # With a status that is not 0 this makes it preempted there, not failed.
+    assert (before == ("mark_preempting", {})) == isinstance(error, Stopped)
 
 
 def test_a_service_that_fails_ends_no_training_and_is_said_once(wandb, tmp_path, capsys):
@@ -131,6 +134,29 @@ def test_what_is_not_installed_is_named(kind, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match=rf"--track {kind}: the package {kind} is .* install {kind}"):
         a_run(kind, tmp_path)
     assert not (tmp_path / "tracking.json").exists()
+    with pytest.raises(BadInput, match=rf"--track {kind}: the package {kind} is .* install {kind}"):
+        check_installed(kind)
+    check_installed("none")
+
+
+@pytest.mark.parametrize("kind", ["wandb", "mlflow"])
+def test_a_run_goes_on_without_a_service_that_it_was_tracked_by(
+    kind, wandb, mlflow, tmp_path, capsys, monkeypatch
+):
+    a_run(kind, tmp_path)
+    ids = (tmp_path / "tracking.json").read_text()
+
+    def refuses(**_):
+        raise ConnectionError("run was deleted, or no network")
+
+    monkeypatch.setattr(*{"wandb": (wandb, "init"), "mlflow": (mlflow, "start_run")}[kind], refuses)
+    capsys.readouterr()
+    a_run(kind, tmp_path)
+    said = capsys.readouterr().err
+    run = json.loads(ids)[kind]
+    assert f"the run {run} cannot go on there (ConnectionError: run was deleted, or no" in said
+    assert "training goes on" in said and "delete tracking.json in runs/x" in said
+    assert (tmp_path / "tracking.json").read_text() == ids, "it goes on there when it can"
 
 
 def test_a_start_that_fails_says_what_to_do(wandb, tmp_path):
