@@ -82,6 +82,11 @@ def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]
     return then if kept == 0 else {**then, CHANGES: changes[:kept]}
 
 
+def as_it_began(this_run: dict[str, Any]) -> dict[str, Any]:
+    """What a run was before it was ever made longer."""
+    return as_it_was(this_run, {})
+
+
 def steps_of(run: dict[str, Any]) -> int:
     """The steps of the whole run."""
     return run["config"]["optimizer"]["steps"]

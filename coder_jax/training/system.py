@@ -136,7 +136,6 @@ class System(abc.ABC):
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
-
     scored: ClassVar[tuple[str, ...]] = ()
     """The parts that `scorer` is given; all of them if empty."""
 
@@ -184,8 +183,13 @@ class System(abc.ABC):
         """The parts that the parameters may have; those of a run are in `shapes`."""
 
     @abc.abstractmethod
-    def start(self, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def start(
+        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Params]:
         """What a new run begins with.
+
+        Args:
+            noted: `about` of the run, if it began already: the same files are read again.
 
         Returns:
             (about, initial): what of it must be known to go on without its files (run.json keeps

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,16 @@ from coder_jax.devices.accelerator import devices_in_words
 from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.checkpoint_reader import saved_steps
 from coder_jax.runs.extension import extend_run, going_on
-from coder_jax.runs.files import RunFiles, small_files
+from coder_jax.runs.files import RunFiles
 from coder_jax.runs.folder import check_identity, claim_run_folder, identity, read_identity
 from coder_jax.runs.metrics import MetricsLog, scores_in_words
 from coder_jax.runs.tracking import tracking
 from coder_jax.training.config import Config, to_json
 from coder_jax.training.optimizer import learning_rate
 from coder_jax.training.refresh import Refresh
+from coder_jax.training.start import start
 from coder_jax.training.state import TrainState, new_state, overview
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Params, View
@@ -106,7 +107,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
-                again, initial = start(config, source, about.get("from"))
+                again, initial = start(config, source, about)
                 check_identity(about, json.loads(json.dumps(again)), f"the start of {files.name}")
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
@@ -221,36 +222,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if stop and not (last and (scores or score is None)):
                 raise Stopped
     return RunResult(files.name, steps, log.seconds, scores)
-
-
-def start(
-    config: Config, source: BatchSource, noted: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], Params]:
-    """What a new run begins with: as `System.start`, or with the parameters of the run `--from`.
-
-    Args:
-        config: the run.
-        source: its batches.
-        noted: what run.json says of the run `--from`, if it is there: its step is taken again.
-
-    Raises:
-        BadInput: as `System.start`; or if there is no such run, or no checkpoint of it.
-    """
-    system = config.system
-    if not config.start:
-        return system.start(source)
-    other = read_identity(small_files(config.start))
-    there = saved_steps(Path(config.start))
-    if not there:
-        raise BadInput(f"--from {config.start} has no checkpoint yet; train it first")
-    if noted is not None:
-        chosen = noted["step"]
-    else:
-        chosen = best_step(Path(config.start)) if system.best else there[-1]
-    about, params = system.carry(read_params(Path(config.start), chosen), other, source)
-    digest = hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()
-    say(f"starting from step {chosen} of {config.start}: {', '.join(params)}")
-    return {**about, "from": {"step": chosen, "run": digest}}, params
 
 
 def in_a_line(config: Config) -> str:

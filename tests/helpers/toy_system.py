@@ -122,7 +122,7 @@ class ToySystem(System):
             "rows": Part(rate=10.0, spread=0, touched="ids", untouched="stay"),
         }
 
-    def start(self, source) -> tuple[dict[str, Any], dict[str, Any]]:
+    def start(self, source, noted=None) -> tuple[dict[str, Any], dict[str, Any]]:
         embed = np.random.default_rng(2).normal(size=(VOCABULARY, WIDTH)).astype(np.float32)
         prior = np.linspace(-1, 1, VOCABULARY, dtype=np.float32)
         return {"width": WIDTH}, {"encoder": {"embed": embed}, "prior": prior}

@@ -157,7 +157,9 @@ class GroupSystem(System):
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
         return {"encoder": encoder, **self.head_parts()}
 
-    def start(self, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def start(
+        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Params]:
         # Here and below, what takes a second to import is imported where it is used: `--help` and
         # the start of other commands stay quick.
         from coder_jax.models.hf_files import find_folder
@@ -169,7 +171,7 @@ class GroupSystem(System):
         )
 
         if is_run(self.model.init):
-            return self.start_with_encoder_of(self.model.init, source)
+            return self.start_with_encoder_of(self.model.init, source, noted)
         self.needs(source.manifest, source.folder)
         folder = find_folder(self.model.init)
         check_tokenizer(source.manifest, folder, self.model.init)
@@ -183,16 +185,20 @@ class GroupSystem(System):
         say(str(report))
         return self.about(encoder, source.manifest), {"encoder": split_encoder(bert)[1]}
 
-    def start_with_encoder_of(self, run: str, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def start_with_encoder_of(
+        self, run: str, source: BatchSource, noted: Mapping[str, Any] | None
+    ) -> tuple[dict[str, Any], Params]:
         """As `start`, with the encoder of a run that is there."""
         from coder_jax.systems.groups.initial_encoder import read_run
 
-        read = read_run(run, best=self.best is not None)
-        if read.pooling != self.model.pooling:
-            say(f"{run} has pooling {read.pooling}, this run has {self.model.pooling} (--pooling)")
-        about, carried = self.carry(read.params, read.identity, source)
-        about["encoder"]["run"] = read.told
-        say(f"starting with the encoder of step {read.told['step']} of {run}")
+        taken = noted["encoder"].get("run") if noted else None
+        other = read_run(run, best=self.best is not None, noted=taken)
+        about, carried = self.carry(other.params, other.identity, source)
+        pooling = other.identity["config"]["system"]["model"]["pooling"]
+        if pooling != self.model.pooling:
+            say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
+        about["encoder"]["run"] = other.told
+        say(f"starting with the encoder of step {other.step} of {run}")
         return about, {"encoder": carried["encoder"]}
 
     def carry(

@@ -1,9 +1,6 @@
 """Whether an encoder to start from fits the data, its license, and that of a run."""
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +8,9 @@ from huggingface_hub import ModelCard
 
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.hf_weights import check_vocabulary
-from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
+from coder_jax.training.start import OtherRun, read_other_run
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
 from data_pipeline.process.errors import BadInput
 
@@ -46,28 +43,11 @@ def read_license(folder: Path) -> str | None:
     return ModelCard.load(card).data.license if card.exists() else None
 
 
-@dataclass(frozen=True)
-class RunRead:
-    """What a run is, and what it has learnt.
-
-    Attributes:
-        identity: of its run.json.
-        params: of one of its checkpoints.
-        pooling: that it was trained with.
-        told: what another run's run.json tells of it: the step, and a hash of `identity`.
-    """
-
-    identity: dict[str, Any]
-    params: dict[str, Any]
-    pooling: str
-    told: dict[str, Any]
-
-
-def read_run(out: str, *, best: bool) -> RunRead:
-    """A run whose encoder is to start from: its newest checkpoint, or its best one.
+def read_run(out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherRun:
+    """A run whose encoder is to start from; the rest is as in `read_other_run`.
 
     Raises:
-        BadInput: if there is no run in `out`, it has no checkpoint, or what it trained is no BERT.
+        BadInput: also if what it trained is no BERT.
     """
     identity = read_identity(small_files(out))
     system = identity["config"]["system"]
@@ -76,10 +56,4 @@ def read_run(out: str, *, best: bool) -> RunRead:
             f"--init {out} is a run of the system {system['name']!r}, which trains no BERT; "
             "expected a model folder, a hub id or a run that trained one"
         )
-    steps = saved_steps(Path(out))
-    if not steps:
-        raise BadInput(f"--init {out} has no checkpoint yet; train it first")
-    step = best_step(Path(out)) if best else steps[-1]
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    told = {"step": step, "run": digest}
-    return RunRead(identity, read_params(Path(out), step), system["model"]["pooling"], told)
+    return read_other_run("--init", out, best=best, noted=noted)

@@ -1,0 +1,92 @@
+"""What a new run begins with: files of its system's own, or what another run has learnt."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coder_jax.devices.agree import first_decides, say
+from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.extension import as_it_began
+from coder_jax.runs.files import small_files
+from coder_jax.runs.folder import read_identity
+from coder_jax.training.config import Config
+from coder_jax.training.system import Params
+from data_pipeline.batches.spec import BatchSource
+from data_pipeline.process.errors import BadInput
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """A run that is there, and what it has learnt.
+
+    Attributes:
+        identity: of its run.json.
+        step: of the checkpoint that was read.
+        params: of that checkpoint, NumPy arrays.
+    """
+
+    identity: dict[str, Any]
+    step: int
+    params: dict[str, Any]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What run.json says of it: the step, and a hash of what the run is, however long."""
+        began = json.dumps(as_it_began(self.identity), sort_keys=True)
+        return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
+
+
+def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherRun:
+    """A run to begin with: all hosts take the checkpoint that the first one chooses.
+
+    Args:
+        flag: that named it, for messages.
+        out: its folder.
+        best: whether to take its best checkpoint, not the newest.
+        noted: `OtherRun.told` of when this run began, if it did: the same checkpoint is read again.
+
+    Raises:
+        BadInput: if there is no run in `out`, or no such checkpoint.
+    """
+    identity = read_identity(small_files(out))
+    steps = saved_steps(Path(out))
+    if noted is not None:
+        step = noted["step"]
+    elif not steps:
+        raise BadInput(f"{flag} {out} has no checkpoint yet; train it first")
+    else:
+        step = first_decides(best_step(Path(out)) if best else steps[-1])
+    if step not in steps:
+        raise BadInput(
+            f"{flag} {out}: the run begins with its checkpoint of step {step}, which is not "
+            f"there; it has {', '.join(map(str, steps)) or 'none'}. Choose another --out to begin "
+            "with one of these; on a network file system, try again in a minute"
+        )
+    return OtherRun(identity, step, read_params(Path(out), step))
+
+
+def start(
+    config: Config, source: BatchSource, noted: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], Params]:
+    """What a new run begins with: as `System.start`, or with the parameters of the run `--from`.
+
+    Args:
+        config: the run.
+        source: its batches.
+        noted: what this gave when the run began, if it did: the same is read again.
+
+    Raises:
+        BadInput: as `System.start`; or if there is no such run, or no checkpoint of it.
+    """
+    system = config.system
+    if not config.start:
+        return system.start(source, noted)
+    other = read_other_run(
+        "--from", config.start, best=system.best is not None, noted=(noted or {}).get("from")
+    )
+    about, params = system.carry(other.params, other.identity, source)
+    say(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
+    return {**about, "from": other.told}, params
