@@ -28,6 +28,11 @@ def saved_steps(out: Path) -> list[int]:
     return sorted(found.step for found in names.find_all(folder))
 
 
+def newest_step(out: str) -> int:
+    """The step of the newest checkpoint; 0 if there is none."""
+    return max(saved_steps(Path(out)), default=0)
+
+
 def best_step(out: Path) -> int:
     """The step of the best checkpoint that a run has, by the score that its system chooses by.
 

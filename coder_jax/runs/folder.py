@@ -93,6 +93,24 @@ def read_identity(out: Path, content: Any = Run) -> dict[str, Any]:
     return read_identity_file(path, dataclasses.replace(RUN, content=content))
 
 
+def read_run_there(out: Path, system: str, content: Any) -> dict[str, Any] | None:
+    """What the folder's run.json says, if there is one.
+
+    Args:
+        out: the folder of the run.
+        system: the name of the system of now.
+        content: what a run of this system must have; one of another is only to be compared.
+
+    Raises:
+        BadInput: as `read_identity`.
+    """
+    if not (out / RUN.file).exists():
+        return None
+    there = read_identity(out)
+    same = there["config"]["system"]["name"] == system
+    return read_identity(out, content) if same else there
+
+
 def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:
     """Raise BadInput, with every difference, unless both describe the same run."""
     lines = differences(there, here)

@@ -73,8 +73,8 @@ class RunConfig:
     restore_step: int = 0
     """Go on from this step's checkpoint if the newest one cannot be read; 0 stops there."""
     extend: bool = False
-    """Make the run in --out longer, to --steps, where it has fewer. It goes on from its newest
-    checkpoint at the learning rate that a run of so many steps has there."""
+    """Let --steps be more than the run in --out has: it becomes longer. It goes on from its newest
+    checkpoint, at the learning rate that a run of --steps steps has there."""
     track: Literal["none", "wandb", "mlflow"] = "none"
     """Send metrics there, too; needs its package (pip install wandb, pip install mlflow)."""
     quiet: bool = False

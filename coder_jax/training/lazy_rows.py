@@ -265,3 +265,18 @@ class LazyRows:
 
         places = jax.tree.map(lambda leaf: leaf.sharding, state)
         return jax.jit(caught_up, donate_argnums=0, out_shardings=places)(state)
+
+    def settled_until(self, state: TrainState, steps: int) -> TrainState:
+        """The state of a run that had so many steps until now, for one of `config.steps`.
+
+        Rows make up for the steps that they missed at the rates of these steps, so they do it now
+        if the rates change; else the state is as it was saved.
+
+        Args:
+            state: of a checkpoint; given up (donation).
+            steps: of the whole run, when it was saved.
+        """
+        if steps == self.config.steps or self.config.schedule == "constant":
+            return state
+        then = dataclasses.replace(self.config, steps=steps)
+        return dataclasses.replace(self, config=then).settled(state)

@@ -12,10 +12,16 @@ from coder_jax.devices.accelerator import devices_in_words
 from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.checkpoint_reader import saved_steps
-from coder_jax.runs.extension import extend_run, going_on
+from coder_jax.runs.checkpoint_reader import newest_step
+from coder_jax.runs.extension import as_saved, going_on, steps_of
 from coder_jax.runs.files import RunFiles
-from coder_jax.runs.folder import check_identity, claim_run_folder, identity, read_identity
+from coder_jax.runs.folder import (
+    check_identity,
+    claim_run_folder,
+    identity,
+    read_identity,
+    read_run_there,
+)
 from coder_jax.runs.metrics import MetricsLog, scores_in_words
 from coder_jax.runs.tracking import tracking
 from coder_jax.training.config import Config, to_json
@@ -27,6 +33,7 @@ from coder_jax.training.step import make_step
 from coder_jax.training.system import Params, View
 from coder_jax.training.window import Window
 from data_pipeline.batches.spec import BatchSource
+from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped
 
@@ -71,27 +78,26 @@ def train(config: Config, source: BatchSource) -> RunResult:
     with contextlib.ExitStack() as opened:
         # ---- Run folder: what the run is; another one is refused ----
         files = opened.enter_context(RunFiles(run.out, source.kept))
+        there = first_decides(read_run_there(files.here, system.name, system.content))
         initial: Params | None = None
-        if (files.here / "run.json").exists():
-            there = read_identity(files.here, system.content)
-            about = there["start"]
-            this_run = identity(to_json(config), source.identity, about)
-            newest = ([0] + saved_steps(Path(run.out)))[-1]
-            this_run = going_on(there, this_run, files.name, step=newest, extend=run.extend)
-            if is_first() and this_run != there:
-                extend_run(files.here, this_run)
-                say(f"now a run of {steps:,} steps; it goes on from step {newest:,}")
-        else:
+        if there is None:
+            if run.extend:
+                raise BadInput(f"--extend: there is no run in {files.name}; see to --out")
             about, initial = start(config, source)
-            this_run = identity(to_json(config), source.identity, about)
+            there = here = identity(to_json(config), source.identity, about)
+        else:
+            about = there["start"]
+            here = identity(to_json(config), source.identity, about)
+            newest = first_decides(newest_step(run.out))
+            going_on(there, here, files.name, step=newest, extend=run.extend)  # or it is refused
         if is_first():
-            claim_run_folder(files.here, this_run, source.folder, source.kept)
+            claim_run_folder(files.here, there, source.folder, source.kept)
             files.publish()
         barrier("the run folder is there")
         files.fetch()
-        if not (files.here / "run.json").exists():
+        if not (files.here / RUN.file).exists():
             raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
-        check_identity(read_identity(files.here), this_run, files.name)
+        check_identity(read_identity(files.here), there, files.name)
 
         # ---- Devices, optimizer, step: as shapes, compiled before anything is loaded ----
         step_of_run = make_step(config, about, source.packed)
@@ -101,6 +107,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         say(step_of_run.compile(source, source.plan.sizes[0]))
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
+        # What is opened last is closed first: a slow service must not keep a checkpoint waiting.
+        tracker = opened.enter_context(tracking(run.track, files.here, files.name, to_json(config)))
         keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
         notes: dict[str, Any] = {"best": None, "index": None}
@@ -113,14 +121,20 @@ def train(config: Config, source: BatchSource) -> RunResult:
             first_step = 0
         else:
             first_step, params, rest, notes = checkpoints.restore(
-                like.params, like.rest, this_run, run.restore_step
+                like.params, like.rest, there, run.restore_step
             )
             state = TrainState.restored(like, first_step, params, rest)
+            state = step_of_run.lazy.settled_until(state, steps_of(as_saved(there, first_step)))
             say(f"going on after step {first_step:,}")
         del initial  # the devices have it
+        this_run = going_on(there, here, files.name, step=first_step, extend=True)
+        if this_run != there:  # longer: written where nothing is left that could fail before a step
+            if is_first():
+                write_identity(files.here / RUN.file, RUN, this_run)
+                files.publish()
+            say(f"now a run of {steps:,} steps; it goes on from step {first_step:,}")
 
         # ---- What looks at the run ----
-        tracker = opened.enter_context(tracking(run.track, files.here, files.name, to_json(config)))
         log = opened.enter_context(
             contextlib.closing(MetricsLog(files.here, first_step, steps, tracker))
         )

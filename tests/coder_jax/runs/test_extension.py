@@ -2,7 +2,7 @@
 
 import pytest
 
-from coder_jax.runs.extension import as_it_was, extend_run, going_on
+from coder_jax.runs.extension import as_it_was, going_on
 from coder_jax.runs.folder import read_identity
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process.errors import BadInput
@@ -44,6 +44,29 @@ def test_fewer_steps_are_refused():
         going_on(run_of(6), run_of(5), "runs/x", step=3, extend=True)
 
 
+def test_a_change_that_no_checkpoint_has_can_be_taken_back_or_made_another():
+    longer = run_of(9000, extended=[{"step": 3, "from": 6, "to": 9000}])
+    assert going_on(longer, run_of(9000), "runs/x", step=3, extend=False) == longer
+    assert going_on(longer, run_of(6), "runs/x", step=3, extend=False) == run_of(6)
+    with pytest.raises(BadInput, match="a run of 6 steps, and --steps is 5: a run cannot become"):
+        going_on(longer, run_of(5), "runs/x", step=3, extend=True)
+    with pytest.raises(BadInput, match=r"a run of 6 steps, and --steps is 9\. .* --extend"):
+        going_on(longer, run_of(9), "runs/x", step=3, extend=False)
+    nine = run_of(9, extended=[{"step": 3, "from": 6, "to": 9}])
+    assert going_on(longer, run_of(9), "runs/x", step=3, extend=True) == nine
+    # With a checkpoint of before that step it is made anew there (--restore-step).
+    earlier = run_of(9000, extended=[{"step": 2, "from": 6, "to": 9000}])
+    assert going_on(longer, run_of(9000), "runs/x", step=2, extend=False) == earlier
+    # From the next checkpoint on it stays.
+    with pytest.raises(BadInput, match="a run of 9,000 steps, and --steps is 6: a run cannot"):
+        going_on(longer, run_of(6), "runs/x", step=4, extend=True)
+
+
+def test_a_run_without_a_checkpoint_begins_anew():
+    with pytest.raises(BadInput, match="add --extend: it begins anew, at the learning rate"):
+        going_on(run_of(6), run_of(9), "runs/x", step=0, extend=False)
+
+
 def test_another_difference_is_told_with_that_of_the_steps():
     other = run_of(9, dataset={"hash": "b"})
     with pytest.raises(BadInput, match=r"config.optimizer.steps: 6 there, 9 here\n  dataset.hash"):
@@ -51,11 +74,10 @@ def test_another_difference_is_told_with_that_of_the_steps():
 
 
 def test_the_folder_says_so(tmp_path):
-    write_identity(tmp_path / RUN.file, RUN, run_of(6))
     longer = going_on(run_of(6), run_of(9), "runs/x", step=3, extend=True)
-    extend_run(tmp_path, longer)
+    write_identity(tmp_path / RUN.file, RUN, longer)
     assert read_identity(tmp_path) == longer
     longer["extended"][0]["step"] = "three"
-    extend_run(tmp_path, longer)
+    write_identity(tmp_path / RUN.file, RUN, longer)
     with pytest.raises(BadInput, match=r"extended\[0\]\.step is .*three"):
         read_identity(tmp_path)

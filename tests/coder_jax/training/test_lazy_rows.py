@@ -96,6 +96,36 @@ def test_lazy_is_dense(number):
         assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(a - before) + rounding, path
 
 
+def test_lazy_is_dense_where_a_run_is_made_longer():
+    """At step 50 of 60 a run becomes one of 400 steps: what was missed before has the old rates."""
+    every_row = {**PARTS, "relations": dataclasses.replace(TABLE, touched=None)}
+    short = dataclasses.replace(CONFIG, steps=60)
+    dense, lazy = new_state(every_row), new_state(PARTS)
+    start = np.asarray(dense.params["relations"])
+
+    def error(state):
+        end = np.asarray(dense.params["relations"])
+        off = np.linalg.norm(state.params["relations"] - end)
+        return off / np.linalg.norm(end - start)
+
+    for step, relations in enumerate(steps_of(100)):
+        if step == 50:
+            unsettled = rows_of(PARTS).settled(jax.tree.map(jnp.array, lazy))
+            lazy = rows_of(PARTS).settled_until(lazy, 60)
+            assert error(lazy) <= 1e-5 and error(unsettled) > 1e-3, "at the rates of 400 steps"
+        config = CONFIG if step >= 50 else short
+        dense = take_step(dense, relations, every_row, config)
+        lazy = take_step(lazy, relations, PARTS, config)
+    assert error(rows_of(PARTS).settled(lazy)) <= 1e-5
+
+
+def test_nothing_is_made_up_for_early_where_the_rates_stay():
+    state = new_state(PARTS)
+    assert rows_of(PARTS).settled_until(state, CONFIG.steps) is state
+    constant = dataclasses.replace(CONFIG, schedule="constant")
+    assert rows_of(PARTS, constant).settled_until(state, 60) is state
+
+
 @pytest.mark.parametrize(("eps", "close"), [(1e-8, 2e-4), (1e-3, 1e-2), (10.0, 1e-2)])
 @pytest.mark.parametrize(("since", "missed"), [(1, 1), (1, 5), (7, 300), (200, 60)])
 def test_missed_steps_are_those_of_adam(since, missed, eps, close):
