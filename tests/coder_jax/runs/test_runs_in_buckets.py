@@ -157,6 +157,7 @@ def test_another_run_is_refused_with_its_address(inputs, server, killed_run):
     assert f"{url} holds a run that differs from this one" in output and "seed" in output
 
 
+@pytest.mark.slow
 def test_an_export_in_a_bucket_is_the_one_on_disk(on_disk, killed_run, tmp_path):
     url, _ = killed_run
     out = f"{BUCKET}/exports/tiny"
