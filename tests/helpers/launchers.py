@@ -31,7 +31,11 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(*command: object, cwd: Path, **environment: object) -> subprocess.Popen:
-    """Start a bash script; variables of the machine that runs the tests do not leak into it."""
+    """Start a bash script; variables of the machine that runs the tests do not leak into it.
+
+    Nor do signals that an earlier test's library has blocked: a script inherits them.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     return subprocess.Popen(
         ["bash", *map(str, command)],
         cwd=cwd,
