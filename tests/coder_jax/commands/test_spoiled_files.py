@@ -162,7 +162,7 @@ FILES = {
     "metrics of a card": ("run/metrics.jsonl", run, False, OTHERS),
     "metrics of a run that goes on": ("going_on/metrics.jsonl", going_on, False, OTHERS),
     "tokenizer of a run": ("run/tokenizer/tokenizer.json", run, False, OTHERS),
-    "coder_jax.json": ("export/coder_jax.json", facts, False, ("recipe",)),
+    "coder_jax.json": ("export/coder_jax.json", facts, False, ("recipe", "dataset_hash")),
     "config.json": ("export/config.json", encoder, False, ()),
     "weights": ("export/model.safetensors", encoder, True, ()),
     "tokenizer.json": ("export/tokenizer.json", encoder, False, OTHERS),
