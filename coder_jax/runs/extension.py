@@ -82,11 +82,6 @@ def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
     return then if number == 0 else {**then, CHANGES: changes[:number]}
 
 
-def as_it_began(this_run: dict[str, Any]) -> dict[str, Any]:
-    """What a run was before it was ever made longer."""
-    return before_change(this_run, 0)
-
-
 def steps_of(run: dict[str, Any]) -> int:
     """The steps of the whole run."""
     return run["config"]["optimizer"]["steps"]

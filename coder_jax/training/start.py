@@ -9,7 +9,7 @@ from typing import Any
 
 from coder_jax.devices.agree import first_decides, say
 from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
-from coder_jax.runs.extension import as_it_began
+from coder_jax.runs.extension import before_change
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.training.config import Config
@@ -35,7 +35,7 @@ class OtherRun:
     @property
     def told(self) -> dict[str, Any]:
         """What run.json says of it: the step, and a hash of what the run is, however long."""
-        began = json.dumps(as_it_began(self.identity), sort_keys=True)
+        began = json.dumps(before_change(self.identity, 0), sort_keys=True)
         return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
 
 

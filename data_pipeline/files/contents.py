@@ -16,18 +16,23 @@ Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
 Width = Annotated[int, Meta(ge=1, le=100_000)]
 
 
-class Shard(TypedDict):
-    """A file of a dataset, and how much of everything is in it."""
+class Amounts(TypedDict):
+    """How much of everything is in a dataset, or in one of its shards."""
 
-    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
-    bytes: Count
-    records: Count
     concepts: Count
     terms: Count
     tokens: Count
     triplets: Count
     concept_types: Count
     term_vocabularies: Count
+
+
+class Shard(Amounts):
+    """A file of a dataset, and how much of everything is in it."""
+
+    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
+    bytes: Count
+    records: Count
 
 
 class DescribedShard(Shard):
@@ -39,15 +44,9 @@ class DescribedShard(Shard):
     digests: list[Hash]
 
 
-class Counts(TypedDict):
-    """How much of everything is in a dataset."""
+class Counts(Amounts):
+    """How much of everything is in a dataset, and what is only counted in the whole of it."""
 
-    concepts: Count
-    terms: Count
-    tokens: Count
-    triplets: Count
-    concept_types: Count
-    term_vocabularies: Count
     cut_terms: Count
     unknown_terms: Count
     longest_term_tokens: Count

@@ -110,9 +110,16 @@ def message_of(error: BaseException) -> str | None:
         return (
             f"{error}: nobody reads what is written; give a file, or see what became of the reader"
         )
-    if isinstance(error, ModuleNotFoundError) and error.name is None:  # as jax says it of jaxlib
-        return f"{error}; {INSTALL}"
-    name = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else OURS[0]
-    if name not in OURS:
-        return f"the Python package {name} is not installed for {sys.executable}; {INSTALL}"
+    if isinstance(error, ModuleNotFoundError):
+        return message_of_missing(error)
     return None
+
+
+def message_of_missing(error: ModuleNotFoundError) -> str | None:
+    """What is printed where a package of others is not installed; None for a module of ours."""
+    if error.name is None:  # as jax says it of jaxlib
+        return f"{error}; {INSTALL}"
+    package = error.name.partition(".")[0]
+    if package in OURS:
+        return None
+    return f"the Python package {package} is not installed for {sys.executable}; {INSTALL}"

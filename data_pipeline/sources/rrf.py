@@ -8,7 +8,7 @@ reader fills short lines with blanks without a word.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +28,12 @@ COLUMNS = {
     "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
     "MRFILES": "FIL DES FMT CLS RWS BTS",
 }
-Rule = tuple[str, Callable[[pl.Expr], pl.Expr]]
-CODE: Rule = ("1 to 40 characters", lambda value: value.str.len_bytes().is_between(1, 40))
-LANGUAGE: Rule = ("three letters", lambda value: value.str.len_bytes() == 3)
-SUPPRESSED: Rule = ("N, E, O, Y or nothing", lambda value: value.is_in(["N", "E", "O", "Y", ""]))
-# What the values of a column may be; of all others any string will do.
+# What the values of a column may be, as "what, shortest, longest, letters" in bytes; of all other
+# columns any string will do. Letters, where there are some, are the values of one byte.
+Rule = tuple[str, int, int, bytes | None]
+CODE: Rule = ("1 to 40 characters", 1, 40, None)
+LANGUAGE: Rule = ("three letters", 3, 3, None)
+SUPPRESSED: Rule = ("N, E, O, Y or nothing", 0, 1, b"NEOY")
 VALUES: dict[str, dict[str, Rule]] = {
     "MRCONSO": {"CUI": CODE, "LAT": LANGUAGE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
     "MRREL": {"CUI1": CODE, "CUI2": CODE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
@@ -56,8 +57,6 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
     rows = {name: check_lines(path, name) for name, path in found.files.items()}
     _check_row_counts(found, rows)
     tables = {name: scan(path, name) for name, path in found.files.items()}
-    for name, table in tables.items():
-        _check_values(table, name, found.files[name])
     only_terms = "MRREL" not in tables
     return Source(
         name="umls",
@@ -93,24 +92,23 @@ def check_lines(path: Path, name: str) -> int:
     """Reads an RRF file through once and returns its number of rows.
 
     Raises BadInput, with file and line, for a line that has not exactly one pipe per column, that
-    does not end in a pipe, or that holds bytes that are not UTF-8; and if the file cannot be read
-    to its end.
+    does not end in a pipe, that holds bytes that are not UTF-8 or a value that its column cannot
+    have (`VALUES`); and if the file cannot be read to its end.
     """
-    columns = len(COLUMNS[name].split())
     rows, rest = 0, b""
     for chunk in _chunks(path):
         end = chunk.rfind(b"\n") + 1
         if end:
-            rows += _check_chunk(rest + chunk[:end], path, rows, columns)
+            rows += _check_chunk(rest + chunk[:end], path, rows, name)
             rest = chunk[end:]
         else:
             rest += chunk
         if len(rest) > LONGEST_LINE:
             raise too_long(str(path), rows + 1)
     if rest:  # no line break at the end of the file: whole, or cut off?
-        rows += _check_chunk(rest + b"\n", path, rows, columns, cut_off=True)
+        rows += _check_chunk(rest + b"\n", path, rows, name, cut_off=True)
     if not rows:
-        raise BadInput(f"{path} is empty; expected rows of {columns} columns")
+        raise BadInput(f"{path} is empty; expected rows of {len(COLUMNS[name].split())} columns")
     return rows
 
 
@@ -136,13 +134,15 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _check_chunk(
-    chunk: bytes, path: Path, rows_before: int, columns: int, cut_off: bool = False
+    chunk: bytes, path: Path, rows_before: int, name: str, cut_off: bool = False
 ) -> int:
     """Number of lines in `chunk`, which ends with a line break; raises BadInput as check_lines."""
+    columns = len(COLUMNS[name].split())
     data = np.frombuffer(chunk, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     starts = np.concatenate([[0], ends[:-1] + 1])
-    pipes = np.add.reduceat((data == _PIPE).view(np.uint8), starts, dtype=np.int64)
+    places = np.flatnonzero(data == _PIPE)
+    pipes = np.diff(np.searchsorted(places, ends), prepend=0)
     last = np.maximum(ends - 1, starts)
     last = np.where((data[last] == ord("\r")) & (last > starts), last - 1, last)
     wrong = np.flatnonzero((pipes != columns) | (data[last] != _PIPE))
@@ -166,21 +166,34 @@ def _check_chunk(
                 "UTF-8; expected UTF-8 throughout. Was the file converted to another encoding? "
                 "Fetch or unpack it again."
             ) from error
+    _check_values(data, starts, places.reshape(-1, columns), path, rows_before, name)
     return len(ends)
 
 
-def _check_values(table: pl.LazyFrame, name: str, path: Path) -> None:
-    """BadInput, with file and line, for a value that its column cannot have."""
-    if not (rules := VALUES[name]):
-        return
-    right = {column: allowed(pl.col(column)) for column, (_, allowed) in rules.items()}
-    wrong = table.with_row_index("line", 1).filter(~pl.all_horizontal(right.values())).head(1)
-    row = wrong.select("line", *rules).collect(engine="streaming")
-    for column, is_right in right.items():
-        if row.height and not row.select(is_right).item():
+def _check_values(
+    data: np.ndarray, starts: np.ndarray, pipes: np.ndarray, path: Path, rows_before: int, name: str
+) -> None:
+    """BadInput, with file and line, for a value that its column cannot have.
+
+    Args:
+        data: uint8, whole lines of the file `name`, `rows_before` lines after its beginning.
+        starts: [rows], where the lines begin.
+        pipes: [rows, columns], where their columns end.
+    """
+    names = COLUMNS[name].split()
+    for column, (what, shortest, longest, letters) in VALUES[name].items():
+        number = names.index(column)
+        begins = pipes[:, number - 1] + 1 if number else starts
+        lengths = pipes[:, number] - begins
+        is_wrong = (lengths < shortest) | (lengths > longest)
+        if letters is not None:
+            is_wrong |= (lengths == 1) & ~np.isin(data[begins], np.frombuffer(letters, np.uint8))
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            value = data[begins[row] : pipes[row, number]].tobytes().decode(errors="replace")
             raise BadInput(
-                f"{path}, line {row['line'][0]:,}: {column} is {row[column][0][:80]!r}; expected "
-                f"{rules[column][0]}. Mend the line, or fetch the file again."
+                f"{path}, line {rows_before + row + 1:,}: {column} is {value[:80]!r}; expected "
+                f"{what}. Mend the line, or fetch the file again."
             )
 
 
@@ -249,7 +262,6 @@ def read_retired(path: Path) -> pl.DataFrame:
     Raises BadInput for a malformed file, naming file and line.
     """
     check_lines(path, "MRCUI")
-    _check_values(scan(path, "MRCUI"), "MRCUI", path)
     return _retired(scan(path, "MRCUI"))
 
 

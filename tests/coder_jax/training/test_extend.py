@@ -9,10 +9,7 @@ from short_run import (
     Stops,
     assert_same_parameters,
     config,
-    licensed_model,
     lines_of,
-    one_device,
-    source_for,
 )
 
 from coder_jax.runs.checkpoint import Checkpoints
@@ -26,21 +23,7 @@ from coder_jax.training.train import train
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process.errors import BadInput
 
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
-
-
-@pytest.fixture(scope="module")
-def source(model):
-    return source_for(model)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def on_one_device():
-    with one_device():
-        yield
+pytestmark = pytest.mark.usefixtures("on_one_device")
 
 
 def run_of(model, out, steps, schedule, *, mu=0.0, update="lazy", **run):

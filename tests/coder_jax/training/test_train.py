@@ -16,10 +16,7 @@ from short_run import (
     Stops,
     assert_same_parameters,
     config,
-    licensed_model,
     lines_of,
-    one_device,
-    source_for,
 )
 from tiny_bert import TERMS
 
@@ -34,21 +31,7 @@ from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, poll, stop_when_asked
 
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
-
-
-@pytest.fixture(scope="module")
-def source(model):
-    return source_for(model)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def on_one_device():
-    with one_device():
-        yield
+pytestmark = pytest.mark.usefixtures("on_one_device")
 
 
 @pytest.fixture(scope="module")

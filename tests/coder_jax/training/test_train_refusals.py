@@ -1,7 +1,7 @@
 """What a run refuses before anything is written, and what a look at it searches."""
 
 import pytest
-from short_run import Stops, config, licensed_model, one_device, source_for
+from short_run import Stops, config
 
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from coder_jax.evaluation.normalization.heldout import with_dictionary_of
@@ -10,21 +10,7 @@ from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
-
-
-@pytest.fixture(scope="module")
-def source(model):
-    return source_for(model)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def on_one_device():
-    with one_device():
-        yield
+pytestmark = pytest.mark.usefixtures("on_one_device")
 
 
 def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):

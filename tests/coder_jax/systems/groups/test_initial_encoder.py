@@ -7,7 +7,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from short_run import Stops, config, licensed_model, one_device, source_for
+from short_run import Stops, config, one_device
 
 from coder_jax.runs.checkpoint_reader import read_params, saved_steps
 from coder_jax.runs.folder import read_identity
@@ -17,16 +17,6 @@ from coder_jax.training.start import read_other_run
 from coder_jax.training.train import train
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process.errors import BadInput
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
-
-
-@pytest.fixture(scope="module")
-def source(model):
-    return source_for(model)
 
 
 @pytest.fixture(scope="module")

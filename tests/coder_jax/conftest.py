@@ -1,0 +1,28 @@
+"""What tests of training share: a tiny encoder, its batches, and one of the fake devices."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from short_run import licensed_model, one_device, source_for
+
+from data_pipeline.batches.stream import BatchMaker
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny encoder."""
+    return licensed_model(tmp_path_factory.mktemp("model") / "tiny-bert")
+
+
+@pytest.fixture(scope="module")
+def source(model: Path) -> BatchMaker:
+    """Batches for that encoder."""
+    return source_for(model)
+
+
+@pytest.fixture(scope="module")
+def on_one_device() -> Iterator[None]:
+    """Training uses one of the fake devices: a program for it compiles sooner."""
+    with one_device():
+        yield
