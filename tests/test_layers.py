@@ -18,6 +18,7 @@ FLOORS = (
     ("coder_jax.systems",),
     ("coder_jax.evaluation",),
     ("coder_jax.training", "coder_jax.export"),
+    ("coder_jax.mapping",),
     ("coder_jax.runs", "coder_jax.encoding"),
     ("coder_jax.devices", "coder_jax.models"),
     ("data_pipeline.build", "data_pipeline.batches"),

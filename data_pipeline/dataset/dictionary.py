@@ -1,11 +1,11 @@
 """A TSV file, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,14 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 DATASET = ("name", "release", "filters", "cleaning", "content_hash")
 
 
+class AboutConcept(NamedTuple):
+    """What a dictionary says of a concept."""
+
+    preferred: str  # its preferred name, as the source writes it
+    codes: tuple[tuple[str, str], ...] = ()  # (vocabulary, code there)
+    types: tuple[str, ...] = ()  # semantic types, such as "T047 Disease or Syndrome"
+
+
 @dataclass(frozen=True)
 class Dictionary:
     """Terms and the concept of each; a string may occur once per concept that has it.
@@ -34,7 +42,7 @@ class Dictionary:
     `retired` of the terms have a concept that stands in for a retired one. `languages` has one and
     `vocabularies` one or more for each term, where the source tells. `chosen` is for the record:
     how the terms were chosen from a release or a dataset, and of a dataset what it was made of.
-    `dataset` is the folder of that.
+    `dataset` is the folder of that. `about_concepts` is what the source tells of the concepts.
     """
 
     terms: list[str]
@@ -45,6 +53,18 @@ class Dictionary:
     vocabularies: list[tuple[str, ...]] | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
     dataset: Path | None = None
+    about_concepts: Mapping[str, AboutConcept] = field(default_factory=dict)
+
+    def about(self, concept: str) -> AboutConcept:
+        """What is known of a concept; its preferred name is at least its first term."""
+        return self.about_concepts.get(concept) or AboutConcept(self._first_terms[concept])
+
+    @cached_property
+    def _first_terms(self) -> dict[str, str]:
+        first: dict[str, str] = {}
+        for _, term, concept in self.pairs():
+            first.setdefault(concept, term)
+        return first
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept), of a row with joined concepts once for each of them."""
