@@ -1,0 +1,132 @@
+"""Mentions to concepts: the same string, then the nearest term, or no answer."""
+
+import numpy as np
+import pytest
+
+from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
+from coder_jax.mapping.answers import Status
+from coder_jax.mapping.normalizer import Normalizer
+from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
+from data_pipeline.process.errors import BadInput
+
+ROWS = [
+    ("Hemiplegia (left)", "LEFT"),
+    ("Hemiplegia (right)", "RIGHT"),
+    ("Diabetes mellitus (type 1)", "DM1"),
+    ("Diabetes mellitus (type 2)", "DM2"),
+    ("Myocardial infarction", "HEART"),
+    ("AIDS", "IMMUNE"),
+    ("aids", "HELP"),
+    ("Aids", "MORE HELP"),
+    ("cold", "LOW TEMPERATURE"),
+    ("cold", "COMMON COLD|LOW TEMPERATURE"),
+    ("Coryza", "COMMON COLD"),
+]
+
+
+def dictionary_of(rows, **about):
+    terms, concepts = map(list, zip(*rows, strict=True))
+    return Dictionary(terms, concepts, "test", about_concepts=about)
+
+
+@pytest.fixture(scope="module")
+def normalizer(minilm_path):
+    encoder = TermEncoder.from_pretrained(minilm_path, cleaning="none")
+    dictionary = dictionary_of(ROWS, **{"COMMON COLD": AboutConcept("cold")})
+    encoded = encoder.encode_dictionary((dictionary.terms, dictionary.concepts))
+    return Normalizer(
+        encoder,
+        dictionary,
+        encoded,
+        least_similarity=0.5,
+        abbreviations={"MI": "myocardial infarction"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("mention", "concept", "status", "ties"),
+    [
+        ("Hemiplegia (right)", "RIGHT", Status.EXACT, 0),
+        ("hemiplegia  (RIGHT)", "RIGHT", Status.EXACT, 0),
+        ("Diabetes mellitus (type 2)", "DM2", Status.EXACT, 0),
+        ("AIDS", "IMMUNE", Status.EXACT, 2),  # three concepts, of which one writes it so
+        ("aids", "HELP", Status.EXACT, 2),
+        ("aIDS", "IMMUNE", Status.TIED, 2),  # nobody does: the first one
+        ("Cold", "LOW TEMPERATURE", Status.TIED, 1),  # its first name, as it is of the other one
+        ("MI", "HEART", Status.EXACT, 0),
+        ("hemiplégia (left)", "LEFT", Status.NEAR, 0),
+        ("diabetes, type 2", "DM2", Status.NEAR, 0),
+        ("n/a", None, Status.NO_ANSWER, 0),
+        ("", None, Status.NO_ANSWER, 0),
+        ("fracture of the wrist", None, Status.NO_ANSWER, 0),
+    ],
+)
+def test_right_before_near(normalizer, mention, concept, status, ties):
+    (answer,) = normalizer.answers([mention])
+    assert (answer.mention, answer.concept, answer.status) == (mention, concept, status)
+    assert answer.ties == ties
+    assert bool(answer.reason) == (status == Status.NO_ANSWER)
+
+
+def test_candidates_beside_the_answer(normalizer):
+    far, exact, empty = normalizer.answers(["fracture of the wrist", "hemiplegia (left)", "?"], k=3)
+    assert far.reason == f"similarity {far.candidates[0].similarity:.3f} is below 0.500"
+    assert len({candidate.concept for candidate in far.candidates}) == 3
+    assert [candidate.concept for candidate in exact.candidates[:2]] == ["LEFT", "RIGHT"]
+    assert exact.candidates[0].similarity == 1 > exact.candidates[1].similarity > 0.9
+    assert (empty.candidates, empty.reason) == ([], "no letters")
+
+
+def test_the_order_of_mentions_and_their_number_change_nothing(normalizer):
+    mentions = ["diabetes, type 2", "n/a", "AIDS", "infarct of the heart", "diabetes, type 2"]
+    together = normalizer.answers(mentions, k=2)
+    alone = [normalizer.answers([mention], k=2)[0] for mention in mentions]
+    for one, other in zip(together, alone, strict=True):
+        assert (one.concept, one.status, one.reason) == (other.concept, other.status, other.reason)
+        for here, there in zip(one.candidates, other.candidates, strict=True):
+            assert here[:2] == there[:2]
+            np.testing.assert_allclose(here.similarity, there.similarity, atol=1e-6)
+
+
+class Given:
+    """An encoder of strings whose vectors are given."""
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def encode(self, terms):
+        return np.array([self.vectors[term] for term in terms], np.float32).reshape(-1, 2)
+
+
+def normalizer_of(vectors, concepts, mention):
+    dictionary = Dictionary(list(vectors), concepts, "test")
+    rows = np.array(list(vectors.values()), np.float32)
+    encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, rows)
+    return Normalizer(Given({mention: [1, 0]}), dictionary, encoded)
+
+
+def test_of_equally_near_terms_the_one_written_like_the_mention():
+    vectors = {"beta": [1, 0], "α-globin": [1, 0], "far": [0, 1]}
+    (answer,) = normalizer_of(vectors, ["B", "A", "F"], "β-globin").answers(["β-globin"])
+    assert (answer.concept, answer.status, answer.ties) == ("A", Status.NEAR, 1)
+
+
+def test_where_nothing_tells_them_apart_it_is_tied():
+    vectors = {"ab": [1, 0], "ba": [1, 0], "far": [0, 1]}
+    (answer,) = normalizer_of(vectors, ["B", "A", "F"], "qq").answers(["qq"])
+    assert (answer.concept, answer.status, answer.ties) == ("B", Status.TIED, 1)
+
+
+def test_all_ties_are_counted_however_many():
+    vectors = {f"term {number}": [1, 0] for number in range(30)} | {"far": [0, 1]}
+    concepts = [f"C{number}" for number in range(31)]
+    (answer,) = normalizer_of(vectors, concepts, "term 9x").answers(["term 9x"], k=2)
+    assert (answer.concept, answer.ties, len(answer.candidates)) == ("C9", 29, 2)
+
+
+def test_vectors_of_another_dictionary_are_refused(normalizer):
+    other = dictionary_of([("a", "A")])
+    with pytest.raises(BadInput, match="has 1 rows and its vectors are of 11 others"):
+        Normalizer(normalizer.encoder, other, normalizer.encoded)
+    with pytest.raises(BadInput, match="k is 0"):
+        normalizer.answers(["a"], k=0)
