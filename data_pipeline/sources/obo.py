@@ -139,15 +139,13 @@ class _Tables:
             self.retired.append((identifier, relation, successor, bool(successor)))
 
     def _add_term(self, identifier: str, values: dict[str, list]) -> None:
-        vocabulary = identifier.split(":")[0]
         for clause in values.get("name", []):
-            self.atoms.append((identifier, _LANGUAGE, vocabulary, "name", "N", 0, clause.name))
+            self._add_atom(identifier, "name", 0, clause.name)
         for clause in values.get("synonym", []):
             scope = clause.synonym.scope
             if scope in self.scopes:
                 rank = 1 + SYNONYM_SCOPES.index(scope)
-                text = clause.synonym.desc
-                self.atoms.append((identifier, _LANGUAGE, vocabulary, scope, "N", rank, text))
+                self._add_atom(identifier, scope, rank, clause.synonym.desc)
             else:
                 self.skipped_scopes[scope] = self.skipped_scopes.get(scope, 0) + 1
         for clause in values.get("is_a", []):
@@ -162,6 +160,11 @@ class _Tables:
         for namespace in namespaces or [self.header.get("default-namespace", "")]:
             if namespace:
                 self.types.append((identifier, namespace))
+
+    def _add_atom(self, identifier: str, term_type: str, rank: int, term: str) -> None:
+        vocabulary = identifier.split(":")[0]
+        row = (identifier, _LANGUAGE, vocabulary, term_type, "N", rank, term, identifier)
+        self.atoms.append(row)
 
     def _relation_rows(self) -> Iterator[tuple[str, str, str, str, str, str]]:
         for child, parent in self.is_a:

@@ -41,6 +41,7 @@ VALUES: dict[str, dict[str, Rule]] = {
     "MRCUI": {"CUI1": CODE, "REL": CODE},
     "MRFILES": {},
 }
+NO_CODE = "NOCODE"  # the UMLS writes it where a vocabulary has no codes
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _PIPE = ord("\n"), ord("|")
 
@@ -243,6 +244,7 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
         suppress="SUPPRESS",
         rank=rank,
         term="STR",
+        code=pl.when(pl.col("CODE") != NO_CODE).then("CODE").otherwise(pl.lit("")),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-ATOMS = ("cui", "language", "source", "term_type", "suppress", "rank", "term")
+ATOMS = ("cui", "language", "source", "term_type", "suppress", "rank", "term", "code")
 RELATIONS = ("head", "rel", "rela", "tail", "source", "suppress")
 RETIRED = ("retired", "relation", "cui", "merged")
 
@@ -27,8 +27,9 @@ class Source:
     Attributes:
       name, release: for the manifest.
       files: {"file", "bytes"} of each input file.
-      atoms: one row per term of a source vocabulary. cui, language, source, term_type, suppress and
-        term are strings; rank (uint8) is 0 for the preferred term and grows from there.
+      atoms: one row per term of a source vocabulary. cui, language, source, term_type, suppress,
+        term and code are strings; rank (uint8) is 0 for the preferred term and grows from there;
+        code is what the source vocabulary calls the concept, "" where it has no code.
       relations: head, rel, rela, tail, source, suppress (strings), or None where the source has
         none. As in MRREL, rel and rela say what the tail is to the head.
       types: cui and type (strings), or None.

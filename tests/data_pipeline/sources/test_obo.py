@@ -63,9 +63,9 @@ def test_names_and_exact_synonyms(hands):
     source = read_obo(hands)
     assert (source.name, source.release) == ("hands", "2024-01-01")
     assert source.atoms.collect().rows() == [
-        ("A:1", "ENG", "A", "name", "N", 0, "hand"),
-        ("A:1", "ENG", "A", "EXACT", "N", 1, "manus"),
-        ("A:2", "ENG", "A", "name", "N", 0, "finger"),
+        ("A:1", "ENG", "A", "name", "N", 0, "hand", "A:1"),
+        ("A:1", "ENG", "A", "EXACT", "N", 1, "manus", "A:1"),
+        ("A:2", "ENG", "A", "name", "N", 0, "finger", "A:2"),
     ]
     assert [w.split(" synonyms")[0] for w in source.warnings] == ["1 BROAD", "1 RELATED"]
 

@@ -94,7 +94,7 @@ def test_columns(tmp_path):
     source = read_rrf(write_release(tmp_path), tmp_path / "scratch")
     atoms, relations = source.atoms.collect(), source.relations.collect()
     assert atoms.height == len(ATOMS) and relations.height == len(RELATIONS)
-    assert atoms.row(0) == ("C0000001", "ENG", "MSH", "MH", "N", 0, "Heart attack")
+    assert atoms.row(0) == ("C0000001", "ENG", "MSH", "MH", "N", 0, "Heart attack", "0")
     assert atoms["term"][8] == '"Pain" in limb'  # quotes mean nothing in RRF
     assert atoms["rank"].to_list()[:5] == [0, 4, 2, 0, 4]
     assert relations.row(0) == ("C0000002", "CHD", "isa", "C0000001", "MSH", "N")
@@ -105,6 +105,13 @@ def test_columns(tmp_path):
         ("C0000008", "DEL", "", False),
         ("C0000009", "SY", "C0000002", True),
     ]
+
+
+def test_no_code_is_none(tmp_path):
+    """The UMLS writes NOCODE where a vocabulary has no codes."""
+    text = tiny_files()["MRCONSO.RRF"].replace("|MH|0|Heart", "|MH|NOCODE|Heart")
+    atoms = read_rrf(write_release(tmp_path, MRCONSO=text), tmp_path / "scratch").atoms
+    assert atoms.select("code").collect()["code"].to_list()[:3] == ["", "1", "2"]
 
 
 def test_the_terms_alone(tmp_path):
