@@ -18,6 +18,7 @@ import polars as pl
 import tokenizers
 from tokenizers import Tokenizer
 
+from data_pipeline.build.full_disk import explain_full_disk
 from data_pipeline.build.options import BuildOptions
 from data_pipeline.dataset.quiet_tensorflow import tf, tfds
 from data_pipeline.dataset.store import FORMAT, MANIFEST, WORK_MARK, is_dataset, read_manifest
@@ -26,7 +27,6 @@ from data_pipeline.dataset.write_dataset import (
     BlockWriter,
     content_hash,
     default_shards,
-    explain_full_disk,
     finish,
     has_finished_shards,
     left_by_finish,

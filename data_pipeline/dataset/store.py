@@ -1,16 +1,16 @@
-"""A dataset folder in, its arrays out (`open_dataset`); and what one record of it holds.
+"""A dataset folder in, its arrays out (`open_dataset`).
 
 A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
 sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
 record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
-these, semantic types, and the triplets whose head is among them. `write_dataset.py` writes such
-folders.
+these, semantic types, the triplets whose head is among them, and the strings and codes of the
+source (`records.py`). `write_dataset.py` writes such folders.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,53 +18,52 @@ from pathlib import Path
 import numpy as np
 
 from data_pipeline.dataset.aligned import aligned, is_aligned
-from data_pipeline.dataset.quiet_tensorflow import tf, tfds
+from data_pipeline.dataset.quiet_tensorflow import tf
+from data_pipeline.dataset.records import (
+    ARRAYS,
+    FIRST_CONCEPT,
+    FOR_READERS,
+    SIZES,
+    SOURCE_ARRAYS,
+    SOURCE_SIZES,
+    SOURCE_STRINGS,
+    STRINGS,
+    features,
+)
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import DATASET, is_of_kind, read_identity
 from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 
 FORMAT = DATASET.format
-DATASET_NAME, SPLIT = "triplets", "train"
-BLOCK = 1024  # concepts per record; the content hash depends on it
 MANIFEST = DATASET.file
 WORK_MARK = ".building-"  # in the name of a folder that is being built
 
-# Per record; n_ is a count per concept or term, from which readers make CSR offsets.
-ARRAYS = {
-    "n_terms": np.int32,  # per concept
-    "n_tokens": np.int32,  # per term
-    "tokens": np.int32,
-    "term_languages": np.uint8,  # per term, index into manifest["languages"]
-    "n_vocabularies": np.uint16,  # per term
-    "term_vocabularies": np.uint16,  # index into manifest["vocabularies"]
-    "n_types": np.int32,  # per concept
-    "types": np.int32,  # index into manifest["semantic_types"]
-    "n_triplets": np.int32,  # per concept, as head
-    "relations": np.int32,  # index into manifest["relations"]
-    "tails": np.int32,  # concept
-}
-FIRST_CONCEPT = (
-    "first_concept"  # number of the block's first concept; makes a record whole by itself
-)
-STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
-FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
+@dataclass(frozen=True)
+class SourceStrings:
+    """What the source itself has of the terms and concepts of a dataset.
 
-def features() -> tfds.features.FeaturesDict:
-    """The TFDS description of a record; arrays are stored as raw bytes, which reads quickest."""
-    arrays = {
-        name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
-        for name, dtype in ARRAYS.items()
-    }
-    texts = {name: tfds.features.Text() for name in STRINGS}
-    first = {FIRST_CONCEPT: tfds.features.Scalar(dtype=np.int32)}
-    return tfds.features.FeaturesDict(first | arrays | texts)
+    Vocabularies index manifest["vocabularies"].
 
+    Attributes:
+      string_start: int64 [N + 1]; the strings that became term n when they were cleaned are
+        strings[string_start[n] : string_start[n + 1]], one or more, distinct, the preferred first.
+      strings: list of str, as the source writes them, but tabs and line breaks are blanks.
+      vocabulary_start, vocabularies: int64 [strings + 1] and uint16; the vocabularies that have
+        string s for its concept are vocabularies[vocabulary_start[s] : vocabulary_start[s + 1]].
+      code_start: int64 [C + 1]; the codes of concept c are codes[code_start[c] : code_start[c + 1]]
+        of code_vocabularies (uint16) at these places; distinct, sorted by vocabulary and code.
+      codes: list of str.
+    """
 
-def shard_name(index: int, count: int) -> str:
-    """File name of a shard, as TFDS expects it."""
-    return f"{DATASET_NAME}-{SPLIT}.tfrecord-{index:05d}-of-{count:05d}"
+    string_start: np.ndarray
+    strings: list[str]
+    vocabulary_start: np.ndarray
+    vocabularies: np.ndarray
+    code_start: np.ndarray
+    code_vocabularies: np.ndarray
+    codes: list[str]
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ class TripletDataset:
         the vocabularies that have term n for its concept are
         term_vocabularies[vocabulary_start[n] : vocabulary_start[n + 1]], which index
         manifest["vocabularies"].
+      source: what the source itself has of them, or None without `source=True`.
     """
 
     folder: Path
@@ -107,37 +107,44 @@ class TripletDataset:
     terms: list[str] | None = None
     vocabulary_start: np.ndarray | None = None
     term_vocabularies: np.ndarray | None = None
+    source: SourceStrings | None = None
 
 
-def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
+def open_dataset(
+    path: str | Path, *, strings: bool = False, source: bool = False
+) -> TripletDataset:
     """Reads a whole dataset into memory, shards in parallel, always in the same order.
 
     Args:
       path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
       strings: also the identifiers and the terms as strings, and the vocabularies of each term
         (a UMLS needs two gigabytes more).
+      source: also the strings as the source writes them, and the codes of the concepts (about as
+        much again); `strings` come with them.
     Raises BadInput if the folder is missing, half-built, not a dataset, or damaged.
     """
     folder = local_folder(path, MANIFEST)
     manifest = read_manifest(folder)
-    shards = manifest["shards"]
-    ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in _SIZES.items()}
-    for name, size in _SIZES.items():
+    shards, strings = manifest["shards"], strings or source
+    sizes = SIZES | (SOURCE_SIZES if source else {})
+    ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in sizes.items()}
+    for name, size in SIZES.items():
         if manifest["counts"][size] != ends[name][-1]:
             raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
-    dtypes = ARRAYS | {"heads": np.int32}
+    dtypes = ARRAYS | SOURCE_ARRAYS | {"heads": np.int32}
     if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
         dtypes["tokens"] = np.uint16  # half the memory of the largest array
-    wanted = [name for name in _SIZES if strings or name not in FOR_READERS]
+    wanted = [name for name in sizes if strings or name not in FOR_READERS]
     arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
+    texts = (*STRINGS * strings, *(SOURCE_STRINGS if source else ()))
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
-        return _read_shard(folder / shards[index]["file"], arrays, bounds, strings)
+        return _read_shard(folder / shards[index]["file"], arrays, bounds, texts)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        texts = list(pool.map(read, range(len(shards))))
-    joined = {name: [line for text in texts for line in text[name]] for name in STRINGS}
+        parts = list(pool.map(read, range(len(shards))))
+    joined = {name: [line for part in parts for line in part[name]] for name in texts}
     return TripletDataset(
         folder=folder,
         manifest=manifest,
@@ -150,10 +157,32 @@ def open_dataset(path: str | Path, *, strings: bool = False) -> TripletDataset:
         term_language=arrays["term_languages"],
         type_start=_starts(arrays["n_types"]),
         types=arrays["types"],
-        cuis=joined["cuis"] if strings else None,
-        terms=joined["terms"] if strings else None,
+        cuis=joined.get("cuis"),
+        terms=joined.get("terms"),
         vocabulary_start=_starts(arrays["n_vocabularies"]) if strings else None,
         term_vocabularies=arrays.get("term_vocabularies"),
+        source=_source_strings(arrays, joined) if source else None,
+    )
+
+
+def _source_strings(arrays: dict[str, np.ndarray], texts: dict[str, list[str]]) -> SourceStrings:
+    start, strings, terms = (
+        _starts(arrays["n_source_strings"]),
+        texts["source_strings"],
+        texts["terms"],
+    )
+    term_of_string = np.repeat(np.arange(len(terms)), arrays["n_source_strings"]).tolist()
+    return SourceStrings(
+        string_start=start,
+        # An empty line stands for the term itself.
+        strings=[
+            string or terms[term] for string, term in zip(strings, term_of_string, strict=True)
+        ],
+        vocabulary_start=_starts(arrays["n_source_vocabularies"]),
+        vocabularies=arrays["source_vocabularies"],
+        code_start=_starts(arrays["n_codes"]),
+        code_vocabularies=arrays["code_vocabularies"],
+        codes=texts["codes"],
     )
 
 
@@ -161,12 +190,12 @@ def _read_shard(
     file: Path,
     arrays: dict[str, np.ndarray],
     bounds: dict[str, tuple[int, int]],
-    strings: bool,
+    texts: Sequence[str],
 ) -> dict[str, list[str]]:
-    """Fills the shard's part, `bounds`, of each array; returns its identifiers and terms."""
+    """Fills the shard's part, `bounds`, of each array; returns the lines of these texts."""
     at = {name: bounds[name][0] for name in arrays}
-    texts: dict[str, list[str]] = {name: [] for name in STRINGS}
-    for record in _records(file):
+    lines: dict[str, list[str]] = {name: [] for name in texts}
+    for record in _records(file, [*arrays.keys() - {"heads"}, *texts]):
         first, count = at["n_terms"], len(record["n_triplets"])
         if record[FIRST_CONCEPT] != first:
             raise _damaged(file, "its blocks are out of order")
@@ -180,12 +209,13 @@ def _read_shard(
                 raise _damaged(file, f"its {name} are not in the tokenizer's vocabulary")
             array[at[name] : stop] = record[name]
             at[name] = stop
-        if strings:
-            for name in STRINGS:
-                texts[name] += record[name].decode().split("\n")
+        for name in texts:
+            counted = SOURCE_STRINGS.get(name)
+            if counted is None or len(record[counted]):  # no lines are an empty text, as one is
+                lines[name] += record[name].decode().split("\n")
     if any(stop != bounds[name][1] for name, stop in at.items()):
         raise _damaged(file, "it holds less than the manifest says")
-    return texts
+    return lines
 
 
 def read_manifest(folder: Path) -> dict:
@@ -217,12 +247,13 @@ def read_manifest(folder: Path) -> dict:
             raise _damaged(file, "the file is missing")
         if file.stat().st_size != shard["bytes"]:
             raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard['bytes']:,}")
-        for name, dtype in ARRAYS.items():  # before memory for so much is taken
-            if shard[_SIZES[name]] * np.dtype(dtype).itemsize > shard["bytes"]:
+        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items():  # before memory for so much is taken
+            size = (SIZES | SOURCE_SIZES)[name]
+            if shard[size] * np.dtype(dtype).itemsize > shard["bytes"]:
                 raise _damaged(
                     folder / MANIFEST,
-                    f"it says {shard[_SIZES[name]]:,} {_SIZES[name]} of {shard['file']}, which "
-                    f"cannot be in {shard['bytes']:,} bytes",
+                    f"it says {shard[size]:,} {size} of {shard['file']}, which cannot be in "
+                    f"{shard['bytes']:,} bytes",
                 )
     return manifest
 
@@ -230,23 +261,6 @@ def read_manifest(folder: Path) -> dict:
 def is_dataset(folder: Path) -> bool:
     """Whether a folder is a dataset of any version, be it damaged."""
     return is_of_kind(folder / MANIFEST, DATASET)
-
-
-# The key of manifest["shards"][i] and of manifest["counts"] that gives each array's length.
-_SIZES = {
-    "n_terms": "concepts",
-    "n_tokens": "terms",
-    "tokens": "tokens",
-    "term_languages": "terms",
-    "n_vocabularies": "terms",
-    "term_vocabularies": "term_vocabularies",
-    "n_types": "concepts",
-    "types": "concept_types",
-    "n_triplets": "concepts",
-    "relations": "triplets",
-    "tails": "triplets",
-    "heads": "triplets",
-}
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
@@ -266,9 +280,9 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return start
 
 
-def _records(file: Path) -> Iterator[dict]:
-    """Decoded records of one shard: arrays as NumPy views, texts as bytes."""
-    description = features()
+def _records(file: Path, names: Iterable[str]) -> Iterator[dict]:
+    """These parts of the records of one shard: arrays as NumPy views, texts as bytes."""
+    description = features(names)
     try:
         for serialized in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             yield description.deserialize_example_np(serialized)

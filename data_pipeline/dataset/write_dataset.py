@@ -6,29 +6,27 @@ has it is never written again. `finish` adds TFDS metadata, the manifest, at las
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from tokenizers import Tokenizer
 
 from data_pipeline.dataset.quiet_tensorflow import tf, tfds
-from data_pipeline.dataset.store import (
-    ARRAYS,
+from data_pipeline.dataset.records import (
     BLOCK,
     DATASET_NAME,
     FIRST_CONCEPT,
-    MANIFEST,
     SPLIT,
-    STRINGS,
+    digest,
     features,
     shard_name,
 )
+from data_pipeline.dataset.store import MANIFEST
 from data_pipeline.dataset.tokenize_terms import cut
 from data_pipeline.dataset.word_pieces import WordPieces
 from data_pipeline.files.contents import DescribedShard
@@ -67,6 +65,7 @@ class BlockWriter:
         self.blocks = -(-self.concepts // BLOCK)
         self.term_start = terminology.term_start()
         self.triplet_start = offsets(terminology.heads, self.concepts)
+        self.code_start = offsets(terminology.codes["concept"].to_numpy(), self.concepts)
         self.unknown_id = _unknown_id(tokenizer)
 
     def terms_in(self, blocks: range) -> int:
@@ -116,6 +115,8 @@ class BlockWriter:
             "tails": this.tails[triplets],
             "cuis": "\n".join(this.cuis[first:last].to_list()),
             "terms": "\n".join(terms),
+            **_source_strings(frame),
+            **self._codes(first, last),
         }
         lengths = np.diff(whole_start)
         has_unknown = np.add.reduceat(whole == self.unknown_id, whole_start[:-1]) > 0
@@ -127,11 +128,41 @@ class BlockWriter:
             "term_vocabularies": len(record["term_vocabularies"]),
             "concept_types": len(record["types"]),
             "triplets": len(record["tails"]),
+            "source_strings": len(record["n_source_vocabularies"]),
+            "source_vocabularies": len(record["source_vocabularies"]),
+            "codes": len(record["code_vocabularies"]),
             "cut_terms": int((lengths > self.max_length).sum()),
             "unknown_terms": int(has_unknown.sum()),
             "longest_term_tokens": int(lengths.max()),
         }
         return record, counts
+
+    def _codes(self, first: int, last: int) -> dict:
+        """Of the record of some consecutive concepts, the codes."""
+        codes = self.terminology.codes[int(self.code_start[first]) : int(self.code_start[last])]
+        return {
+            "n_codes": np.diff(self.code_start[first : last + 1]).astype(np.int32),
+            "code_vocabularies": codes["vocabulary"].to_numpy(),
+            "codes": "\n".join(codes["code"]),
+        }
+
+
+def _source_strings(terms: pl.DataFrame) -> dict:
+    """Of the record of these rows of `Terminology.terms`, the strings as the source writes them."""
+    strings = (
+        terms.select("strings", "sources")
+        .with_row_index("term")
+        .explode("strings", "sources")
+        .group_by("term", "strings", maintain_order=True)
+        .agg(pl.col("sources").unique().sort())
+    )
+    per_term = np.bincount(strings["term"].to_numpy(), minlength=terms.height)
+    return {
+        "n_source_strings": per_term.astype(np.uint16),
+        "n_source_vocabularies": strings["sources"].list.len().to_numpy().astype(np.uint16),
+        "source_vocabularies": strings["sources"].explode().to_numpy(),
+        "source_strings": "\n".join(strings["strings"].fill_null("")),
+    }
 
 
 def _unknown_id(tokenizer: Tokenizer) -> int:
@@ -139,20 +170,6 @@ def _unknown_id(tokenizer: Tokenizer) -> int:
     name = getattr(tokenizer.model, "unk_token", None) or "[UNK]"
     found = tokenizer.token_to_id(name)
     return -1 if found is None else found
-
-
-def digest(record: dict) -> str:
-    """SHA-256 of a record's content: names, lengths and little-endian bytes, in a fixed order."""
-    content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
-    for name, dtype in ARRAYS.items():
-        array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
-        content.update(f"{name} {len(array)}\n".encode())
-        content.update(array.tobytes())
-    for name in STRINGS:
-        data = record[name].encode()
-        content.update(f"{name} {len(data)}\n".encode())
-        content.update(data)
-    return content.hexdigest()
 
 
 def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
@@ -281,25 +298,3 @@ def tidy(out: Path) -> None:
 def left_by_finish(out: Path) -> list[Path]:
     """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
     return [*out.glob("*.tfrecord-*.json"), *leftovers(out, OLD)]
-
-
-@contextmanager
-def explain_full_disk(work: Path) -> Iterator[None]:
-    """Turns 'no space left' from Python or TensorFlow into BadInput."""
-    try:
-        yield
-    except (OSError, tf.errors.ResourceExhaustedError) as error:
-        is_python = isinstance(error, OSError)
-        if is_python and error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        free = shutil.disk_usage(work.parent).free
-        kept = (
-            f": finished shards are kept in {work}, and it goes on from there (delete that folder "
-            "to give up)"
-            if work.is_dir()
-            else ""
-        )
-        raise BadInput(
-            f"the disk is full: {error}. {free / 1e9:.2f} GB are free at {work.parent}. No dataset "
-            f"was written. Free some space and run the same command again{kept}."
-        ) from error

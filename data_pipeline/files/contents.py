@@ -30,6 +30,9 @@ class Amounts(TypedDict):
 class Shard(Amounts):
     """A file of a dataset, and how much of everything is in it."""
 
+    source_strings: Count
+    source_vocabularies: Count
+    codes: Count
     file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
     bytes: Count
     records: Count
@@ -71,8 +74,8 @@ class TokenizerOfData(TypedDict):
     max_length: Length
 
 
-class Manifest(TypedDict):
-    """manifest.json of a dataset."""
+class AboutData(TypedDict):
+    """What a dataset is, wherever its files are."""
 
     name: str
     release: str
@@ -88,6 +91,11 @@ class Manifest(TypedDict):
     tokenizer: TokenizerOfData
     content_hash: Hash
     fingerprint: Hash
+
+
+class Manifest(AboutData):
+    """manifest.json of a dataset."""
+
     shards: list[Shard]
 
 
@@ -97,7 +105,7 @@ class Batches(TypedDict):
     spec: dict[str, Any]
     first_step: Count
     last_step: Count
-    manifest: Manifest
+    manifest: AboutData
 
 
 class DataOfRun(TypedDict):

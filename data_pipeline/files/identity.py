@@ -44,7 +44,7 @@ class Kind:
 
 
 DATASET = Kind(
-    *("triplets", 2, "manifest.json", "python -m data_pipeline.build", contents.Manifest)
+    *("triplets", 3, "manifest.json", "python -m data_pipeline.build", contents.Manifest)
 )
 BATCHES = Kind(
     *("batches", 1, "batches.json", "python -m data_pipeline.batch_files", contents.Batches)

@@ -17,9 +17,11 @@ import polars as pl
 from data_pipeline.files.rows import CONCEPT_SEPARATOR
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.mentions import mention_rows
+from data_pipeline.terminology.clean import Strings, clean
 from data_pipeline.terminology.terminology import Terminology
 
 MENTIONS, DICTIONARY = "mentions.tsv", "dictionary.tsv"
+TERMS_AT_ONCE = 1 << 20  # compared with the mentions
 
 
 def hold_out(
@@ -66,8 +68,24 @@ def hold_out(
         "terms held out": mentions.height,
         "terms kept": kept.height,
     }
+    kept = _without_strings(kept, mentions["term"])
     without = dataclasses.replace(terminology, terms=kept, report=report)
     return without, mentions.select("CUI", "concept", mention="term")
+
+
+def _without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
+    """The terms without strings of the source that are mentions, case and blanks aside.
+
+    Cleaned anew, a cleaned term may become another one ("Pain-NOS", "pain nos", "pain"), so that
+    the strings of a term that stays may hold the mention that goes.
+    """
+
+    def alike(strings: Strings) -> Strings:
+        return clean(strings, "none").str.to_lowercase()
+
+    is_mention = alike(pl.element()).is_in(alike(mentions).to_list())
+    kept = pl.col("strings").list.eval(pl.when(~is_mention).then(pl.element()))
+    return pl.concat(part.with_columns(kept) for part in terms.iter_slices(TERMS_AT_ONCE))
 
 
 def write_heldout(

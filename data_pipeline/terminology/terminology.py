@@ -34,8 +34,13 @@ class Terminology:
       cuis: string [C].
       terms: concept (int32), language (uint8, an index into `languages`), term (string),
         vocabularies (list of uint16, indices into `vocabularies`, sorted: those that have the
-        string for the concept); sorted by concept, then the most wanted language, then the
-        preferred term first. Strings are distinct within a concept; every concept has one or more.
+        string for the concept), strings and sources (lists of string and uint16: what the source
+        writes in each of the rows that became the term, null where that is the term itself, and
+        the vocabulary of the row; the preferred row first); sorted by concept, then the most wanted
+        language, then the preferred term first. Terms are distinct within a concept; every concept
+        has one or more.
+      codes: concept (int32), vocabulary (uint16, an index into `vocabularies`) and code (string):
+        what the vocabularies call the concepts; distinct, sorted.
       heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
         `relation_labels`.
       successors: retired and cui (strings): identifiers that are no more and those that stand for
@@ -49,6 +54,7 @@ class Terminology:
     successors: pl.DataFrame
     cuis: pl.Series
     terms: pl.DataFrame
+    codes: pl.DataFrame
     languages: list[str]
     vocabularies: list[str]
     heads: np.ndarray
@@ -109,11 +115,12 @@ def read_terminology(
     terms = _distinct_terms(frame, lookup, report)
     del frame
     stopping.poll()
+    codes = _read_codes(source, reason, lookup, vocabularies)
     triplets = read_triplets(source, filters, lookup, len(cuis), report)
     stopping.poll()
     types = _read_types(source, lookup, len(cuis))
     return Terminology(
-        source, merged, cuis, terms, languages, vocabularies, *triplets, *types, dict(report)
+        source, merged, cuis, terms, codes, languages, vocabularies, *triplets, *types, dict(report)
     )
 
 
@@ -152,6 +159,8 @@ def _clean_terms(
 ) -> pl.DataFrame:
     if not languages:
         return pl.DataFrame(schema={"cui": pl.String, "term": pl.String})
+    # What would break a line of a table is a blank.
+    string = pl.col("term").str.replace_all(r"[\t\n\v\f\r]", " ")
     frame = (
         source.atoms.filter(reason.is_null())
         .select(
@@ -159,8 +168,10 @@ def _clean_terms(
             "rank",
             _number("language", languages, pl.UInt8),
             _number("source", vocabularies, pl.UInt16),
+            string=string,
             term=clean(pl.col("term"), cleaning),
         )
+        .with_columns(string=pl.when(pl.col("string") != pl.col("term")).then("string"))
         .collect(engine="streaming")
     )
     kept = frame.filter(pl.col("term") != "")
@@ -214,16 +225,36 @@ def _distinct_terms(
     terms = (
         frame.lazy()
         .join(lookup, on="cui", how="left", maintain_order="left")
-        .select("concept", "language", "rank", "term", "source")
+        .select("concept", "language", "rank", "term", "source", "string")
         .collect()
         .sort("concept", "language", "rank", maintain_order=True)
         .group_by("concept", "term", maintain_order=True)
-        .agg(pl.first("language"), vocabularies=pl.col("source").unique().sort())
-        .select("concept", "language", "term", "vocabularies")
+        .agg(
+            pl.first("language"),
+            vocabularies=pl.col("source").unique().sort(),
+            strings=pl.col("string"),
+            sources=pl.col("source"),
+        )
+        .select("concept", "language", "term", "vocabularies", "strings", "sources")
     )
     report["terms dropped: same string in the concept"] = frame.height - terms.height
     report["terms kept"] = terms.height
     return terms
+
+
+def _read_codes(
+    source: Source, reason: pl.Expr, lookup: pl.LazyFrame, vocabularies: list[str]
+) -> pl.DataFrame:
+    """`Terminology.codes`: of all rows that the filters keep, whatever became of their terms."""
+    return (
+        source.atoms.filter(reason.is_null() & (pl.col("code") != ""))
+        .select("cui", "code", vocabulary=_number("source", vocabularies, pl.UInt16))
+        .join(lookup, on="cui")
+        .select("concept", "vocabulary", "code")
+        .unique()
+        .sort("concept", "vocabulary", "code")
+        .collect(engine="streaming")
+    )
 
 
 def _read_types(

@@ -55,6 +55,45 @@ def test_open_dataset(folder):
     assert type_start.tolist() == [0, 1, 2, 4, 4] and types.tolist() == [1, 1, 0, 2]
 
 
+def test_what_the_source_writes(folder):
+    data = open_dataset(folder, source=True)
+    assert data.terms == TERMS, "they come with the source's strings"
+    source = data.source
+    strings = [
+        ["Heart attack", "HEART ATTACK"], ["Myocardial infarction NOS"], ["Infarctus"],
+        ["Heart disease (disorder)"], ["Cardiac disease"],
+        ["Limb pain"], ['"Pain" in limb'], ["Douleur aiguë"],
+    ]  # fmt: skip
+    assert source.strings == sum(strings, [])
+    assert np.diff(source.string_start).tolist() == [len(of_term) for of_term in strings]
+    # Those of the row itself, of a string in two languages both.
+    assert np.diff(source.vocabulary_start).tolist() == [1, 1, 1, 1, 1, 2, 1, 1, 1]
+    assert source.vocabularies.tolist() == [0, 2, 2, 1, 0, 0, 1, 0, 0, 1]
+    codes = [
+        ["0 0", "1 3", "2 1", "2 2"], ["0 4", "0 5", "1 6"],
+        ["0 7", "0 8"],  # not 9: it is suppressed
+        ["1 12"],
+    ]  # fmt: skip
+    found = zip(source.code_vocabularies.tolist(), source.codes, strict=True)
+    assert [f"{vocabulary} {code}" for vocabulary, code in found] == sum(codes, [])
+    assert np.diff(source.code_start).tolist() == [len(of_concept) for of_concept in codes]
+
+
+def test_terms_that_are_what_the_source_writes(folder, tmp_path):
+    """They are stored once; a term may be all of a block, and a block may have no code."""
+    (tmp_path / "META").mkdir()
+    lines = (folder.parent / "META" / "MRCONSO.RRF").read_text().splitlines(keepends=True)
+    path = tmp_path / "META" / "MRCONSO.RRF"
+    path.write_text(lines[0].replace("|MH|0|", "|MH|NOCODE|"))
+    model = folder.parent / "model"
+    options = BuildOptions(source=path, out=tmp_path / "one", tokenizer=model, cleaning="none")
+    data = open_dataset(build_dataset(options), source=True)
+    assert data.terms == data.source.strings == ["Heart attack"]
+    assert data.source.codes == [] and data.source.code_start.tolist() == [0, 0]
+    (record,) = tfds.builder_from_directory(options.out).as_dataset(split="train")
+    assert record["source_strings"].numpy() == b"" and record["terms"].numpy() == b"Heart attack"
+
+
 def test_tokens_are_the_tokenizers_own(folder):
     data = open_dataset(folder)
     tokens, start = tokenize(load_tokenizer(folder / "tokenizer"), TERMS, 8)
@@ -62,6 +101,7 @@ def test_tokens_are_the_tokenizers_own(folder):
     assert np.diff(start).max() == 8  # one term at least was cut
     assert data.cuis is None and data.terms is None
     assert data.vocabulary_start is None and data.term_vocabularies is None
+    assert data.source is None and open_dataset(folder, strings=True).source is None
 
 
 def test_dtypes(folder):
@@ -129,11 +169,15 @@ def test_a_build_that_did_not_finish(tmp_path):
 def test_another_format(folder, tmp_path):
     path = copy(folder, tmp_path) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "other 2"}))
-    assert "has the format 'other 2', expected 'coder_jax triplets 2'" in refused(path.parent)
+    assert "has the format 'other 2', expected 'coder_jax triplets 3'" in refused(path.parent)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "coder_jax triplets 2"}))
+    message = refused(path.parent)
+    assert "has the format 'coder_jax triplets 2', expected 'coder_jax triplets 3'" in message
+    assert "an older version of coder_jax wrote it; make it again with `python -m data_" in message
     path.write_text("[1]")
     assert "manifest.json holds a list; expected a JSON object" in refused(path.parent)
     path.write_text("{}")
-    assert "has the format None, expected 'coder_jax triplets 2'" in refused(path.parent)
+    assert "has the format None, expected 'coder_jax triplets 3'" in refused(path.parent)
     path.write_text('{"format": ')
     assert "manifest.json is not JSON (" in refused(path.parent)
 
@@ -170,9 +214,11 @@ def test_a_disk_that_fails(folder, tmp_path):
     manifest = json.loads(path.read_text())
     shard = path.parent / manifest["shards"][0]["file"]
     manifest["shards"][0]["bytes"] = 0  # as the system says of that file: so nothing is in it
-    for name in manifest["counts"].keys() & manifest["shards"][0].keys():
-        manifest["counts"][name] -= manifest["shards"][0][name]
-        manifest["shards"][0][name] = 0
+    for name, count in manifest["shards"][0].items():
+        if name in manifest["counts"]:
+            manifest["counts"][name] -= count
+        if isinstance(count, int):
+            manifest["shards"][0][name] = 0
     path.write_text(json.dumps(manifest))
     shard.unlink()
     shard.symlink_to("/proc/self/mem")
