@@ -3,8 +3,11 @@
 A damaged or malicious file of some megabytes must not take the memory of a machine.
 """
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import IO
 
 from data_pipeline.process.errors import BadInput
@@ -53,3 +56,17 @@ def check_unpacked(place: str, packed: int, unpacked: int) -> None:
             f"expected at most {MOST_TIMES} times as much, as of any text: see whether the file "
             "is what its name says, or fetch it again"
         )
+
+
+def unpacked(path: Path) -> bytes:
+    """What a .gz file holds; BadInput if it is damaged, or holds far more than any text would."""
+    pieces, size = [], 0
+    try:
+        with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+            while piece := file.read(8 << 20):
+                size += len(piece)
+                check_unpacked(str(path), packed.tell(), size)
+                pieces.append(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path} is damaged or cut off ({error}); fetch the file again") from error
+    return b"".join(pieces)

@@ -33,16 +33,29 @@ def unreadable(path: Path, error: OSError) -> BadInput:
     return BadInput(f"{path}: cannot be read ({error.strerror}); give an existing file")
 
 
-def decoded(content: bytes, place: str) -> str:
-    """Text of UTF-8, a byte order mark dropped; `place` names it in messages."""
+def decoded(
+    content: bytes,
+    place: str,
+    encoding: str = "utf-8-sig",
+    remedy: str = "fetch the file again, or convert it to UTF-8",
+) -> str:
+    """Text of UTF-8, a byte order mark dropped, or of another encoding.
+
+    Args:
+      content: the bytes.
+      place: their name in messages.
+      encoding: as Python names it.
+      remedy: what to do about bytes that are none of it, for the message.
+    """
     check_lines(content, place)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
         raise BadInput(
-            f"{place}:{line}: found byte 0x{content[error.start]:02x}, which is not UTF-8; "
-            "fetch the file again, or convert it to UTF-8"
+            f"{place}:{line}: found byte 0x{content[error.start]:02x}, which is not {name}; "
+            f"{remedy}"
         ) from error
 
 

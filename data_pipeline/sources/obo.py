@@ -6,16 +6,14 @@ fastobo parses the file (OBO format 1.4, strict). Concept identifiers are the on
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import fastobo
 import polars as pl
 
-from data_pipeline.files.bounds import check_lines, check_unpacked
+from data_pipeline.files.bounds import check_lines, unpacked
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED, Source
 
@@ -69,7 +67,7 @@ def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
 
 
 def _read_utf8(path: Path) -> bytes:
-    data = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+    data = unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     check_lines(data, str(path))
     try:
         data.decode("utf-8")
@@ -80,19 +78,6 @@ def _read_utf8(path: Path) -> bytes:
             "throughout. Convert or fetch the file again."
         ) from error
     return data
-
-
-def _unpacked(path: Path) -> bytes:
-    pieces, size = [], 0
-    try:
-        with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as file:
-            while piece := file.read(8 << 20):
-                size += len(piece)
-                check_unpacked(str(path), packed.tell(), size)
-                pieces.append(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path} is damaged or cut off ({error}); fetch the file again") from error
-    return b"".join(pieces)
 
 
 class _Tables:

@@ -1,0 +1,1 @@
+"""Tables as people keep them: comma, semicolon or tab separated text, and Excel workbooks."""

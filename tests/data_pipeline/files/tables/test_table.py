@@ -1,0 +1,208 @@
+"""Tables as hospitals keep them: what is read, what is refused with its line, what is written."""
+
+import gzip
+
+import openpyxl
+import polars as pl
+import pytest
+
+from data_pipeline.files.tables.delimited import Dialect
+from data_pipeline.files.tables.table import STDOUT, check_table_name, read_table, write_table
+from data_pipeline.process.errors import BadInput
+
+HEADER = ["id", "local term"]
+ROWS = [("1", "Diabetes, type 2"), ("02", "Fièvre"), ("3", "")]
+
+
+def rows_of(table):
+    return table.frame.rows()
+
+
+@pytest.mark.parametrize(
+    "text, separator",
+    [
+        ('id,local term\n1,"Diabetes, type 2"\n02,Fièvre\n3,\n', ","),
+        ("id;local term\r\n1;Diabetes, type 2\r\n\r\n02;Fièvre\r\n3;\r\n", ";"),
+        ("id\tlocal term\n1\tDiabetes, type 2\n02\tFièvre\n3\t\n\n\n", "\t"),
+        ('id\tlocal term\n1\t"Diabetes, type 2"\n02\tFièvre\n3\t', "\t"),
+        ("\nid;local term;;\n1;Diabetes, type 2;;\n02;Fièvre;;\n3;;;\n;;;\n", ";"),
+    ],
+)
+def test_the_separator_is_found_from_header_and_rows(write, text, separator):
+    table = read_table(write("list.csv", text))
+    assert table.dialect.separator == separator
+    assert table.frame.columns == HEADER and rows_of(table) == ROWS
+
+
+def test_a_separator_can_be_given(write):
+    table = read_table(write("list.txt", "a|b,c\n1|2,5\n"), separator="|")
+    assert table.frame.to_dict(as_series=False) == {"a": ["1"], "b,c": ["2,5"]}
+    with pytest.raises(BadInput, match="--separator: found '::'; expected one character"):
+        read_table(table.path, separator="::")
+
+
+@pytest.mark.parametrize(
+    "text, terms",
+    [
+        ("term\nDiabetes, type 2\nangina\n\nn/a\n\n", ["Diabetes, type 2", "angina", "", "n/a"]),
+        ('term\n"Diabetes, type 2"\nangina\n', ["Diabetes, type 2", "angina"]),
+        ("term\nangina; unstable\n5, or 6\n7\n", ["angina; unstable", "5, or 6", "7"]),
+        ("Term, local\nangina\nn/a\n", ["angina", "n/a"]),
+    ],
+)
+def test_one_column_may_have_separators_in_its_text(write, text, terms):
+    table = read_table(write("list.csv", text))
+    assert table.frame.width == 1 and table.frame.to_series().to_list() == terms
+
+
+def test_quoted_fields_have_line_breaks_and_rows_keep_their_line_numbers(write):
+    table = read_table(write("a.csv", 'id,term\n1,"a\nb"\n2,"say ""ah"""\n\n3,"c\r\nd"\n'))
+    assert rows_of(table) == [("1", "a\nb"), ("2", 'say "ah"'), ("3", "c\r\nd")]
+    assert table.lines == [2, 4, 6]
+
+
+@pytest.mark.parametrize("term", ['"Foo" syndrome', '5" needle', '"open', 'shut"'])
+def test_quotes_in_tab_separated_text_may_be_ordinary_characters(write, tmp_path, term):
+    text = f'id\tterm\n1\t{term}\n2\tb"\n3\tc\n'
+    table = read_table(write("a.tsv", text))
+    assert rows_of(table) == [("1", term), ("2", 'b"'), ("3", "c")]
+    write_table(tmp_path / "b.tsv", table.frame, table.dialect)
+    again = read_table(tmp_path / "b.tsv")
+    assert again.frame.equals(table.frame)
+    write_table(tmp_path / "b.csv", table.frame, table.dialect)
+    assert read_table(tmp_path / "b.csv").frame.equals(table.frame)
+
+
+def test_a_stray_quote_swallows_no_rows(write):
+    table = read_table(write("a.tsv", 'term\tid\n"aspirin\t1\nb\t2\ntablets"\t3\n'))
+    assert rows_of(table) == [('"aspirin', "1"), ("b", "2"), ('tablets"', "3")]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_table_is_written_as_it_was_read(tmp_path, separator, bom, line_end):
+    content = bom + line_end.join(
+        [separator.join(HEADER), separator.join(["1", '"a ""b"""']), f"02{separator}é", ""]
+    ).encode("utf-8")
+    name = "list.tsv" if separator == "\t" else "list.csv"
+    path, copy = tmp_path / name, tmp_path / f"copy_{name}"
+    path.write_bytes(content)
+    table = read_table(path)
+    assert rows_of(table) == [("1", 'a "b"'), ("02", "é")]
+    write_table(copy, table.frame, table.dialect)
+    assert copy.read_bytes() == content
+
+
+def test_other_encodings(tmp_path, write):
+    path = tmp_path / "latin.csv"
+    path.write_bytes("id;term\n1;a\n2;Fièvre\n".encode("latin-1"))
+    with pytest.raises(BadInput, match=r"latin.csv:3: .*0xe8, .* UTF-8; give --encoding latin-1"):
+        read_table(path)
+    table = read_table(path, encoding="Latin-1")
+    assert rows_of(table)[1] == ("2", "Fièvre")
+    assert table.dialect.bom, "what is written is UTF-8: Excel must be told"
+    with pytest.raises(BadInput, match="--encoding: found 'latin-99'; expected one that Python"):
+        read_table(path, encoding="latin-99")
+    with pytest.raises(BadInput, match="latin.csv:3: found byte 0xe8, which is not ascii; give an"):
+        read_table(path, encoding="ascii")
+    path.write_bytes("id\tterm\n1\tFièvre\n".encode("utf-16"))
+    assert rows_of(read_table(path)) == [("1", "Fièvre")], "Excel's Unicode text"
+    path.write_bytes("id\tterm\n1\tFievre\n".encode("utf-16-le"))
+    with pytest.raises(BadInput, match="latin.csv:1: found a zero byte; .*--encoding"):
+        read_table(path)
+
+
+def test_packed_text(tmp_path):
+    path = tmp_path / "list.csv.gz"
+    path.write_bytes(gzip.compress(b"id,term\n1,a\n"))
+    assert rows_of(read_table(path)) == [("1", "a")]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(BadInput, match="list.csv.gz is damaged or cut off"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "a.csv: found no rows"),
+        ("\n ,\n", "a.csv: found no rows"),
+        ("a,b\n\n,\n", "a.csv: found a header and no rows"),
+        ("a,b\n1,2\n\n1,2,3\n1,2\n", r"a.csv:4: found 3 columns; expected the 2 .*\(a, b\): mend"),
+        ("a,b,c\n1,2,3\n1,2\n", "a.csv:3: found 2 columns; expected the 3"),
+        ("a,b,a\n1,2,3\n", "more than one column 'a'"),
+        ("a,,,b\n1,2,3,4\n", r"more than one column '\(no name\)'"),
+        ('a,b\n1,2\n"3"x,4\n', "a.csv:3: the row that begins here cannot be read .*inside doubled"),
+        ('a,b\n1,2\n1,"2\n3,4\n', "a.csv:3: the row that begins here cannot be read"),
+        ('a,b\n1,"' + "long " * 40_000 + '"\n', "a.csv:2: the row .*field larger"),
+        ("a,b\n1," + "x" * (3 << 20), "a.csv:2: found a line of more than 1,048,576 bytes"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(write, text, message):
+    with pytest.raises(BadInput, match=message):
+        read_table(write("a.csv", text))
+
+
+def test_files_that_are_something_else(tmp_path):
+    with pytest.raises(BadInput, match="none.csv: cannot be read"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(BadInput, match=r"old.xls: found .xls; expected .xlsx, .csv or .tsv"):
+        read_table(tmp_path / "old.xls")
+    openpyxl.Workbook().save(tmp_path / "book.csv")
+    with pytest.raises(BadInput, match="book.csv: found a zip archive.* name it .xlsx"):
+        read_table(tmp_path / "book.csv")
+
+
+def test_a_column_is_found_by_name_case_and_blanks_aside(write):
+    table = read_table(write("a.csv", "Local Term,id,ID,,b\n1,2,3,4,5\n"))
+    for name in ("Local Term", "local term", "LOCAL_TERM", " localterm "):
+        assert table.find_column(name, "--column") == "Local Term"
+    assert table.find_column("ID", "--column") == "ID"
+    with pytest.raises(BadInput, match="--column Id: could be 'id' or 'ID'"):
+        table.find_column("Id", "--column")
+    message = (
+        r"--column local_trm: no column has that name; .*a.csv has the columns Local Term, id, ID, "
+        r"\(no name\), b; did you mean Local Term\?"
+    )
+    with pytest.raises(BadInput, match=message):
+        table.find_column("local_trm", "--column")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "txt", "xlsx"])
+def test_any_strings_come_back_from_any_file(tmp_path, ending):
+    strings = ["=1+1", "#N/A", "0123", "1e5", "TRUE", " a ", "a,b;c\td", 'a "b"', '"', "_x0041_"]
+    strings += ["a\nb", "a\r\nb", "a\rb", "😀 é", "", "a\x07b", "a\ufeffb", "a\u2028b", "\x85"]
+    frame = pl.DataFrame({"a b": strings, "=x,": [f"{place}" for place in range(len(strings))]})
+    path = tmp_path / f"list.{ending}"
+    write_table(path, frame, Dialect(";"))
+    assert read_table(path).frame.to_dict(as_series=False) == frame.to_dict(as_series=False)
+
+
+def test_numbers_and_nulls_are_written_as_strings(tmp_path):
+    frame = pl.DataFrame({"similarity": [0.5, None], "rank": [1, 2]})
+    write_table(tmp_path / "a.csv", frame)
+    assert (tmp_path / "a.csv").read_text() == "similarity,rank\n0.5,1\n,2\n"
+    one = pl.DataFrame({"term": ["a", "", "b"]})
+    write_table(tmp_path / "a.csv", one)
+    assert rows_of(read_table(tmp_path / "a.csv")) == [("a",), ("",), ("b",)]
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "list.xlsx"
+    write_table(path, pl.DataFrame({"a": ["1"]}))
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="row 3: 'xxx.* has 32,768 characters; .*32,767: write .csv"):
+        write_table(path, pl.DataFrame({"a": ["1", "x" * 32768]}))
+    monkeypatch.setattr("data_pipeline.files.tables.workbook.MOST_ROWS", 3)
+    with pytest.raises(BadInput, match="3 rows; an Excel sheet has room for 2 and their header"):
+        write_table(path, pl.DataFrame({"a": ["1", "2", "3"]}))
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(
+        BadInput, match="--out: found .*coded.json; expected .* .csv, .tsv, .txt or"
+    ):
+        check_table_name(tmp_path / "coded.json", "--out")
+
+
+def test_what_is_printed_is_tab_separated(capfd):
+    write_table(STDOUT, pl.DataFrame({"a": ["1,5"], "b": ['5" x']}), Dialect(";", False, True))
+    assert capfd.readouterr().out == 'a\tb\n1,5\t5" x\n'
