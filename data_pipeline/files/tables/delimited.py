@@ -165,8 +165,7 @@ def write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
     breaks = f"[{dialect.separator}\r\n]"
     names = pl.Series(frame.columns, dtype=pl.String)
     needs = any(column.str.contains(breaks).any() for column in (names, *frame.get_columns()))
-    if frame.width > 1:  # else an empty field would be an empty line
-        frame = frame.with_columns(pl.all().replace("", None))  # polars writes "" in quotes
+    frame = frame.with_columns(pl.all().replace("", None))  # polars would write "" in quotes
     frame.write_csv(
         path,
         separator=dialect.separator,

@@ -187,7 +187,41 @@ def test_numbers_and_nulls_are_written_as_strings(tmp_path):
     assert rows_of(read_table(tmp_path / "a.csv")) == [("a",), ("",), ("b",)]
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
+def test_the_ending_says_what_is_written(tmp_path):
+    frame = pl.DataFrame({"a": ["1;2", '"3'], "b": ["x", "y"]})
+    written = {}
+    for name in ("a.csv", "a.tsv", "a.txt"):
+        for dialect in (Dialect(";"), Dialect("\t", quoted=False)):
+            write_table(tmp_path / name, frame, dialect)
+            written[name, dialect.separator] = (tmp_path / name).read_text()
+    quoted = 'a\tb\n1;2\tx\n"""3"\ty\n'
+    assert written == {
+        ("a.csv", ";"): 'a;b\n"1;2";x\n"""3";y\n',
+        ("a.csv", "\t"): 'a,b\n1;2,x\n"""3",y\n',
+        ("a.tsv", ";"): quoted,
+        ("a.txt", ";"): quoted,
+        ("a.tsv", "\t"): 'a\tb\n1;2\tx\n"3\ty\n',
+        ("a.txt", "\t"): 'a\tb\n1;2\tx\n"3\ty\n',
+    }
+    breaks = pl.DataFrame({"a": ["1\t2"], "b": ["x\ny"]})
+    write_table(tmp_path / "a.tsv", breaks, Dialect("\t", quoted=False))
+    assert read_table(tmp_path / "a.tsv").frame.equals(breaks), "quoted where nothing else will do"
+
+
+def test_what_fails_midway_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    def half(path, frame, dialect):
+        path.write_text("a,b\n1")
+        raise OSError("disk full")
+
+    write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["1"]}))
+    monkeypatch.setattr("data_pipeline.files.tables.table.write_delimited", half)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["2"]}))
+    assert (tmp_path / "a.csv").read_text() == "a\n1\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "list.xlsx"
     write_table(path, pl.DataFrame({"a": ["1"]}))
     before = path.read_bytes()

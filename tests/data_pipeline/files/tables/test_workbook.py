@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import re
 import zipfile
 
 import openpyxl
@@ -69,14 +70,27 @@ def test_rows_have_their_numbers_and_empty_ones_are_left_out(book):
     assert table.frame.rows() == [("1", "a"), ("2", "")] and table.lines == [3, 5]
 
 
-def test_what_a_sheet_says_of_its_size_is_not_believed(book, tmp_path):
-    path, content = book(["id"], ["1"]), io.BytesIO()
+def edit(path, part, change):
+    """Changes the bytes of one part of a workbook."""
+    content = io.BytesIO()
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(content, "w") as new:
         for name in old.namelist():
-            part = old.read(name)
-            new.writestr(name, part.replace(b'<dimension ref="A1:A2"', b'<dimension ref="A1:A1"'))
-            assert b"dimension" not in part or b'ref="A1:A2"' in part
+            before = old.read(name)
+            after = change(before) if name == part else before
+            assert name != part or before != after
+            new.writestr(name, after)
     path.write_bytes(content.getvalue())
+
+
+def test_what_a_sheet_says_of_its_size_is_not_believed(book):
+    path = book(["id"], ["1"])
+    edit(path, "xl/worksheets/sheet1.xml", lambda text: text.replace(b'"A1:A2"', b'"A1:A1"'))
+    assert read_table(path).frame.rows() == [("1",)]
+
+
+def test_what_other_programs_leave_out_of_styles_warns_nobody(book):
+    path = book(["id"], ["1"])
+    edit(path, "xl/styles.xml", lambda text: re.sub(b"<cellStyles.*</cellStyles>", b"", text))
     assert read_table(path).frame.rows() == [("1",)]
 
 
