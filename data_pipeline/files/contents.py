@@ -15,6 +15,8 @@ Length = Annotated[int, Meta(ge=3, le=100_000)]  # tokens of a term, [CLS] and [
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
 Width = Annotated[int, Meta(ge=1, le=100_000)]
 
+Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
+
 
 class Amounts(TypedDict):
     """How much of everything is in a dataset, or in one of its shards."""
@@ -229,3 +231,22 @@ class Evaluation(TypedDict):
     """A file of results; a record is typed where it is written."""
 
     records: list[dict[str, Any]]
+
+
+CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
+
+
+class CutoffTable(TypedDict):
+    """At some cut-offs of similarity, how many mentions are answered, and how many rightly."""
+
+    mentions: Positive
+    cutoffs: list[Cosine]
+    answered: list[Count]
+    right: list[Count]
+
+
+class Cutoffs(TypedDict):
+    """cutoffs.json: a table for each language, and for all mentions."""
+
+    tables: dict[str, CutoffTable]
+    measured_on: dict[str, Any]

@@ -1,4 +1,5 @@
-"""The JSON files that say what a thing is: a dataset, batches, a run, an encoder, vectors, scores.
+"""The JSON files that say what a thing is: a dataset, batches, a run, an encoder, vectors, scores,
+cut-offs.
 
 Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same for
 two such things to be the same. This module is the one place where they are written, read and
@@ -58,7 +59,8 @@ VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", contents.Vector
 EVALUATION = Kind(
     *("evaluation", 2, "", "python -m coder_jax evaluate --json", contents.Evaluation)
 )
-KINDS = {kind.name: kind for kind in (DATASET, BATCHES, RUN, ENCODER, VECTORS, EVALUATION)}
+CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax export", contents.Cutoffs))
+KINDS = {kind.name: kind for kind in (DATASET, BATCHES, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)}
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 HASH = re.compile(r"[0-9a-f]{64}")

@@ -1,0 +1,234 @@
+"""Cut-offs: from which similarity on answers are given, and how many of them are then right.
+
+They are measured on mentions whose concept is known (`evaluate`), a table for each language, and
+kept as cutoffs.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from data_pipeline.files import contents
+from data_pipeline.files.identity import CUTOFFS, read_identity, write_identity
+from data_pipeline.process.errors import BadInput
+
+ALL = "all"  # in place of a language: all mentions
+DIGITS = 4  # of a cut-off
+# A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
+TOLERANCE = 1e-6
+MOST_ROWS = 200
+LEAST_ANSWERED = 30
+
+
+class Cutoff(NamedTuple):
+    """A row of a table: what is to be expected of one cut-off."""
+
+    cutoff: float  # of similarities
+    precision: float  # share of the answers that were right
+    coverage: float  # share of the mentions that were answered
+    answered: int  # mentions
+
+
+@dataclass(frozen=True)
+class CutoffTable:
+    """What was found at some cut-offs, lowest first; each has fewer answers than the one before.
+
+    Attributes:
+      mentions: how many were looked up.
+      cutoffs: n similarities.
+      answered: of each cut-off, the mentions whose similarity is that or more; 1 or more.
+      right: how many of these were answered rightly.
+    """
+
+    mentions: int
+    cutoffs: list[float]
+    answered: list[int]
+    right: list[int]
+
+    @property
+    def rows(self) -> list[Cutoff]:
+        """The table for people."""
+        return [
+            Cutoff(cutoff, right / answered, answered / self.mentions, answered)
+            for cutoff, answered, right in zip(self.cutoffs, self.answered, self.right, strict=True)
+        ]
+
+
+def answered_at(similarities: np.ndarray, cutoff: float) -> np.ndarray:
+    """Which similarities, float [n], are answered at a cut-off, bool [n]."""
+    return np.asarray(similarities, np.float64) >= cutoff - TOLERANCE
+
+
+def precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
+    """Precision and coverage at each cut-off that tells mentions apart.
+
+    Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
+    the answered mentions most evenly, with the first and the last.
+
+    Args:
+      similarities: float [n], of each mention and its answer; -inf for one that has no answer.
+      right: bool [n], whether the answer is right.
+
+    Raises:
+      ValueError: lengths differ, there is no mention, or a similarity is not a number.
+    """
+    similarities = np.asarray(similarities, np.float64)
+    right = np.asarray(right, bool)
+    if similarities.ndim != 1 or similarities.shape != right.shape or not len(right):
+        raise ValueError(
+            f"found similarities of shape {similarities.shape} and answers of shape {right.shape}; "
+            "expected two lists of the same length, 1 or more"
+        )
+    if np.isnan(similarities).any() or (similarities == np.inf).any():
+        raise ValueError("found a similarity that is no number; expected cosines, or -inf for none")
+    order = np.argsort(-similarities, kind="stable")
+    falling = -similarities[order]
+    scale = 10**DIGITS
+    given = similarities[np.isfinite(similarities)]
+    cutoffs = np.unique(np.floor((given + TOLERANCE) * scale)) / scale
+    answered = np.searchsorted(falling, -(cutoffs - TOLERANCE), side="right")
+    tells_apart = np.diff(answered, append=0) < 0
+    cutoffs, answered = cutoffs[tells_apart], answered[tells_apart]
+    if len(cutoffs) > MOST_ROWS:
+        even = np.linspace(answered[0], answered[-1], MOST_ROWS)
+        chosen = np.unique(len(answered) - 1 - np.searchsorted(answered[::-1], even, side="left"))
+        cutoffs, answered = cutoffs[chosen], answered[chosen]
+    right_so_far = np.append(0, np.cumsum(right[order]))
+    return CutoffTable(
+        len(similarities), cutoffs.tolist(), answered.tolist(), right_so_far[answered].tolist()
+    )
+
+
+def cutoff_for(
+    table: CutoffTable,
+    precision: float,
+    *,
+    least_answered: int = LEAST_ANSWERED,
+    confidence: float | None = None,
+) -> float | None:
+    """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
+
+    Cut-offs with few answers tell little: they are neither chosen nor stand in the way of lower
+    ones.
+
+    Args:
+      table: of `precision_and_coverage`.
+      precision: the wanted share of right answers, in [0, 1].
+      least_answered: cut-offs with fewer answers are left aside.
+      confidence: such as 0.95: not the precision found but its lower bound (Clopper and Pearson's,
+        exact, one-sided) has to be as wanted, so that chance alone seldom makes it so.
+
+    Raises:
+      ValueError: a precision or confidence out of bounds.
+    """
+    if not 0 <= precision <= 1 or (confidence is not None and not 0 < confidence < 1):
+        raise ValueError(
+            f"found the precision {precision} and the confidence {confidence}; expected shares"
+        )
+    answered, right = np.array(table.answered), np.array(table.right)
+    found = right / np.maximum(answered, 1)
+    if confidence is not None:
+        bound = scipy.stats.beta.ppf(1 - confidence, np.maximum(right, 1), answered - right + 1)
+        found = np.where(right > 0, bound, 0)
+    chosen = None
+    for cutoff, answers, share in zip(
+        table.cutoffs[::-1], answered[::-1], found[::-1], strict=True
+    ):
+        if answers < least_answered:
+            continue
+        if share < precision:
+            break
+        chosen = cutoff
+    return chosen
+
+
+@dataclass(frozen=True)
+class Cutoffs:
+    """The tables of an encoder: of all mentions, and of each language where these are known.
+
+    Attributes:
+      tables: by language, such as "ENG"; ALL is always there.
+      measured_on: what they hold for: benchmark, dictionary, encoder; for people and messages.
+    """
+
+    tables: Mapping[str, CutoffTable]
+    measured_on: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, language: str | None = None) -> CutoffTable:
+        """The table of a language; that of all mentions where it has none."""
+        return self.tables.get(language or ALL, self.tables[ALL])
+
+    def described(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        tables = {language: vars(table) for language, table in self.tables.items()}
+        return {"tables": tables, "measured_on": dict(self.measured_on)}
+
+    def write(self, path: str | Path) -> None:
+        """Writes cutoffs.json, whole or not at all."""
+        write_identity(Path(path), CUTOFFS, self.described())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Cutoffs:
+        """Reads cutoffs.json; BadInput for what is broken, or another file."""
+        again = f"make it again with `{CUTOFFS.command}`"
+        return cls.from_described(read_identity(Path(path), CUTOFFS), str(path), again)
+
+    @classmethod
+    def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
+        """From `described`, typed as `contents.Cutoffs`; BadInput for tables that cannot be."""
+        tables = {}
+        for language, table in content["tables"].items():
+            tables[language] = CutoffTable(*(table[name] for name in contents.CUTOFF_TABLE))
+            check_table(tables[language], f"{source}: tables.{language}", again)
+        if ALL not in tables:
+            raise BadInput(f"{source}: found no table {ALL!r}; {again}")
+        return cls(tables, content["measured_on"])
+
+
+def measure_cutoffs(
+    similarities: np.ndarray,
+    right: np.ndarray,
+    languages: np.ndarray | None = None,
+    measured_on: Mapping[str, Any] | None = None,
+) -> Cutoffs:
+    """The cut-offs of mentions, of all and of each language.
+
+    Args:
+      similarities, right: as of `precision_and_coverage`, [n].
+      languages: str [n], "" where it is not known; None if nothing is known.
+      measured_on: see `Cutoffs`.
+    """
+    similarities, right = np.asarray(similarities), np.asarray(right)
+    tables = {ALL: precision_and_coverage(similarities, right)}
+    for language in [] if languages is None else np.unique(languages).tolist():
+        if language:
+            those = np.asarray(languages) == language
+            tables[language] = precision_and_coverage(similarities[those], right[those])
+    return Cutoffs(tables, measured_on or {})
+
+
+def check_table(table: CutoffTable, where: str, again: str) -> None:
+    """BadInput for a table that no mentions can have."""
+    cutoffs, answered, right = (
+        np.array(column) for column in (table.cutoffs, table.answered, table.right)
+    )
+    is_whole = (
+        len(cutoffs) == len(answered) == len(right)
+        and np.all(np.diff(cutoffs) > 0)
+        and np.all(np.diff(answered) < 0)
+        and np.all((right <= answered) & (answered <= table.mentions))
+        and np.all(answered > 0)
+        # Of the answers that a higher cut-off takes away, so many at most can be right.
+        and np.all((np.diff(right) <= 0) & (np.diff(right) >= np.diff(answered)))
+    )
+    if not is_whole:
+        raise BadInput(
+            f"{where}: found columns that do not fit together; expected rising cut-offs with ever "
+            f"fewer answers, and no more right ones than answers; {again}"
+        )
