@@ -166,18 +166,11 @@ def open_dataset(
 
 
 def _source_strings(arrays: dict[str, np.ndarray], texts: dict[str, list[str]]) -> SourceStrings:
-    start, strings, terms = (
-        _starts(arrays["n_source_strings"]),
-        texts["source_strings"],
-        texts["terms"],
-    )
-    term_of_string = np.repeat(np.arange(len(terms)), arrays["n_source_strings"]).tolist()
+    terms = np.repeat(np.array(texts["terms"], object), arrays["n_source_strings"])
+    lines = zip(texts["source_strings"], terms, strict=True)
     return SourceStrings(
-        string_start=start,
-        # An empty line stands for the term itself.
-        strings=[
-            string or terms[term] for string, term in zip(strings, term_of_string, strict=True)
-        ],
+        string_start=_starts(arrays["n_source_strings"]),
+        strings=[string or term for string, term in lines],
         vocabulary_start=_starts(arrays["n_source_vocabularies"]),
         vocabularies=arrays["source_vocabularies"],
         code_start=_starts(arrays["n_codes"]),

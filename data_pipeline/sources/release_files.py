@@ -73,6 +73,19 @@ def unpack_release(root: Path, scratch: Path) -> Release:
     return Release(root, files, sources, _release_name(root, places))
 
 
+def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
+    """The plain file of this short name ("MRSTY") in the folder of another; None: there is none.
+
+    A .gz file is unpacked into `scratch`; split parts are not looked for.
+    """
+    for found in (f"{name}.RRF", f"{name}.RRF.gz"):
+        if (path := file.with_name(found)).is_file():
+            return _plain_file(
+                name, [Part(str(path.parent), found, path.stat().st_size, path)], scratch
+            )
+    return None
+
+
 def release_paths(root: Path) -> list[Path]:
     """The files that a release at `root` is read from: RRF files, or else archives; sorted."""
     if not root.exists():

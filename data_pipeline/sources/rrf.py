@@ -18,7 +18,7 @@ from data_pipeline.files.bounds import LONGEST_LINE, too_long
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import progress_bar
-from data_pipeline.sources.release_files import Release, reading, unpack_release
+from data_pipeline.sources.release_files import Release, reading, unpack_beside, unpack_release
 from data_pipeline.sources.source import Source, no_retired
 
 COLUMNS = {
@@ -256,6 +256,18 @@ def _relations(table: pl.LazyFrame) -> pl.LazyFrame:
 
 def _types(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.select(cui="CUI", type=pl.col("TUI") + " " + pl.col("STY"))
+
+
+def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
+    """Semantic types, as a `Source` has them, in the MRSTY.RRF beside a MRCONSO.RRF; None: no such.
+
+    It may be a .gz file, which is unpacked into `scratch`. Raises BadInput for a malformed file.
+    """
+    path = unpack_beside(mrconso, "MRSTY", scratch)
+    if path is None:
+        return None
+    check_lines(path, "MRSTY")
+    return _types(scan(path, "MRSTY"))
 
 
 def read_retired(path: Path) -> pl.DataFrame:
