@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.process.progress import tell
+from data_pipeline.terminology.clean import ALL_IN_WORDS
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
@@ -30,7 +31,7 @@ def add_model_arguments(
     parser.add_argument(
         "--cleaning",
         metavar="RULES",
-        help="rules that terms go through first: none or paper (default: the model's)",
+        help=f"rules that terms go through first (default: the model's). {ALL_IN_WORDS}",
     )
     parser.add_argument(
         "--max-length", type=int, metavar="TOKENS", help="cut longer terms (default: the model's)"

@@ -13,6 +13,7 @@ from huggingface_hub import ModelCardData
 
 from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.encoder_settings import EncoderSettings
+from data_pipeline.terminology.clean import IN_WORDS
 
 POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",
@@ -91,8 +92,9 @@ def about(
     )
     if settings.cleaning != "none":
         text += (
-            f" Terms were cleaned with the rule set `{settings.cleaning}` in training: "
-            "`TermEncoder` applies it by itself, other libraries do not."
+            f" Terms were cleaned with the rule set `{settings.cleaning}` in training "
+            f"({IN_WORDS[settings.cleaning]}): `TermEncoder` applies it by itself, other libraries "
+            "do not."
         )
     if relations:
         what = "matrices" if relations.bilinear else "translations"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data_pipeline.build.options import BuildOptions
 from data_pipeline.sources.obo import SYNONYM_SCOPES
-from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.clean import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import Filters
 
 
@@ -86,8 +86,8 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         "--cleaning",
         choices=sorted(CLEANING),
         default="paper",
-        help="paper: lower-case, without 'nos', brackets and dashes; none: blanks folded only "
-        "(default: paper)",
+        help="how terms are cleaned for training; for look-ups the strings of the source are kept "
+        f"beside them (default: paper). {ALL_IN_WORDS}",
     )
     terms.add_argument(
         "--max-length",

@@ -3,11 +3,15 @@
 Every rule set folds runs of white space (Unicode, line breaks included) to one blank and strips the
 ends, so a cleaned term never holds a tab or a line break. A term may become the empty string; the
 build drops and counts it.
+
+`paper` is for training and for the papers' benchmarks, `lookup` for finding a term in a dictionary
+without losing what it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 import polars as pl
@@ -18,6 +22,29 @@ Strings = TypeVar("Strings", pl.Expr, pl.Series)
 
 # A balanced pair of round brackets with up to two further levels inside.
 _BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+
+
+# What ends a fully specified name of SNOMED CT in brackets and says which hierarchy the concept is
+# of; of the international edition, with some that were in use before.
+SEMANTIC_TAGS = frozenset(
+    " ".join(
+        """
+    administration method, administrative concept, assessment scale, attribute, basic dose form,
+    body structure, cell, cell structure, clinical drug, context-dependent category, core
+    metadata concept, disorder, disposition, dose form, environment, environment / location,
+    ethnic group, event, finding, foundation metadata concept, geographic location, inactive
+    concept, intended site, life style, link assertion, linkage concept, medicinal product,
+    medicinal product form, metadata, morphologic abnormality, namespace concept, navigational
+    concept, number, observable entity, occupation, organism, owl metadata concept, packaged
+    clinical drug, person, physical force, physical object, procedure, product, product name,
+    qualifier value, racial group, real clinical drug, real medicinal product, real packaged
+    clinical drug, record artifact, regime/therapy, release characteristic, religion/philosophy,
+    role, situation, snomed rt+ctv3, social concept, special concept, specimen, staging scale,
+    state of matter, substance, supplier, theoretical entity, transformation, tumor staging,
+    unit of presentation
+    """.split()
+    ).split(", ")
+)
 
 
 def _fold_blanks(terms: Strings) -> Strings:
@@ -47,7 +74,52 @@ def _paper_rules(terms: Strings) -> Strings:
     return _fold_blanks(without_brackets.str.replace_all("-", " ", literal=True))
 
 
-CLEANING: dict[str, Callable] = {"paper": _paper_rules, "none": _fold_blanks}
+def _lookup_rules(terms: Strings) -> Strings:
+    """Nothing is deleted but one semantic tag of SNOMED CT at the end, and white space folded.
+
+    "Cold (disorder)" -> "Cold"; "Hemiplegia (left)" and "Diabetes mellitus (type 2)" stay.
+    """
+    return without_tags(_fold_blanks(terms), SEMANTIC_TAGS)
+
+
+def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
+    """Terms without the one of these semantic tags that ends them, in whatever case.
+
+    Args:
+      terms: a polars string expression or Series.
+      tags: such as {"disorder", "finding"}; with none the terms stay as they are. Of a dictionary
+        `semantic_tags` says which it has.
+    """
+    if not tags:
+        return terms
+    return terms.str.replace(rf"(?i)(\S)\s+\((?:{_either(tags)})\)\s*$", "${1}")
+
+
+def semantic_tags(terms: Iterable[str]) -> frozenset[str]:
+    """Those of SEMANTIC_TAGS that end one or more of the terms."""
+    column = terms if isinstance(terms, pl.Series) else pl.Series(list(terms), dtype=pl.String)
+    ends = column.str.extract(rf"(?i)\S\s+\(({_either(SEMANTIC_TAGS)})\)\s*$")
+    return frozenset(ends.drop_nulls().str.to_lowercase().unique())
+
+
+def _either(tags: Collection[str]) -> str:
+    return "|".join(map(re.escape, sorted(tags)))
+
+
+CLEANING: dict[str, Callable] = {
+    "paper": _paper_rules,
+    "lookup": _lookup_rules,
+    "none": _fold_blanks,
+}
+IN_WORDS = {
+    "paper": "in lower case, without what stands in round brackets, without the word 'nos' and "
+    "dashes, as CODER's released code has them",
+    "lookup": "as they stand, but for a semantic tag of SNOMED CT at the end, such as "
+    "'(disorder)'; all other brackets stay",
+    "none": "as they stand, with all brackets",
+}
+"""What becomes of terms by each rule set, white space aside; for help texts and model cards."""
+ALL_IN_WORDS = ". ".join(f"{rules}: {what}" for rules, what in IN_WORDS.items())
 
 
 def clean(terms: Strings, rules: str) -> Strings:

@@ -164,7 +164,7 @@ def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
     ("changes", "message"),
     [
         ({"source": Path("none.obo")}, "--source none.obo does not exist; expected a UMLS"),
-        ({"cleaning": "soap"}, "--cleaning soap: expected one of paper, none"),
+        ({"cleaning": "soap"}, "--cleaning soap: expected one of paper, lookup, none"),
         ({"max_length": 2}, "--max-length 2: expected 3 or more"),
         ({"shards": 0}, "--shards 0: expected 1 or more"),
         ({"exclude_terms": Path("no.tsv")}, "--exclude-terms no.tsv does not exist"),
@@ -195,6 +195,8 @@ def test_help_teaches(capsys):
     text = capsys.readouterr().out
     assert stop.value.code == 0
     assert "--source umls/2020AA/META --languages ENG" in text and "hp.obo" in text
+    words = " ".join(text.split())
+    assert "lookup: as they stand, but for a semantic tag of SNOMED CT at the end" in words
 
 
 def test_hpo(hpo_path, minilm_path, tmp_path):

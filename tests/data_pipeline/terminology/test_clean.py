@@ -4,7 +4,14 @@ import polars as pl
 import pytest
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import CLEANING, clean, clean_term
+from data_pipeline.terminology.clean import (
+    CLEANING,
+    IN_WORDS,
+    clean,
+    clean_term,
+    semantic_tags,
+    without_tags,
+)
 
 PAPER = {
     "Pain NOS": "pain",
@@ -36,9 +43,53 @@ def test_none_only_folds_blanks():
     assert clean_term("  Pain\n NOS (x-ray)\t", "none") == "Pain NOS (x-ray)"
 
 
+LOOKUP = {
+    "  Cold\t(disorder) ": "Cold",
+    "COLD (DISORDER)": "COLD",
+    "Bed rest (regime/therapy)": "Bed rest",
+    "Ward (environment / location)": "Ward",
+    "SNOMED CT Concept (SNOMED RT+CTV3)": "SNOMED CT Concept",
+    "Excision (left) (procedure)": "Excision (left)",
+    "Hemiplegia (left)": "Hemiplegia (left)",
+    "Diabetes mellitus (type 2)": "Diabetes mellitus (type 2)",
+    "Cold (disorder) of nose": "Cold (disorder) of nose",
+    "Pain NOS, x-ray": "Pain NOS, x-ray",
+    "poly(product)": "poly(product)",
+    "(disorder)": "(disorder)",
+    "Melanoma (disorder) (finding)": "Melanoma (disorder)",
+    "Mood (mental disorder)": "Mood (mental disorder)",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("term", LOOKUP)
+def test_lookup_drops_a_semantic_tag_and_nothing_else(term):
+    assert clean_term(term, "lookup") == LOOKUP[term]
+
+
+def test_the_tags_of_a_dictionary():
+    """Whose brackets mean something else keeps them."""
+    terms = [
+        "Cold (disorder)",
+        "Sneezing (FINDING)",
+        "Left (side)",
+        "Rest (regime/therapy) at home",
+    ]
+    tags = semantic_tags(terms)
+    assert tags == {"disorder", "finding"} == semantic_tags(pl.Series(terms))
+    mentions = pl.Series(["Cold (Disorder)", "Sneezing (finding)", "Saw (physical object)"])
+    assert without_tags(mentions, tags).to_list() == ["Cold", "Sneezing", "Saw (physical object)"]
+    assert semantic_tags(["Cold (left)", "(disorder)"]) == semantic_tags([]) == frozenset()
+    assert without_tags(mentions, frozenset()).to_list() == mentions.to_list()
+
+
+def test_words_for_all_rules():
+    assert set(IN_WORDS) == set(CLEANING)
+
+
 @pytest.mark.parametrize("rules", CLEANING)
 def test_column_expression_and_single_term_agree(rules):
-    terms = [*PAPER, *(f"{a} {b}" for a in PAPER for b in PAPER)]
+    terms = [*PAPER, *LOOKUP, *(f"{a} {b}" for a in PAPER for b in PAPER)]
     column = clean(pl.Series(terms), rules).to_list()
     lazy = pl.LazyFrame({"t": terms}).select(clean(pl.col("t"), rules)).collect()["t"].to_list()
     assert column == lazy == [clean_term(term, rules) for term in terms]
@@ -46,5 +97,7 @@ def test_column_expression_and_single_term_agree(rules):
 
 
 def test_unknown_rules_are_refused():
-    with pytest.raises(BadInput, match="unknown cleaning 'papper'; expected one of none, paper"):
+    with pytest.raises(
+        BadInput, match="unknown cleaning 'papper'; expected one of lookup, none, paper"
+    ):
         clean_term("x", "papper")

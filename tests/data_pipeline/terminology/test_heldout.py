@@ -68,6 +68,32 @@ def test_fraction(terminology):
         hold_out(terminology, -1.0, 0)
 
 
+def test_no_string_of_the_source_is_a_mention(tmp_path):
+    """A cleaned term is another one when it is cleaned again: so the name of one is the mention."""
+    path = tmp_path / "pain.obo"
+    path.write_text(
+        '[Term]\nid: A:1\nname: Ache\nsynonym: "Pain-NOS" EXACT []\nsynonym: "PAIN  nos" EXACT []\n'
+        'synonym: "Pain (x)" EXACT []\n'
+    )
+    terminology = read_terminology(read_obo(path), Filters(), "paper")
+
+    def strings(held):
+        return dict(held.terms.select("term", "strings").rows())
+
+    assert strings(terminology) == {
+        "ache": ["Ache"],
+        "pain nos": ["Pain-NOS"],
+        "pain": ["PAIN  nos", "Pain (x)"],
+    }
+    for seed in range(20):
+        without, mentions = hold_out(terminology, 1, seed)
+        if mentions["mention"].to_list() == ["pain nos"]:
+            assert strings(without) == {"ache": ["Ache"], "pain": [None, "Pain (x)"]}
+            break
+    else:
+        pytest.fail("no seed holds 'pain nos' out")
+
+
 def test_files(terminology, tmp_path):
     without, mentions = hold_out(terminology, 20, seed=0)
     counts = write_heldout(tmp_path, without, mentions, 50_000, seed=0)

@@ -182,6 +182,38 @@ def test_excluded_terms_are_cleaned_and_follow_retired_cuis(source):
     assert set(found.cuis.gather(found.concepts_of(excluded["CUI"]))) == {"C0000001", "C0000002"}
 
 
+def test_strings_and_codes_of_the_source(tmp_path):
+    """Of the rows that became a term, one entry each; of a concept each code once."""
+    text = tiny_files()["MRCONSO.RRF"]
+    more = [
+        "C0000001|ENG|S|L1|PF|S1|Y|A1||||MSH|SY|0|Heart\vattack|0|N||",  # a code that is known
+        "C0000009|ENG|S|L1|PF|S1|Y|A1||||MSH|SY|D9|Old heart|0|N||",  # it lives on, as C0000009
+        "C0000003|ENG|S|L1|PF|S1|Y|A1||||SNOMEDCT_US|SY|99|(left)|0|N||",  # empty, once cleaned
+    ]
+    folder = write_release(tmp_path, MRCONSO=text + "\n".join([*more, ""]), MRFILES=None)
+    found = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "paper")
+    first = found.terms.select("term", "strings", "sources").row(0)
+    assert first == ("heart attack", ["Heart attack", "HEART ATTACK", "Heart attack"], [0, 2, 0])
+    codes = found.codes.with_columns(cui=found.cuis.gather(found.codes["concept"]))
+    assert codes.select("cui", "vocabulary", "code").rows() == [
+        ("C0000001", 0, "0"), ("C0000001", 1, "3"), ("C0000001", 2, "1"), ("C0000001", 2, "2"),
+        ("C0000002", 0, "4"), ("C0000002", 0, "5"), ("C0000002", 1, "6"),
+        ("C0000003", 0, "7"), ("C0000003", 0, "8"), ("C0000003", 2, "99"),
+        ("C0000006", 1, "12"), ("C0000009", 0, "D9"),
+    ]  # fmt: skip
+    as_cleaned = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "none")
+    held = dict(as_cleaned.terms.select("term", "strings").rows())
+    assert held["Heart attack"] == [None, None] and held["HEART ATTACK"] == [None]
+
+
+def test_excluded_terms_leave_no_string(source):
+    excluded = pl.DataFrame({"mention": ["heart attack"], "CUI": ["C0000001"]})
+    found = read_terminology(source, Filters(), "paper", excluded)
+    strings = found.terms["strings"].explode().drop_nulls().to_list()
+    assert "Myocardial infarction NOS" in strings
+    assert not [string for string in strings if string.lower() == "heart attack"]
+
+
 def test_a_filter_that_leaves_nothing(source):
     filters = Filters(sources=("SNOMEDCT_US",), languages=("FRE",))
     with pytest.raises(BadInput, match="no concept is left: .*source not asked for: .*Loosen"):
