@@ -22,7 +22,7 @@ class Candidate(NamedTuple):
 
     concept: str
     term: str  # as the dictionary writes it
-    similarity: float  # cosine of mention and term
+    similarity: float  # of the mention and its terms, at most 1: see `candidates.Candidates`
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class Answer:
       candidates: best first. The first one is the answer, unless the status is NO_ANSWER: then they
         are what was nearest, if anything was looked up.
       ties: how many other concepts are as good as the first.
+      margin: by how much the similarity of the first is larger than the second's.
+      confidence: how likely the nearest concept is the right one, in [0, 1], as measured on
+        mentions whose concept is known; None where nothing was measured, or the string is the same.
       reason: why there is no answer, in a few words; "" where there is one.
     """
 
@@ -42,6 +45,8 @@ class Answer:
     status: Status
     candidates: list[Candidate]
     ties: int = 0
+    margin: float = 0.0
+    confidence: float | None = None
     reason: str = ""
 
     @property

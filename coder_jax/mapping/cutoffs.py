@@ -148,17 +148,29 @@ def cutoff_for(
     return chosen
 
 
+class MeasuredRule(NamedTuple):
+    """What `measure` found for a language, beside its table: see `rule.Confidence`."""
+
+    share_of_letters: float  # in a joined score
+    intercept: float
+    of_similarity: float
+    of_margin: float
+
+
 @dataclass(frozen=True)
 class Cutoffs:
     """The tables of an encoder: of all mentions, and of each language where these are known.
 
     Attributes:
-      tables: by language, such as "ENG"; ALL is always there.
+      tables: by language, such as "ENG"; ALL is always there. Their cut-offs are of similarities,
+        or, where there are rules, of the confidence that these give.
       measured_on: what they hold for: benchmark, dictionary, encoder; for people and messages.
+      rules: by language as the tables, or empty.
     """
 
     tables: Mapping[str, CutoffTable]
     measured_on: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, MeasuredRule] = field(default_factory=dict)
 
     def of(self, language: str | None = None) -> CutoffTable:
         """The table of a language; that of all mentions where it has none."""
@@ -167,7 +179,9 @@ class Cutoffs:
     def described(self) -> dict[str, Any]:
         """As JSON holds it."""
         tables = {language: vars(table) for language, table in self.tables.items()}
-        return {"tables": tables, "measured_on": dict(self.measured_on)}
+        rules = {language: rule._asdict() for language, rule in self.rules.items()}
+        described = {"tables": tables, "measured_on": dict(self.measured_on)}
+        return {**described, "rules": rules} if rules else described
 
     def write(self, path: str | Path) -> None:
         """Writes cutoffs.json, whole or not at all."""
@@ -188,7 +202,13 @@ class Cutoffs:
             check_table(tables[language], f"{source}: tables.{language}", again)
         if ALL not in tables:
             raise BadInput(f"{source}: found no table {ALL!r}; {again}")
-        return cls(tables, content["measured_on"])
+        rules = {
+            language: MeasuredRule(*(rule[name] for name in MeasuredRule._fields))
+            for language, rule in content.get("rules", {}).items()
+        }
+        if rules and rules.keys() != tables.keys():
+            raise BadInput(f"{source}: found tables and rules of different languages; {again}")
+        return cls(tables, content["measured_on"], rules)
 
 
 def measure_cutoffs(

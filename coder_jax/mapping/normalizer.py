@@ -5,68 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
-import numpy as np
+import polars as pl
 
-from coder_jax.encoding.encoder import EncodedDictionary, Match, TermEncoder, nearest_concepts
 from coder_jax.mapping.abbreviations import writer_out
 from coder_jax.mapping.answers import Answer, Candidate, Status
+from coder_jax.mapping.candidates import SAME, Candidates
 from coder_jax.mapping.exact import SameStrings, folded
+from coder_jax.mapping.rule import Rule, margin_of
 from coder_jax.mapping.unanswerable import why_unanswerable
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
-
-# Cosines closer than this are the same: rounding and the place in a packed batch move them so far.
-SAME = 1e-6
-# So many concepts are looked at for ties, even where fewer are asked for.
-LOOKED_AT = 10
+from data_pipeline.terminology.clean import semantic_tags, without_tags
 
 
 class Normalizer:
     """Maps mentions to the concepts of one dictionary.
 
     Example:
-      encoder = TermEncoder.from_pretrained("runs/demo/export")
+      encoder = TermEncoder.from_pretrained("runs/demo/export", cleaning="lookup")
       dictionary = read_dictionary("terms.tsv")
-      normalizer = Normalizer(encoder, dictionary, encoder.encode_dictionary("terms.tsv"))
+      encoded = encoder.encode_dictionary("terms.tsv")
+      normalizer = Normalizer(dictionary, Candidates(encoder, encoded, "both"))
       for answer in normalizer.answers(["heart attack", "n/a"], k=3):
           print(answer.mention, answer.status, answer.concept)
     """
 
     def __init__(
         self,
-        encoder: TermEncoder,
         dictionary: Dictionary,
-        encoded: EncodedDictionary,
+        candidates: Candidates,
         *,
-        least_similarity: float = -1.0,
+        rule: Rule | None = None,
         abbreviations: Mapping[str, str] | None = None,
     ):
         """
         Args:
-          encoder: of mentions; the one that `encoded` was made with.
           dictionary: with its terms as the source writes them.
-          encoded: the same rows with their vectors.
-          least_similarity: a mention whose nearest term is further away has no answer.
+          candidates: of the same rows.
+          rule: which of the nearest concepts are answers; None: all.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
+        encoded = candidates.encoded
         if dictionary.concepts != encoded.concepts:
             raise BadInput(
                 f"the dictionary has {len(dictionary.concepts):,} rows and its vectors are of "
                 f"{len(encoded.concepts):,} others; encode the same dictionary"
             )
-        self.encoder, self.dictionary, self.encoded = encoder, dictionary, encoded
-        self.least_similarity = least_similarity
+        self.dictionary, self.candidates, self.rule = dictionary, candidates, rule or Rule()
         self.write_out = writer_out(abbreviations or {})
-        self.same_strings = SameStrings(dictionary.terms)
+        self.tags = semantic_tags(dictionary.terms)
+        self.same_strings = SameStrings(self._without_tags(dictionary.terms))
 
     def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
         """The answer to each mention, with up to k candidates.
 
         1. What names nothing (`why_unanswerable`) has no answer.
-        2. A string of the dictionary, case and blanks aside, is the answer, whatever is near it. Of
-           several concepts that have it, those that write it exactly as the mention does come
-           first; if they are several still, the answer is tied.
+        2. A string of the dictionary, case and blanks aside, is the answer, whatever is near it; a
+           semantic tag at its end, such as "(disorder)", may be missing. Of several concepts that
+           have it, those that write it exactly as the mention does come first, tag and case
+           included; if they are several still, the answer is tied.
         3. Else the concept of the nearest term. Of several that are equally near, the one whose
            term is written most like the mention.
 
@@ -78,10 +76,10 @@ class Normalizer:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
         why = [why_unanswerable(mention) for mention in mentions]
         strings = [self.write_out(mention) for mention in mentions]
-        exact = self._exact(strings)
+        exact = self.exact(strings)
         # Nothing is encoded that needs no candidates beside those of its own string.
         asked = [row for row in range(len(strings)) if not why[row] and (k > 1 or not exact[row])]
-        near = self._near([strings[row] for row in asked], max(k, LOOKED_AT))
+        near = self.candidates.ranked([strings[row] for row in asked], max(k, 2))
         near_of = dict(zip(asked, near, strict=True))
         answers = []
         for row, mention in enumerate(mentions):
@@ -90,75 +88,63 @@ class Normalizer:
             elif exact[row]:
                 answers.append(of_same_string(mention, exact[row], near_of.get(row, []), k))
             else:
-                least = self.least_similarity
-                answers.append(of_nearest(mention, strings[row], near_of[row], k, least))
+                answers.append(of_nearest(mention, strings[row], near_of[row], k, self.rule))
         return answers
 
-    def _exact(self, mentions: Sequence[str]) -> list[list[tuple[bool, Candidate]]]:
-        """For each mention the concepts with its string, those that write it so (True) first."""
+    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
+        if not self.tags:
+            return terms
+        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
+
+    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
+        """For each mention the concepts with its string, best first.
+
+        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag.
+        """
         found = []
-        for mention, rows in zip(mentions, self.same_strings.rows(mentions), strict=True):
-            as_written = " ".join(mention.split())
-            by_concept: dict[str, tuple[bool, bool, str]] = {}
+        same = self.same_strings.rows(self._without_tags(mentions))
+        for mention, rows in zip(mentions, same, strict=True):
+            by_concept: dict[str, tuple[int, bool, str]] = {}
             for row in rows:
                 term = self.dictionary.terms[row]
                 for concept in split_concepts(self.dictionary.concepts[row]):
                     is_preferred = self.dictionary.about(concept).preferred == term
-                    held = (" ".join(term.split()) == as_written, is_preferred, term)
+                    held = (likeness_of_same(mention, term), is_preferred, term)
                     by_concept[concept] = max(by_concept.get(concept, held), held)
             # A stable order: where nothing tells concepts apart, the dictionary's.
             ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
             found.append(
-                [(written, Candidate(concept, term, 1.0)) for concept, (written, _, term) in ranked]
+                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
             )
         return found
 
-    def _near(self, strings: Sequence[str], k: int) -> list[list[Match]]:
-        """For each string the k nearest concepts, or more where those are all equally near."""
-        most = self.encoded.num_concepts
-        k = min(k, most)
-        vectors = self.encoder.encode(list(strings))
-        found = nearest_concepts(vectors, self.encoded, k)
-        open_rows = np.arange(len(found))
-        while k < most:
-            open_rows = np.array(
-                [
-                    row
-                    for row in open_rows
-                    if found[row][0].similarity - found[row][-1].similarity <= SAME
-                ],
-                np.int64,
-            )
-            if not len(open_rows):
-                break
-            k = min(8 * k, most)
-            for row, matches in zip(
-                open_rows, nearest_concepts(vectors[open_rows], self.encoded, k), strict=True
-            ):
-                found[row] = matches
-        return found
+
+def likeness_of_same(mention: str, term: str) -> int:
+    """How alike two strings are written that differ in case, blanks and semantic tag at most."""
+    one, other = " ".join(mention.split()), " ".join(term.split())
+    return 2 if one == other else int(one.lower() == other.lower())
 
 
 def of_same_string(
-    mention: str, exact: list[tuple[bool, Candidate]], near: list[Match], k: int
+    mention: str, exact: list[tuple[int, Candidate]], near: list[Candidate], k: int
 ) -> Answer:
     """The answer to a mention that is a string of the dictionary.
 
     Args:
       mention: as it was given.
-      exact: the concepts that have its string, best first, and whether they write it as it does.
+      exact: as of `Normalizer.exact`, one or more.
       near: the concepts with the nearest terms, for the places behind those.
       k: candidates.
     """
-    rivals = sum(written == exact[0][0] for written, _ in exact) - 1
+    rivals = sum(alike == exact[0][0] for alike, _ in exact) - 1
     candidates = [candidate for _, candidate in exact]
     held = {candidate.concept for candidate in candidates}
-    candidates += [Candidate(*match) for match in near if match.concept not in held]
+    candidates += [one for one in near if one.concept not in held]
     status = Status.TIED if rivals else Status.EXACT
     return Answer(mention, status, candidates[:k], ties=len(exact) - 1)
 
 
-def of_nearest(mention: str, string: str, near: list[Match], k: int, least: float) -> Answer:
+def of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: Rule) -> Answer:
     """The answer to a mention that is no string of the dictionary.
 
     Args:
@@ -166,18 +152,18 @@ def of_nearest(mention: str, string: str, near: list[Match], k: int, least: floa
       string: as it was looked up.
       near: the concepts with the nearest terms, best first: all that are as near as the first.
       k: candidates.
-      least: similarity that an answer must have.
+      rule: what an answer must have.
     """
-    best = near[0].similarity
-    tied = [match for match in near if best - match.similarity <= SAME]
-    likeness = {match: written_like(string, match.term) for match in tied}
+    if not near:  # letters alone may find nothing
+        return Answer(mention, Status.NO_ANSWER, [], reason="nothing is written like it")
+    best, margin = near[0].similarity, margin_of(near)
+    tied = [one for one in near if best - one.similarity <= SAME]
+    likeness = {one: written_like(string, one.term) for one in tied}
     ranked = sorted(tied, key=likeness.__getitem__, reverse=True) + near[len(tied) :]
-    rivals = sum(likeness[match] == likeness[ranked[0]] for match in tied) - 1
-    candidates, ties = [Candidate(*match) for match in ranked[:k]], len(tied) - 1
-    if best < least:
-        reason = f"similarity {best:.3f} is below {least:.3f}"
-        return Answer(mention, Status.NO_ANSWER, candidates, ties, reason)
-    return Answer(mention, Status.TIED if rivals else Status.NEAR, candidates, ties)
+    rivals = sum(likeness[one] == likeness[ranked[0]] for one in tied) - 1
+    confidence, reason = rule.confidence(best, margin), rule.why_not(best, margin)
+    status = Status.NO_ANSWER if reason else Status.TIED if rivals else Status.NEAR
+    return Answer(mention, status, ranked[:k], len(tied) - 1, margin, confidence, reason)
 
 
 def written_like(mention: str, term: str) -> float:

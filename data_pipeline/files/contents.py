@@ -10,6 +10,7 @@ from msgspec import Meta
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
+Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 # What a tokenizer and an encoder may ask for: ten times the largest that there are.
 Length = Annotated[int, Meta(ge=3, le=100_000)]  # tokens of a term, [CLS] and [SEP] included
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -245,8 +246,18 @@ class CutoffTable(TypedDict):
     right: list[Count]
 
 
+class MeasuredRule(TypedDict):
+    """How letters and vectors make a score, and score and margin a confidence."""
+
+    share_of_letters: Annotated[float, Meta(ge=0, le=1)]
+    intercept: Finite
+    of_similarity: Finite
+    of_margin: Finite
+
+
 class Cutoffs(TypedDict):
     """cutoffs.json: a table for each language, and for all mentions."""
 
     tables: dict[str, CutoffTable]
+    rules: NotRequired[dict[str, MeasuredRule]]
     measured_on: dict[str, Any]

@@ -5,7 +5,9 @@ import pytest
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
 from coder_jax.mapping.answers import Status
+from coder_jax.mapping.candidates import Candidates
 from coder_jax.mapping.normalizer import Normalizer
+from coder_jax.mapping.rule import Rule
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
 from data_pipeline.process.errors import BadInput
 
@@ -34,13 +36,9 @@ def normalizer(minilm_path):
     encoder = TermEncoder.from_pretrained(minilm_path, cleaning="none")
     dictionary = dictionary_of(ROWS, **{"COMMON COLD": AboutConcept("cold")})
     encoded = encoder.encode_dictionary((dictionary.terms, dictionary.concepts))
-    return Normalizer(
-        encoder,
-        dictionary,
-        encoded,
-        least_similarity=0.5,
-        abbreviations={"MI": "myocardial infarction"},
-    )
+    own = {"MI": "myocardial infarction"}
+    candidates = Candidates(encoder, encoded)
+    return Normalizer(dictionary, candidates, rule=Rule(0.5), abbreviations=own)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,7 @@ def normalizer_of(vectors, concepts, mention):
     dictionary = Dictionary(list(vectors), concepts, "test")
     rows = np.array(list(vectors.values()), np.float32)
     encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, rows)
-    return Normalizer(Given({mention: [1, 0]}), dictionary, encoded)
+    return Normalizer(dictionary, Candidates(Given({mention: [1, 0]}), encoded))
 
 
 def test_of_equally_near_terms_the_one_written_like_the_mention():
@@ -127,6 +125,6 @@ def test_all_ties_are_counted_however_many():
 def test_vectors_of_another_dictionary_are_refused(normalizer):
     other = dictionary_of([("a", "A")])
     with pytest.raises(BadInput, match="has 1 rows and its vectors are of 11 others"):
-        Normalizer(normalizer.encoder, other, normalizer.encoded)
+        Normalizer(other, normalizer.candidates)
     with pytest.raises(BadInput, match="k is 0"):
         normalizer.answers(["a"], k=0)
