@@ -30,7 +30,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from coder_jax.commands.encoder_arguments import (
     TERMS_PER_CHUNK,
+    add_dictionary_choices,
     add_model_arguments,
+    check_dictionary_choices,
+    dictionary_choices,
     load_encoder,
 )
 from data_pipeline.process import stopping
@@ -53,12 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="encode its terms, in its order: a TSV file of term<TAB>CUI, or a dataset folder",
     )
-    parser.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset folder, the terms in these languages only (such as ENG)",
-    )
+    add_dictionary_choices(parser, several_words=False)
     parser.add_argument(
         "--out", required=True, type=Path, metavar="FILE", help="the .npy file to write"
     )
@@ -97,8 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--terms-per-chunk is {args.terms_per_chunk}; expected 1 or more")
     if args.dictionary and args.terms:
         raise BadInput(f"found {args.terms} and --dictionary; expected one of them")
-    if args.dictionary_languages and not args.dictionary:
-        raise BadInput("--dictionary-languages: found no --dictionary; give both or neither")
+    check_dictionary_choices(args)
     with open_terms(args) as terms:
         folder = find_folder(args.model)
         encoder = load_encoder(args, args.pooling)
@@ -120,7 +117,8 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
 
     size = args.terms_per_chunk
     if args.dictionary:
-        yield TermList(read_dictionary(args.dictionary, args.dictionary_languages).terms, size)
+        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args))
+        yield TermList(dictionary.terms, size)
     elif args.terms in (None, "-"):
         if host_count() > 1:
             raise BadInput("found stdin as the terms of several hosts; give a file that all see")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from coder_jax.models.bert_config import POOLINGS
+from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 from data_pipeline.terminology.clean import ALL_IN_WORDS
 
@@ -70,18 +71,92 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     return encoder
 
 
-def add_dictionary_choices(group: argparse._ActionsContainer) -> None:
-    """What of a dictionary is taken, as `read_dictionary` does it."""
+class _Values(argparse.Action):
+    """Values of one flag or of several, which add up; taken apart at their commas."""
+
+    def __init__(self, *args: Any, commas: bool = True, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.commas = commas
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        words = [values] if isinstance(values, str) else values
+        found = [one for word in words for one in (word.split(",") if self.commas else [word])]
+        if not all(map(str.strip, found)):
+            raise argparse.ArgumentError(
+                self, f"found {','.join(found)!r}; expected no empty value"
+            )
+        before = getattr(namespace, self.dest) or []
+        setattr(namespace, self.dest, [*before, *map(str.strip, found)])
+
+
+def add_dictionary_choices(
+    group: argparse._ActionsContainer, *, several_words: bool = True
+) -> None:
+    """What of a dictionary is taken, as `read_dictionary` does it.
+
+    Args:
+      group: the parser, or a group of it.
+      several_words: whether a flag takes more than one word. Not so where the verb has a positional
+        argument, which the flag would take, too.
+    """
+    nargs = "+" if several_words else None
+    several = "several with commas, as in {}" + (", or blanks between them" * several_words)
     group.add_argument(
         "--dictionary-languages",
-        nargs="+",
+        action=_Values,
+        nargs=nargs,
         metavar="LANGUAGE",
-        help="of a dataset or release, take the terms in these languages only (such as ENG)",
+        help="of a dataset or release, take the terms in these languages only; "
+        + several.format("ENG,FRE"),
     )
     group.add_argument(
         "--dictionary-sources",
-        nargs="+",
+        action=_Values,
+        nargs=nargs,
         metavar="SAB",
-        help="of a dataset or release, take the terms of these vocabularies only (such as "
-        "SNOMEDCT_US)",
+        help="of a dataset or release, take the terms of these vocabularies only; "
+        + several.format("SNOMEDCT_US,MSH"),
     )
+    group.add_argument(
+        "--semantic-types",
+        action=_Values,
+        commas=False,  # names of types hold commas: `read_dictionary` knows them
+        nargs=nargs,
+        metavar="TYPE",
+        help="of a dataset or release, take the concepts of these semantic types only: numbers or "
+        "names, in whatever case ('Disease or Syndrome'); " + several.format("T047,T191"),
+    )
+
+
+class DictionaryChoices(TypedDict):
+    """The arguments of `add_dictionary_choices`, by their names in `read_dictionary`."""
+
+    languages: list[str] | None
+    sources: list[str] | None
+    types: list[str] | None
+
+
+def dictionary_choices(args: argparse.Namespace) -> DictionaryChoices:
+    """What `read_dictionary` is to take."""
+    return DictionaryChoices(
+        languages=args.dictionary_languages,
+        sources=args.dictionary_sources,
+        types=args.semantic_types,
+    )
+
+
+def check_dictionary_choices(args: argparse.Namespace) -> None:
+    """BadInput for a choice where there is no --dictionary to choose from."""
+    for flag, given in (
+        ("--dictionary-languages", args.dictionary_languages),
+        ("--dictionary-sources", args.dictionary_sources),
+        ("--semantic-types", args.semantic_types),
+    ):
+        if given and not args.dictionary:
+            raise BadInput(f"{flag}: found {given[0]!r}; expected --dictionary with it")

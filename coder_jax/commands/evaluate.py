@@ -44,7 +44,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.commands.encoder_arguments import TERMS_PER_CHUNK, load_encoder
+from coder_jax.commands.encoder_arguments import (
+    TERMS_PER_CHUNK,
+    dictionary_choices,
+    load_encoder,
+)
 from coder_jax.commands.evaluate_arguments import add_arguments, check
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
@@ -201,7 +205,7 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     paths, dictionaries = paths_of(args.benchmark, args.dictionary)
     read = {
         path: read_dictionary(
-            path, args.dictionary_languages, args.dictionary_sources, args.dictionary_concepts_of
+            path, concepts_of=args.dictionary_concepts_of, **dictionary_choices(args)
         )
         for path in dict.fromkeys(dictionaries.values())
     }

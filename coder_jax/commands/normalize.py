@@ -30,7 +30,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from coder_jax.commands.encoder_arguments import (
     TERMS_PER_CHUNK,
+    add_dictionary_choices,
     add_model_arguments,
+    dictionary_choices,
     load_encoder,
 )
 from coder_jax.encoding.term_lines import decode_line, read_some
@@ -58,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="terms to search: a TSV file of term<TAB>CUI, or a dataset folder",
     )
-    parser.add_argument(
-        "--dictionary-languages",
-        nargs="+",
-        metavar="LANGUAGE",
-        help="of a dataset folder, search the terms in these languages only (such as ENG)",
-    )
+    add_dictionary_choices(parser, several_words=False)
     parser.add_argument(
         "--dictionary-vectors",
         type=Path,
@@ -91,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.k <= MOST_K:
         raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts per mention")
     # Before the model: it fails sooner.
-    dictionary = read_dictionary(args.dictionary, args.dictionary_languages)
+    dictionary = read_dictionary(args.dictionary, **dictionary_choices(args))
     if args.retired_cuis:
         dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
     with open_mentions(args.mentions) as (stream, name):

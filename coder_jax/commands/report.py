@@ -37,7 +37,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
-from coder_jax.commands.encoder_arguments import add_dictionary_choices
+from coder_jax.commands.encoder_arguments import (
+    add_dictionary_choices,
+    check_dictionary_choices,
+    dictionary_choices,
+)
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.streams import is_stdout
 from data_pipeline.process.errors import BadInput
@@ -111,13 +115,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         if value < least:
             raise BadInput(f"{option}: found {value}; expected {least} or more")
-    for option, given in (
-        ("--compare", args.compare),
-        ("--dictionary-languages", args.dictionary_languages),
-        ("--dictionary-sources", args.dictionary_sources),
-    ):
-        if given and not args.dictionary:
-            raise BadInput(f"{option}: found {given[0]!r}; expected --dictionary with it")
+    if args.compare and not args.dictionary:
+        raise BadInput(f"--compare: found {args.compare[0]!r}; expected --dictionary with it")
+    check_dictionary_choices(args)
     out = find_out(args)
     name, model = named(args.model)
     compared = [named(one) for one in args.compare]
@@ -127,8 +127,7 @@ def run(args: argparse.Namespace) -> int:
         title=name or short_name(model),
         pooling=args.pooling,
         dictionary=args.dictionary,
-        languages=args.dictionary_languages,
-        sources=args.dictionary_sources,
+        **dictionary_choices(args),
         results=[named(one) for one in args.results],
         compare=[(name or short_name(path), path) for name, path in compared],
         terms=args.terms,

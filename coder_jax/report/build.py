@@ -30,7 +30,7 @@ class Inputs:
       model, name: the encoder to report on, and what it is called.
       title: of the page.
       pooling: None for the model's own.
-      dictionary, languages, sources: as `read_dictionary` takes them; or no dictionary.
+      dictionary, languages, sources, types: as `read_dictionary` takes them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       compare: (name, path) of further encoders.
       terms: most terms in the explorer.
@@ -45,6 +45,7 @@ class Inputs:
     dictionary: str | None
     languages: Sequence[str] | None
     sources: Sequence[str] | None
+    types: Sequence[str] | None = None
     results: Sequence[tuple[str | None, str]]
     compare: Sequence[tuple[str, str]]
     terms: int
@@ -71,7 +72,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     tables = result_tables(records)
     shown = None
     if inputs.dictionary is not None:
-        dictionary = inputs.dictionary, inputs.languages, inputs.sources
+        dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
         shown = read_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
     subject = load(inputs.name, inputs.model, inputs.pooling)
     report = Report(

@@ -73,6 +73,7 @@ def read_terms(
     path: str,
     languages: Sequence[str] | None,
     sources: Sequence[str] | None,
+    types: Sequence[str] | None = None,
     *,
     most_terms: int,
     seed: int,
@@ -80,24 +81,24 @@ def read_terms(
     """Reads a dictionary and chooses what is shown of it.
 
     Args:
-      path, languages, sources: as in `read_dictionary`.
+      path, languages, sources, types: as in `read_dictionary`.
       most_terms: in the explorer.
       seed: of the choice.
 
     Raises:
       BadInput: as `read_dictionary`; or a dictionary of a single term.
     """
-    dictionary = read_dictionary(path, languages, sources)
+    dictionary = read_dictionary(path, languages, sources, types=types)
     total = len(set(dictionary.terms))
     if total < 2:
         raise BadInput(f"{path}: found a single term; expected two or more, to compare them")
     terms = terms_by_concept(dictionary)
-    types = read_semantic_types(path)
+    held = read_semantic_types(path)
     return ShownTerms(
         dictionary,
-        types,
+        held,
         concept_groups(terms, seed),
-        type_groups(terms, types, seed),
+        type_groups(terms, held, seed),
         whole_concepts(terms, most_terms, seed),
         total,
     )

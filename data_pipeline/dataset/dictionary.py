@@ -4,9 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from data_pipeline.dataset.dictionary_choice import Choice
+from data_pipeline.dataset.dictionaries.choice import Choice
+from data_pipeline.dataset.dictionaries.of_dataset import rows_of_dataset
+from data_pipeline.dataset.dictionaries.of_release import rows_of_release
+from data_pipeline.dataset.dictionaries.rows import AboutConcept as AboutConcept
 from data_pipeline.files.rows import (
     CONCEPT_SEPARATOR,
     distinct_rows,
@@ -17,14 +20,6 @@ from data_pipeline.files.rows import (
 )
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
-
-
-class AboutConcept(NamedTuple):
-    """What a dictionary says of a concept."""
-
-    preferred: str  # its preferred name, as the source writes it
-    codes: tuple[tuple[str, str], ...] = ()  # (vocabulary, code there)
-    types: tuple[str, ...] = ()  # semantic types, such as "T047 Disease or Syndrome"
 
 
 @dataclass(frozen=True)
@@ -165,12 +160,17 @@ def read_dictionary(
             "MRCONSO.RRF of a release"
         )
     if is_release or path.is_dir():
-        # They make a `Dictionary`, too.
-        from data_pipeline.dataset import terminology_dictionary
-
-        if is_release:
-            return terminology_dictionary.dictionary_of_release(path, choice, raw=raw)
-        return terminology_dictionary.dictionary_of_dataset(path, choice, raw=raw)
+        read = (rows_of_release if is_release else rows_of_dataset)(path, choice, raw=raw)
+        return Dictionary(
+            read.terms,
+            read.concepts,
+            choice.named(path),
+            languages=read.languages,
+            vocabularies=read.vocabularies,
+            chosen=choice.record() | read.made_of,
+            dataset=None if is_release else path,
+            about_concepts=read.about_concepts,
+        )
     for option, asked in choice.options().items():
         if asked:
             raise BadInput(

@@ -153,7 +153,7 @@ def test_input_that_cannot_be_used(model, tmp_path):
         run("--model", model, "--out", out, tmp_path / "absent.txt")
     with pytest.raises(BadInput, match="terms.txt and --dictionary; expected one of them"):
         run("--model", model, "--out", out, terms, "--dictionary", terms)
-    with pytest.raises(BadInput, match="--dictionary-languages: found no --dictionary"):
+    with pytest.raises(BadInput, match="--dictionary-languages: found 'ENG'; expected --dictio"):
         run("--model", model, "--out", out, terms, "--dictionary-languages", "ENG")
     with pytest.raises(BadInput, match="--terms-per-chunk is 0; expected 1 or more"):
         run("--model", model, "--out", out, terms, "--terms-per-chunk", "0")

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import importlib
 
 import pytest
 
@@ -42,6 +43,40 @@ def test_an_encoder_s_own_settings_are_the_default():
     assert several.pooling == ["mean", "cls"]
     with pytest.raises(argparse.ArgumentError, match="invalid choice: 'max'"):
         parsed("--model", "m", "--pooling", "max")
+
+
+def test_what_of_a_dictionary_is_taken():
+    flags = ("--dictionary-languages", "--dictionary-sources", "--semantic-types")
+    languages, sources, types = flags
+
+    def chosen(*words):
+        return encoder_arguments.dictionary_choices(parsed("--model", "m", *words))
+
+    assert chosen() == {"languages": None, "sources": None, "types": None}
+    for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
+        assert chosen(languages, *words)["languages"] == ["ENG", "FRE"], words
+    assert chosen(sources, "MSH,SNOMEDCT_US")["sources"] == ["MSH", "SNOMEDCT_US"]
+    name = "Element, Ion, or Isotope"
+    assert chosen(types, name, "T047")["types"] == [name, "T047"], "its commas are its own"
+    for empty in (",", "ENG,", ""):
+        with pytest.raises(argparse.ArgumentError, match="expected no empty value"):
+            parsed("--model", "m", languages, empty)
+
+
+@pytest.mark.parametrize(("verb", "positional"), [("normalize", "mentions"), ("encode", "terms")])
+def test_a_choice_leaves_the_positional_argument_behind_it(verb, positional):
+    command = importlib.import_module(f"coder_jax.commands.{verb}")
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    words = ["--model", "m", "--dictionary", "d", *(["--out", "o.npy"] if verb == "encode" else [])]
+    for flag, value in (
+        ("--dictionary-languages", "ENG,FRE"),
+        ("--dictionary-sources", "MSH"),
+        ("--semantic-types", "Disease or Syndrome"),
+    ):
+        args = parser.parse_args([*words, flag, value, "list.txt"])
+        assert getattr(args, positional) == "list.txt"
+        assert getattr(args, flag[2:].replace("-", "_")) == value.split(",")
 
 
 def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):

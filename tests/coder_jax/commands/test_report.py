@@ -133,7 +133,11 @@ def test_names_and_paths():
 
 def test_what_only_a_dictionary_uses_is_not_ignored(folder, tmp_path, capsys):
     words = ["--model", folder / "one", "--out", tmp_path / "page.html"]
-    for more in (["--compare", "a=b"], ["--dictionary-languages", "ENG"]):
+    for more in (
+        ["--compare", "a=b"],
+        ["--dictionary-languages", "ENG"],
+        ["--semantic-types", "T047"],
+    ):
         assert report(*words, *more) == 2
         assert "expected --dictionary with it" in capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from tiny_rrf import write_release
 
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.dictionaries.choice import Choice
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary, read_dictionary, union
-from data_pipeline.dataset.dictionary_choice import Choice
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis, choose_list, read_retired_cuis
 
