@@ -173,8 +173,8 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.remembered import RememberingEncoder
     from coder_jax.evaluation.record import write_records
-    from coder_jax.report.heldout_plots import plot_heldout
-    from coder_jax.report.plots import plot_training
+    from coder_jax.report.pictures.heldout_plots import plot_heldout
+    from coder_jax.report.pictures.plots import plot_training
     from coder_jax.report.subject import Subject, run_subject
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train

@@ -1,31 +1,19 @@
-"""The page of a report: one HTML file that needs neither network nor other files.
-
-Strings of users and terminologies reach the page in three ways only: escaped by Jinja; in pictures,
-escaped by a writer of XML (`svg.py`); or as JSON in which <, > and & are written as \\u003c and so
-on (Jinja's `tojson`), so that no term can end a script or begin an element. A content security
-policy lets nothing run but the page's own script, by its hash, and lets nothing be fetched.
-"""
+"""The page of a report: one HTML file that needs neither network nor other files."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from coder_jax.evaluation.cells import Table
 from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.maps import MapFigure
+from coder_jax.report.page.offline import fill, write_html
 from coder_jax.report.page.svg import heat_map_svg, panel_svg
 from coder_jax.report.relation_matrices import LEAST_SQUARES, RelationFigure, spectrum_panel
-from data_pipeline.files.whole_files import written_whole
-from data_pipeline.process.errors import BadInput
 
 HERE = "coder_jax.report.page"  # the template, the style and the script
 
@@ -71,31 +59,18 @@ class Report:
 
 def render(report: Report) -> str:
     """The page as HTML."""
-    environment = Environment(
-        loader=PackageLoader(HERE, ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    compact = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    environment.policies["json.dumps_kwargs"] = compact
-    folder = resources.files(HERE)
-    style, script = (
-        (folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
-    )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     relations = report.relations
     drawn = relations if relations and len(relations.labels) >= LEAST_SQUARES else None
     panels = [
         (panel, panel_svg(panel, f"panel-{number}"), table_of(panel))
         for number, panel in enumerate(report.panels)
     ]
-    return environment.get_template("report.html").render(
+    return fill(
+        HERE,
+        "report.html",
+        "report.css",
+        ["report.js"],
         report=report,
-        style=style,
-        script=script,
-        script_hash=f"sha256-{digest}",
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
         panels=panels,
         published=any(row.published for _, rows in report.tables for row in rows),
@@ -107,12 +82,4 @@ def render(report: Report) -> str:
 
 def write_page(report: Report, out: Path) -> int:
     """Writes the page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
-    page = render(report).encode()
-    try:
-        with written_whole(out) as unfinished:
-            unfinished.write_bytes(page)
-    except OSError as error:
-        raise BadInput(
-            f"{out}: cannot be written ({error.strerror}); give another --out"
-        ) from error
-    return len(page)
+    return write_html(render(report), out)

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
-from coder_jax.report import plots
 from coder_jax.report.curves import Panel
+from coder_jax.report.pictures import plots
 from coder_jax.report.relation_matrices import RelationFigure
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from coder_jax.report import plots
 from coder_jax.report.curves import training_panels
 from coder_jax.report.page.svg import VARIABLES, heat_map_svg, panel_svg
+from coder_jax.report.pictures import plots
 from coder_jax.report.relation_matrices import compare_relations, spectrum_panel
 
 LONG = "RO|biological_process_has_initiator_chemical_or_drug"

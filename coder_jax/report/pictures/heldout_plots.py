@@ -12,7 +12,7 @@ from coder_jax.evaluation.benchmark import Given
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.similarity.spearman import pair_cosines
-from coder_jax.report.plots import plot_scores, plot_similarities
+from coder_jax.report.pictures.plots import plot_scores, plot_similarities
 
 Scored = tuple[TermEncoder, EvaluationRecord]
 

@@ -7,7 +7,7 @@ import pytest
 from evaluating import ENCODER, write_toy
 
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.report import heldout_plots
+from coder_jax.report.pictures import heldout_plots
 
 TOY = ["heart attack", "high blood pressure", "kidney stone"]
 FIRST = ["myocardial infarction", "hypertension", "nephrolithiasis"]

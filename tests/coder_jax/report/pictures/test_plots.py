@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coder_jax.report import plots
 from coder_jax.report.curves import LABELS, PANELS, training_panels
+from coder_jax.report.pictures import plots
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.groups.group import Group
@@ -182,7 +182,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_matplotlib_is_imported_only_to_draw(repo):
-    code = "import sys, coder_jax.report.plots; print('matplotlib' in sys.modules)"
+    code = "import sys, coder_jax.report.pictures.plots; print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
     assert run.stdout.strip() == "False", run.stderr
 
