@@ -1,0 +1,90 @@
+"use strict";
+// What is decided: of each mention open, accepted with a concept, or rejected; and a note.
+// Text reaches the page through textContent alone, so that no mention is ever read as HTML.
+const byId = (id) => document.getElementById(id);
+const make = (name, text = "", attributes = {}, ...children) => {
+  const element = document.createElement(name);
+  element.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+};
+const number = (value) => value.toLocaleString("en");
+
+const OPEN = "open";
+const ACCEPTED = "accepted";
+const REJECTED = "rejected";
+
+class Decisions {
+  // `decided` is what the page begins with, as (row, concept or null, note), unless the browser has more.
+  constructor(decided, key) {
+    this.of = new Map();  // row -> { verdict, concept, note }; rows that are open without a note are not there
+    this.steps = [];  // to undo: of each its rows as they were before
+    this.place = `coder_jax review ${key}`;
+    this.unsaved = new Set();  // rows that were changed since they were saved as CSV
+    this.why = "";  // why the browser does not keep them
+    for (const [row, concept, note] of decided) this.of.set(row, { verdict: concept === null ? REJECTED : ACCEPTED, concept, note });
+    this.reread();
+    this.keep();
+  }
+
+  get(row) {
+    return this.of.get(row) ?? { verdict: OPEN, concept: null, note: "" };
+  }
+
+  count(verdict) {
+    let count = 0;
+    for (const one of this.of.values()) count += one.verdict === verdict;
+    return count;
+  }
+
+  // One step that can be undone: (row, { verdict, concept, note }) of each.
+  change(changes) {
+    this.steps.push(changes.map(([row]) => [row, this.get(row)]));
+    this.put(changes);
+  }
+
+  undo() {
+    const step = this.steps.pop();
+    if (step) this.put(step);
+    return step;
+  }
+
+  note(row, note) {
+    this.put([[row, { ...this.get(row), note }]]);
+  }
+
+  put(changes) {
+    for (const [row, decision] of changes) {
+      this.unsaved.add(row);
+      if (decision.verdict === OPEN && !decision.note) this.of.delete(row);
+      else this.of.set(row, decision);
+    }
+    this.keep();
+  }
+
+  saved() {
+    this.unsaved.clear();
+    this.keep();
+  }
+
+  keep() {
+    const all = [...this.of].map(([row, { verdict, concept, note }]) => [row, verdict, concept, note]);
+    try {
+      localStorage.setItem(this.place, JSON.stringify({ all, unsaved: [...this.unsaved] }));
+      this.why = "";
+    } catch (error) {
+      this.why = error.name === "QuotaExceededError" ? "its storage is full" : "it allows this page no storage";
+    }
+  }
+
+  // What the browser has, from before or from another window.
+  reread() {
+    try {
+      const kept = JSON.parse(localStorage.getItem(this.place));
+      if (!kept) return;
+      this.of = new Map(kept.all.map(([row, verdict, concept, note]) => [row, { verdict, concept, note }]));
+      this.unsaved = new Set(kept.unsaved);
+    } catch { /* keep() says why */ }
+  }
+}
