@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from coder_jax.mapping.answers import Answer, Candidate, Status
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import read_text
+from data_pipeline.files.tables.table import read_rows
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
 
 ACCEPTED, REJECTED, OPEN = "accepted", "rejected", "open"
 COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
-SEPARATORS = ",;\t"  # what spreadsheets save with, by country
 REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
 SHOWN = 5  # concepts that a message names
 # The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
@@ -37,20 +34,21 @@ class Decision(NamedTuple):
 def read_decisions(path: Path) -> dict[str, Decision]:
     """The decisions of a file: mention -> Decision.
 
-    The file has a header with the columns mention, concept, decision (accepted, rejected, or open:
-    a note alone) and note, in any order and among others, separated by commas, semicolons or tabs.
-    A ' before one of = + - @ at the beginning of a field is taken off.
+    The file is a table as `read_rows` takes it, with the columns mention, concept, decision
+    (accepted, rejected, or open: a note alone) and note, in any order and among others. A ' before
+    one of = + - @ at the beginning of a field is taken off.
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
         decisions on one mention.
     """
-    rows = _rows(path)
-    _, header = next(rows, (1, []))
+    _, rows = read_rows(path)
+    filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
+    header = filled[0][1] if filled else []
     place = _places(path, header)
     decisions: dict[str, Decision] = {}
     line_of: dict[str, int] = {}
-    for line, fields in rows:
+    for line, fields in filled[1:]:
         if len(fields) != len(header):
             raise BadInput(
                 f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
@@ -124,25 +122,6 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
     chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
     others = [one for one in answer.candidates if one.concept != concept]
     return Answer(answer.mention, Status.DECIDED, [chosen, *others])
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line in which it begins, fields) of each row that is not empty."""
-    text = read_text(path)
-    header = text.partition("\n")[0]
-    separator = max(SEPARATORS, key=header.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    line = 1
-    try:
-        for fields in reader:
-            if any(fields):
-                yield line, fields
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise BadInput(
-            f"{path}:{line}: {error}; expected rows of {', '.join(COLUMNS)}: close the double "
-            "quotes, and write each one within a field twice"
-        ) from error
 
 
 def _places(path: Path, header: Sequence[str]) -> list[int | None]:

@@ -43,14 +43,9 @@ class Detail {
   }
 
   why({ status, ties, reason, times }) {
-    const found = {
-      exact: "a term of the dictionary",
-      near: "the nearest term",
-      tied: `${number(ties)} other ${ties === 1 ? "concept is" : "concepts are"} as good as the first`,
-      "no answer": reason,
-      decided: "decided before",
-    }[status];
-    return [found, times > 1 && `${number(times)} rows of the list`].filter(Boolean).join(" · ");
+    const found = { exact: "a term of the dictionary", near: "the nearest term", "no answer": reason, decided: "decided before" }[status];
+    const rivals = ties > 0 && `${number(ties)} other ${ties === 1 ? "concept is" : "concepts are"} as good`;
+    return [found, rivals, times > 1 && `${number(times)} rows of the list`].filter(Boolean).join(" · ");
   }
 
   cells({ cells }) {

@@ -9,7 +9,7 @@ class Filters {
       byId(id).append(...[...counts].map(([value, count]) => this.chip(held, value, count, change)));
     }
     for (const id of ["text", "least", "most"]) byId(id).addEventListener("input", change);
-    byId("order").addEventListener("input", reorder);
+    byId("order").addEventListener("change", reorder);
     byId("clear").addEventListener("click", () => { this.clear(); change(); });
   }
 

@@ -14,7 +14,7 @@ class MentionList {
     this.place = new Map();
     this.current = -1;
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    new ResizeObserver(() => this.show(this.current)).observe(this.box);
     this.inner.addEventListener("click", (event) => {
       const option = event.target.closest("[data-row]");
       if (option) choose(Number(option.dataset.row));

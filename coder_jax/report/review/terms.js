@@ -1,6 +1,7 @@
 // The dictionary: what is known of a concept, and the search for one by its terms, identifier or codes.
 const MOST_FOUND = 30;
-const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+const ASCII = /^[ -~]*$/;  // of most texts, which have no marks to take off
+const fold = (text) => (ASCII.test(text) ? text : text.normalize("NFD").replace(/\p{M}/gu, "")).toLowerCase();
 
 class Terms {
   constructor({ ids, names, terms, codes, types, vocabularies, typeNames }) {
@@ -33,7 +34,11 @@ class Terms {
     this.owner = [];
     this.written = [];
     this.byCode = new Map();
-    const add = (code, at) => this.byCode.set(fold(code), [...(this.byCode.get(fold(code)) ?? []), at]);
+    const add = (code, at) => {
+      const held = this.byCode.get(fold(code));
+      if (held) held.push(at);
+      else this.byCode.set(fold(code), [at]);
+    };
     this.ids.forEach((id, at) => {
       for (const term of [this.names[at], ...this.terms[at]]) {
         this.folded.push(fold(term));

@@ -70,6 +70,6 @@ def write_review(
         encoder_line=encoder_line,
         dictionary=dictionary.source,
         key=hashlib.sha256(data).hexdigest()[:16],
-        contents=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
+        contents=base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode(),
     )
     return write_html(page, out, "--review")
