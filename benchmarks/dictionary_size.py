@@ -159,7 +159,7 @@ def evaluate(work: Path) -> dict[str, Any]:
 
 def normalize(work: Path) -> dict[str, Any]:
     """Finds the nearest concepts, as `python -m coder_jax normalize --dictionary-vectors` does."""
-    from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
+    from coder_jax.encoding.encoded_dictionary import EncodedDictionary, nearest_concepts
     from coder_jax.encoding.rows import RowsOfFile
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.files.rows import two_columns

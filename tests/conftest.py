@@ -22,6 +22,8 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test must not pass on 
 if "CODER_JAX_TESTS_COMPILED" not in os.environ:
     os.environ["CODER_JAX_TESTS_COMPILED"] = tempfile.mkdtemp(prefix="coder_jax-tests-")
 COMPILED = os.environ["CODER_JAX_TESTS_COMPILED"]
+# Vectors of dictionaries, too, are kept there and not in the cache folder of whoever tests.
+os.environ["CODER_JAX_CACHE"] = os.path.join(COMPILED, "cache")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from coder_jax.encoding.term_lines import TERMS_PER_CHUNK as TERMS_PER_CHUNK
+from coder_jax.encoding.vector_cache import DEFAULT_GB, LEAST_TERMS, LIMIT, kept_folder
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
@@ -12,8 +14,6 @@ from data_pipeline.terminology.clean import ALL_IN_WORDS
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
-
-TERMS_PER_CHUNK = 1 << 16  # encoded and written at a time: what a kill may lose
 
 
 def add_model_arguments(
@@ -49,6 +49,19 @@ def add_model_arguments(
         default="float32",
         help="arithmetic of the encoder; auto, as in training, is bfloat16 on an accelerator and "
         "float32 on CPUs (default: float32, with which published scores compare)",
+    )
+
+
+def add_cache_argument(parser: argparse._ActionsContainer) -> None:
+    """--no-cache: `args.cache` says whether vectors of dictionaries are kept and read again."""
+    parser.add_argument(
+        "--no-cache",
+        dest="cache",
+        action="store_false",
+        help=f"encode the dictionary anew; else its vectors, if it has {LEAST_TERMS:,} terms or "
+        f"more, are kept in {kept_folder()} (below CODER_JAX_CACHE, where that is set). What was "
+        f"not used for longest goes when all need more than {LIMIT} gigabytes (default: "
+        f"{DEFAULT_GB:g})",
     )
 
 

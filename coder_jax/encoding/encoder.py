@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,45 +14,31 @@ import polars as pl
 from tokenizers import Tokenizer
 
 from coder_jax.encoding.embed import embed_chunks, embed_terms
-from coder_jax.encoding.rows import Rows
-from coder_jax.encoding.search import search
+from coder_jax.encoding.encoded_dictionary import (
+    DictionarySource,
+    EncodedDictionary,
+    Match,
+    frame_maker,
+    match_columns,
+    nearest_concepts,
+    terms_and_concepts,
+    vectors_in_chunks,
+)
+from coder_jax.encoding.encoder_protocol import hash_weights
+from coder_jax.encoding.rows import given_vectors
+from coder_jax.encoding.rows import unit as unit_rows
+from coder_jax.encoding.term_lines import strings_of
+from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings, read_settings
 from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
-from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
-from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import Progress
 from data_pipeline.terminology.clean import clean
 
-# Search this many terms per wanted concept at first; a concept often has several near terms.
-TERMS_PER_CONCEPT = 8
-
-
-class Match(NamedTuple):
-    """A concept found for a mention, by its nearest term."""
-
-    concept: str
-    term: str
-    similarity: float  # cosine
-
-
-@dataclass(frozen=True)
-class EncodedDictionary:
-    """A dictionary with its vectors, to search more than once: `TermEncoder.encode_dictionary`."""
-
-    terms: list[str]
-    concepts: list[str]
-    vectors: Rows  # float [n, D], unit length; an array or the rows of a file
-
-    @cached_property
-    def num_concepts(self) -> int:
-        return len({one for joined in set(self.concepts) for one in split_concepts(joined)})
-
-
-DictionarySource = EncodedDictionary | tuple[Sequence[str], Sequence[str]] | str | Path
+__all__ = ["EncodedDictionary", "Match", "TermEncoder", "nearest_concepts"]
 
 
 class TermEncoder:
@@ -67,7 +53,12 @@ class TermEncoder:
       bert: the encoder.
       settings: pooling, cleaning, max_length, attend_padding.
       report: what loading found, or None for an encoder made in memory.
+      name, folder: the folder or hub id that was asked for, and where it is on this machine; None
+        for an encoder made in memory.
     """
+
+    name: str | None = None
+    folder: Path | None = None
 
     def __init__(
         self,
@@ -130,36 +121,66 @@ class TermEncoder:
             cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
         )
         bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)
-        return cls(bert, load_tokenizer(folder), settings, report)
+        encoder = cls(bert, load_tokenizer(folder), settings, report)
+        encoder.name, encoder.folder = str(path_or_hub_id), folder
+        return encoder
+
+    @cached_property
+    def weights_hash(self) -> str | None:
+        """SHA-256 of the weight files; None for an encoder made in memory."""
+        return None if self.folder is None else hash_weights(self.folder)
 
     def encode(
         self,
-        terms: Sequence[str],
+        terms: str | Iterable[str],
         *,
         unit: bool = True,
         rows: int | None = None,
         progress: bool = False,
+        normalize_embeddings: bool | None = None,
+        show_progress_bar: bool | None = None,
+        batch_size: int | None = None,
+        convert_to_numpy: bool = True,
     ) -> np.ndarray:
-        """Vectors of terms, float32 [n, D], in the order given.
+        """Vectors of terms, float32 [n, D], in the order given; [D] of a single string.
+
+        The last four arguments are those of sentence-transformers.
 
         Args:
-          terms: n strings; equal strings cost once.
+          terms: n strings, in whatever has some in an order (a list, a generator, an array, a
+            Series); equal strings cost once. Or one string.
           unit: vectors of length 1; else as they come out of the pooling.
           rows: packed rows of 128 tokens per device and batch; chosen for the machine if None.
           progress: show a progress bar on stderr.
+          normalize_embeddings: the same as `unit`, over which it goes.
+          show_progress_bar: the same as `progress`, over which it goes.
+          batch_size: without effect: terms are packed into batches of `rows` rows.
+          convert_to_numpy: only True.
+
+        Raises:
+          BadInput: what is given are not strings, or have no order.
+          Stopped: a signal asked for it.
         """
-        if isinstance(terms, str) or not all(isinstance(term, str) for term in terms):
+        if not convert_to_numpy:
             raise BadInput(
-                f"found {type(terms).__name__} {str(terms)[:60]!r}; expected a list of strings"
+                "convert_to_numpy is False; vectors are NumPy arrays: torch.from_numpy(vectors) "
+                "makes a tensor of them"
             )
-        settings = self.settings
+        vectors = self.encode_list(
+            [terms] if isinstance(terms, str) else strings_of(terms, "a string or strings"),
+            unit=unit if normalize_embeddings is None else normalize_embeddings,
+            rows=rows,
+            progress=progress if show_progress_bar is None else show_progress_bar,
+        )
+        return vectors[0] if isinstance(terms, str) else vectors
+
+    def encode_list(
+        self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
+    ) -> np.ndarray:
+        """As `encode`, of a list of strings."""
         return embed_terms(
-            self.bert,
-            self.tokenizer,
-            clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list(),
-            pooling=settings.pooling,
-            max_length=settings.max_length,
-            attend_padding=settings.attend_padding,
+            *(self.bert, self.tokenizer, self._cleaned(terms)),
+            **self._how,
             unit=unit,
             rows=rows,
             progress=progress,
@@ -179,100 +200,110 @@ class TermEncoder:
           rows: as in `encode`.
           bar: a progress bar that counts terms.
         """
-        settings = self.settings
         return embed_chunks(
-            self.bert,
-            self.tokenizer,
-            (
-                clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list()
-                for terms in chunks
-            ),
-            pooling=settings.pooling,
-            max_length=settings.max_length,
-            attend_padding=settings.attend_padding,
+            *(self.bert, self.tokenizer, map(self._cleaned, chunks)),
+            **self._how,
             rows=rows,
             bar=bar,
         )
 
-    def similarity(self, terms: Sequence[str], others: Sequence[str]) -> np.ndarray:
-        """Cosines of terms with other terms, float32 [n, m]."""
-        return self.encode(terms) @ self.encode(others).T
+    def _cleaned(self, terms: Sequence[str]) -> list[str]:
+        return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """The settings that `embed_terms` wants."""
+        return {name: value for name, value in asdict(self.settings).items() if name != "cleaning"}
+
+    def similarity(self, terms: Any, others: Any) -> np.ndarray:
+        """Cosines of terms with other terms, float32 [n, m].
+
+        Args:
+          terms: n strings or one, as for `encode`; or vectors, float [n, D] or [D], of any length.
+          others: m of either.
+
+        Raises:
+          BadInput: neither strings nor vectors, or vectors of another width.
+        """
+        here, there = self._unit_vectors(terms), self._unit_vectors(others)
+        if here.shape[1] != there.shape[1]:
+            raise BadInput(
+                f"found vectors of widths {here.shape[1]} and {there.shape[1]}; expected one width"
+            )
+        return here @ there.T
+
+    def _unit_vectors(self, given: Any) -> np.ndarray:
+        """Unit vectors of strings, or of vectors; float32 [n, D]."""
+        if isinstance(given, str):
+            return self.encode([given])
+        vectors = given_vectors(given)
+        return self.encode(given) if vectors is None else unit_rows(vectors)
 
     def encode_dictionary(
-        self, dictionary: DictionarySource, *, progress: bool = False
+        self, dictionary: DictionarySource, *, progress: bool = False, cache: bool = True
     ) -> EncodedDictionary:
         """Encodes a dictionary once, to give it to `normalize` many times.
 
+        Of an encoder from a folder or the hub, the vectors of a dictionary of 2,000 terms or more
+        are kept on this machine (`encoding/vector_cache.py`), and read the next time.
+
         Args:
-          dictionary: (terms, concepts), or the path of a TSV file term<TAB>concept, or of a
-            dataset folder. The concepts that share a term may be joined with "|".
+          dictionary: the path of a TSV file term<TAB>concept or of a dataset folder; what
+            `read_dictionary` returned; a dict of term -> concept; two columns, (terms, concepts);
+            (term, concept) pairs; or a DataFrame with the columns term and concept. The concepts
+            that share a term may be joined with "|".
+          progress: show a progress bar on stderr, and say where the vectors come from.
+          cache: keep the vectors, and use those that are kept.
+
+        Raises:
+          BadInput: a dictionary that cannot be read, or is none of these.
+          Stopped: a signal asked for it.
         """
         if isinstance(dictionary, EncodedDictionary):
             return dictionary
-        if isinstance(dictionary, str | Path):
-            read = read_dictionary(dictionary)
-            terms, concepts = read.terms, read.concepts
-        else:
-            terms, concepts = map(list, dictionary)
-        if len(terms) != len(concepts) or not terms:
-            raise BadInput(
-                f"the dictionary has {len(terms)} terms and {len(concepts)} concepts; expected one "
-                "concept for each term, and at least one"
-            )
-        return EncodedDictionary(terms, concepts, self.encode(terms, progress=progress))
+        terms, concepts = terms_and_concepts(dictionary)
+        kept = cached_vectors(self, terms, progress=progress) if cache else None
+        vectors = vectors_in_chunks(self, terms, progress) if kept is None else kept
+        return EncodedDictionary(terms, concepts, vectors, self)
 
     def normalize(
         self,
-        mentions: Sequence[str],
+        mentions: str | Iterable[str],
         dictionary: DictionarySource,
         k: int = 1,
         *,
         progress: bool = False,
-    ) -> list[list[Match]]:
-        """The k nearest concepts of each mention, best first.
+        as_frame: bool | Literal["pandas", "polars"] = False,
+    ) -> Any:
+        """The k nearest concepts of each mention, best first: list[list[Match]].
 
         A concept is as near as its nearest term (zero-shot normalization of the CODER paper); of
         equal ones the earlier in the dictionary comes first. Fewer than k matches where the
         dictionary has fewer concepts.
 
         Args:
-          mentions: strings.
+          mentions: strings, as for `encode`; one string is one mention.
           dictionary: as in `encode_dictionary`, or what that returned.
           k: concepts per mention, at least 1.
+          progress: as in `encode_dictionary`.
+          as_frame: return a DataFrame of pandas (True) or of polars ("polars") with a row for each
+            match: mention, concept, matched_term, similarity, rank (from 1 on).
+
+        Raises:
+          BadInput: k below 1, no such dictionary, mentions that are no strings, or no pandas.
+          Stopped: a signal asked for it.
         """
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
+        make_frame = frame_maker(as_frame) if as_frame else None
+        mentions = [mentions] if isinstance(mentions, str) else strings_of(mentions)
         encoded = self.encode_dictionary(dictionary, progress=progress)
         k = min(k, encoded.num_concepts)
-        return nearest_concepts(self.encode(mentions, progress=progress), encoded, k)
+        found = nearest_concepts(self.encode(mentions, progress=progress), encoded, k)
+        return make_frame(match_columns(mentions, found)) if make_frame else found
 
-
-def nearest_concepts(
-    queries_QD: np.ndarray, dictionary: EncodedDictionary, k: int
-) -> list[list[Match]]:
-    """The k concepts nearest to each query; searches more terms until k concepts are among them."""
-    found: list[list[Match]] = [[] for _ in queries_QD]
-    open_queries = np.arange(len(queries_QD))
-    width = 1 if k == 1 else k * TERMS_PER_CONCEPT
-    while len(open_queries):
-        width = min(width, len(dictionary.terms))
-        similarity, index = search(queries_QD[open_queries], dictionary.vectors, width)
-        for query, values, numbers in zip(open_queries, similarity, index, strict=True):
-            found[query] = first_of_each_concept(values, numbers, dictionary, k)
-        open_queries = np.array([q for q in open_queries if len(found[q]) < k], np.int64)
-        width *= 8
-    return found
-
-
-def first_of_each_concept(
-    similarity: np.ndarray, index: np.ndarray, dictionary: EncodedDictionary, k: int
-) -> list[Match]:
-    """The best term of each of the first k concepts among ranked terms."""
-    matches: dict[str, Match] = {}
-    for value, number in zip(similarity, index, strict=True):
-        for concept in split_concepts(dictionary.concepts[number]):
-            if concept not in matches:
-                matches[concept] = Match(concept, dictionary.terms[number], float(value))
-        if len(matches) >= k:
-            break
-    return list(matches.values())[:k]
+    def __repr__(self) -> str:
+        settings = self.settings
+        words = [repr(self.name or "in memory"), f"width={self.bert.config.hidden_size}"]
+        words += [f"{name}={value!r}" for name, value in asdict(settings).items()]
+        return f"{type(self).__name__}({', '.join(words)})"

@@ -6,8 +6,6 @@ plots and a report: it keeps the vectors of all terms in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from coder_jax.encoding.encoder import TermEncoder
@@ -18,22 +16,18 @@ class RememberingEncoder(TermEncoder):
 
     def __init__(self, encoder: TermEncoder):
         super().__init__(encoder.bert, encoder.tokenizer, encoder.settings, encoder.report)
+        self.name = encoder.name
         self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
 
-    def encode(
-        self,
-        terms: Sequence[str],
-        *,
-        unit: bool = True,
-        rows: int | None = None,
-        progress: bool = False,
+    def encode_list(
+        self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
     ) -> np.ndarray:
-        """As `TermEncoder.encode`; vectors that are not of unit length are not remembered."""
+        """As `TermEncoder.encode_list`; vectors that are not of unit length are not remembered."""
         if not unit:
-            return super().encode(terms, unit=False, rows=rows, progress=progress)
+            return super().encode_list(terms, unit=False, rows=rows, progress=progress)
         new = [term for term in dict.fromkeys(terms) if term not in self.held]
         if new:
-            vectors = super().encode(new, rows=rows, progress=progress)
+            vectors = super().encode_list(new, unit=True, rows=rows, progress=progress)
             self.held.update(zip(new, vectors, strict=True))
         held = [self.held[term] for term in terms]
         return np.array(held, np.float32).reshape(len(held), self.bert.config.hidden_size)

@@ -59,6 +59,10 @@ class RowsOfFile:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """All rows, in memory or mapped: for `np.asarray`."""
+        return np.array(self[:], dtype, copy=copy)
+
     def __getitem__(self, rows: Any, /) -> np.ndarray:
         if isinstance(rows, slice):
             return np.load(self.path, mmap_mode="r")[rows]
@@ -75,6 +79,22 @@ class RowsOfFile:
                 file.seek(self._offset + int(distinct[start]) * row_bytes)
                 _read_whole(file, found[start:end])
         return found if np.array_equal(distinct, rows) else found[places]
+
+
+def given_vectors(given: Any) -> np.ndarray | None:
+    """The vectors that a user of Python gives, [n, D]; None for what holds no numbers.
+
+    One vector is a row. BadInput for vectors of several widths, or more dimensions.
+    """
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise BadInput(f"found vectors of several widths ({error}); expected one width") from error
+    if array.dtype.kind not in "fiu" or array.shape == (0,):
+        return None
+    if array.ndim not in (1, 2):
+        raise BadInput(f"found an array of shape {array.shape}; expected vectors [n, D] or [D]")
+    return np.atleast_2d(array)
 
 
 def _read_whole(file: RawIOBase, rows: np.ndarray) -> None:

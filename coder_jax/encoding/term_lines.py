@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from data_pipeline.files.bounds import bounded_lines
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
+TERMS_PER_CHUNK = 1 << 16  # encoded and written at a time: what a kill may lose
 POLL_SECONDS = 0.5
 SOME_BYTES = 1 << 16
 
@@ -72,6 +73,43 @@ class TermList:
 
 
 Terms = TermLines | TermList
+
+
+def strings_of(given: Iterable[str], expected: str = "strings, one after the other") -> list[str]:
+    """The strings of whatever has some in an order: a list, a generator, an array, a Series.
+
+    Args:
+      given: strings.
+      expected: what they are, for messages.
+
+    Raises:
+      BadInput: they have no order, or are no strings, or it is a table.
+    """
+    found: Any = given
+    if hasattr(found, "columns"):
+        raise BadInput(
+            f"found a {type(found).__name__}; expected {expected}: give one of its columns, such "
+            "as frame['term']"
+        )
+    if isinstance(found, set | frozenset | Mapping):
+        raise BadInput(
+            f"found a {type(found).__name__}, which is no row of strings; expected {expected}: "
+            "give a list of them, such as sorted(strings)"
+        )
+    wrong = isinstance(found, str | bytes) or getattr(found, "ndim", 1) != 1
+    if wrong or not isinstance(found, Iterable):
+        raise BadInput(
+            f"found {type(found).__name__} {str(found)[:60]!r}; expected {expected}: a list, a "
+            "generator, a one-dimensional array or a Series"
+        )
+    strings = list(found)
+    for place, one in enumerate(strings):
+        if not isinstance(one, str):
+            raise BadInput(
+                f"found {type(one).__name__} {str(one)[:60]!r} at place {place} (counted from 0); "
+                f"expected {expected}, and no value missing"
+            )
+    return strings
 
 
 def terms_hash(terms: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from coder_jax.devices.agree import (
     is_first,
     must_agree,
 )
-from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.encoder_protocol import encoder_protocol
 from coder_jax.encoding.rows import RowsOfFile
 from coder_jax.encoding.term_lines import Terms
@@ -47,6 +46,9 @@ from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import progress_bar
+
+if TYPE_CHECKING:
+    from coder_jax.encoding.encoder import TermEncoder
 
 ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
 # Of `about`: what a query's vector must share with these vectors to be compared with them.
@@ -74,10 +76,18 @@ def about_vectors(
     return marked(VECTORS, about)
 
 
-def write_vectors(encoder: TermEncoder, terms: Terms, out: Path, about: dict[str, Any]) -> bool:
+def write_vectors(
+    encoder: TermEncoder, terms: Terms, out: Path, about: dict[str, Any], *, progress: bool = True
+) -> bool:
     """Encodes terms into `out`, going on from what is there; False if all was there before.
 
     Every host calls it, with a folder that all of them see; the first one joins the chunks.
+
+    Args:
+      encoder, terms: what encodes, and what is encoded.
+      out: the .npy file to write.
+      about: from `about_vectors`.
+      progress: show a progress bar on stderr.
 
     Raises:
       BadInput: `out` was begun with other terms or settings, another process is at it, the disk
@@ -104,7 +114,7 @@ def write_vectors(encoder: TermEncoder, terms: Terms, out: Path, about: dict[str
         if not (work / JOINED).exists():
             dtype = about["vectors"]["dtype"]
             together(
-                lambda: write_chunks(encoder, terms, work, dtype),
+                lambda: write_chunks(encoder, terms, work, dtype, progress=progress),
                 lambda: all(chunk_file(work, number).exists() for number in range(terms.chunks)),
             )
         together(
@@ -172,7 +182,9 @@ def begin(work: Path, about: dict[str, Any]) -> None:
         )
 
 
-def write_chunks(encoder: TermEncoder, terms: Terms, work: Path, dtype: str) -> None:
+def write_chunks(
+    encoder: TermEncoder, terms: Terms, work: Path, dtype: str, *, progress: bool
+) -> None:
     """Writes those chunks of this host that are missing; one is written while the next is made."""
     mine = range(host_index(), terms.chunks, host_count())
     missing = [number for number in mine if not chunk_file(work, number).exists()]
@@ -184,7 +196,7 @@ def write_chunks(encoder: TermEncoder, terms: Terms, work: Path, dtype: str) -> 
             initial=done,
             unit=" terms",
             desc="encoding",
-            disable=not is_first(),
+            disable=not (progress and is_first()),
         ) as bar,
         ThreadPoolExecutor(1) as disk,
     ):
@@ -233,13 +245,17 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
     shutil.rmtree(work)
 
 
-def read_vectors(path: Path, encoder: TermEncoder, weights_hash: str, terms: Terms) -> RowsOfFile:
+def read_vectors(
+    path: Path, encoder: TermEncoder, weights_hash: str, terms: Terms, again: str = ""
+) -> RowsOfFile:
     """The vectors of terms that `write_vectors` wrote; rows are read as they are used.
+
+    `again` says, for messages, how to make them anew, if not by `encode`.
 
     Raises:
       BadInput: no such file, or it was made of other terms or by another encoder.
     """
-    again = (
+    again = again or (
         "encode the dictionary with this model and these settings: "
         f"python -m coder_jax encode --dictionary DICTIONARY --model MODEL --out {path}"
     )

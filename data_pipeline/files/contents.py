@@ -228,6 +228,13 @@ class Vectors(TypedDict):
     encoder: EncodedBy
 
 
+class Checksum(TypedDict):
+    """checksum.json of vectors that are kept on this machine."""
+
+    bytes: Count
+    crc32: Count
+
+
 class Evaluation(TypedDict):
     """A file of results; a record is typed where it is written."""
 

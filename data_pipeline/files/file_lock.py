@@ -13,15 +13,19 @@ from data_pipeline.process.errors import BadInput
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
-def lock_file(path: Path) -> IO[str] | None:
+def lock_file(path: Path, *, shared: bool = False) -> IO[str] | None:
     """The file, locked until it is closed; None if another process holds it.
+
+    Args:
+        path: of the file.
+        shared: hold it together with others that share it; None if one holds it alone.
 
     Raises:
         OSError: the file cannot be opened, or its file system has no locks.
     """
     file = path.open("a+", encoding="utf-8")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):

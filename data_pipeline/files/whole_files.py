@@ -188,9 +188,9 @@ def only_writer(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def newest_lock(path: Path) -> IO[str] | None:
+def newest_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
     """The lock under a name that its holder removes: not one that lost its name meanwhile."""
-    while (file := lock_file(path)) is not None:
+    while (file := lock_file(path, shared=shared)) is not None:
         try:
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file

@@ -2,25 +2,21 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
+import pandas
+import polars as pl
 import pytest
-from tiny_bert import TERMS, TINY, write_model
+from tiny_bert import TERMS, TINY
 
 from coder_jax import TermEncoder
 from coder_jax.encoding.encoder import EncodedDictionary, Match, nearest_concepts
+from coder_jax.encoding.remembered import RememberingEncoder
 from coder_jax.models.encoder_settings import EncoderSettings, read_settings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
-
-
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory):
-    pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    write_model(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +145,57 @@ def test_encode_cleans_first(encoder):
     assert np.abs(encoder.encode(dirty) - encoder.encode(clean)).max(axis=1).min() > 0.01
 
 
-def test_encode_wants_a_list_of_strings(encoder):
-    for wrong in ("heart attack", ["pain", None], [1.0]):
-        with pytest.raises(BadInput, match="expected a list of strings"):
+def test_encode_takes_one_string_and_whatever_has_several(encoder):
+    vectors = encoder.encode(TERMS[:3])
+    assert vectors.shape == (3, 32)
+    one = encoder.encode(TERMS[1])
+    assert one.shape == (32,)
+    np.testing.assert_allclose(one, vectors[1], atol=1e-6)
+    for given in (
+        tuple(TERMS[:3]),
+        (term for term in TERMS[:3]),
+        np.array(TERMS[:3]),
+        np.array(TERMS[:3], object),
+        pl.Series(TERMS[:3]),
+        pandas.Series(TERMS[:3], index=[7, 8, 9]),
+        dict.fromkeys(TERMS[:3]).keys(),
+    ):
+        np.testing.assert_array_equal(encoder.encode(given), vectors)
+    assert encoder.encode(iter([])).shape == (0, 32)
+
+
+def test_encode_wants_strings_in_an_order(encoder):
+    for wrong, message in (
+        (["pain", None], "found NoneType 'None' at place 1 .*; expected a string or strings"),
+        ([1.0], "found float '1.0' at place 0"),
+        (pandas.Series(["pain", float("nan")]), "found float 'nan' at place 1 .* missing"),
+        ([["pain"]], "found list"),
+        (np.array([["pain"]]), r"found ndarray .*; expected .*: a list, a generator, a one-dim"),
+        ({"pain", "limb"}, "found a set, which is no row of strings; expected .*sorted"),
+        ({"pain": "C1"}, "found a dict"),
+        (pandas.DataFrame({"term": ["pain"]}), r"found a DataFrame; .* frame\['term'\]"),
+        (b"pain", "found bytes"),
+        (3, "found int '3'"),
+    ):
+        with pytest.raises(BadInput, match=message):
             encoder.encode(wrong)
+
+
+def test_arguments_of_sentence_transformers(encoder, capsys):
+    vectors = encoder.encode(TERMS[:3])
+    raw = encoder.encode(TERMS[:3], unit=False)
+    assert np.abs(np.linalg.norm(raw, axis=1) - 1).min() > 0.1
+    same = encoder.encode(TERMS[:3], batch_size=1, show_progress_bar=False, convert_to_numpy=True)
+    np.testing.assert_array_equal(same, vectors)
+    np.testing.assert_array_equal(encoder.encode(TERMS[:3], normalize_embeddings=False), raw)
+    np.testing.assert_array_equal(
+        encoder.encode(TERMS[:3], unit=False, normalize_embeddings=True), vectors
+    )
+    assert capsys.readouterr().err == ""
+    encoder.encode(TERMS[:3], show_progress_bar=True)
+    assert "encoding" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="convert_to_numpy is False; .*torch.from_numpy"):
+        encoder.encode(TERMS[:3], convert_to_numpy=False)
 
 
 def test_similarity_is_the_cosine(encoder):
@@ -160,6 +203,33 @@ def test_similarity_is_the_cosine(encoder):
     assert similarity.shape == (3, len(TERMS))
     np.testing.assert_allclose(similarity[[0, 1, 2], [0, 1, 2]], 1, atol=1e-6)
     assert similarity.min() < 0.9
+    # Of vectors, of any length, as well.
+    vectors = encoder.encode(TERMS)
+    for these in (3 * vectors[:3], (2 * vectors[:3]).tolist(), list(vectors[:3]), TERMS[:3]):
+        for others in (vectors, TERMS, pl.Series(TERMS)):
+            np.testing.assert_allclose(encoder.similarity(these, others), similarity, atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.similarity(vectors[1], TERMS[2]), similarity[1:2, 2:3], atol=1e-6
+    )
+    assert encoder.similarity([], TERMS).shape == (0, len(TERMS))
+    with pytest.raises(BadInput, match="found vectors of widths 5 and 32; expected one width"):
+        encoder.similarity(np.ones((2, 5)), TERMS)
+    with pytest.raises(BadInput, match=r"array of shape \(1, 12, 32\); expected vectors \[n, D\]"):
+        encoder.similarity(vectors[None], TERMS)
+    with pytest.raises(BadInput, match="found vectors of several widths"):
+        encoder.similarity([[1.0], [1.0, 2.0]], TERMS)
+    with pytest.raises(BadInput, match="found NoneType 'None' at place 1"):
+        encoder.similarity(["pain", None], TERMS)
+
+
+def test_what_it_says_of_itself(encoder, tiny_folder):
+    assert repr(encoder) == (
+        f"TermEncoder({str(tiny_folder)!r}, width=32, pooling='cls', cleaning='none', "
+        "max_length=32, attend_padding=False)"
+    )
+    in_memory = TermEncoder(encoder.bert, encoder.tokenizer, EncoderSettings("mean"))
+    assert repr(in_memory).startswith("TermEncoder('in memory', width=32, pooling='mean'")
+    assert repr(RememberingEncoder(encoder)).startswith(f"RememberingEncoder({str(tiny_folder)!r}")
 
 
 def test_a_tokenizer_or_pooling_that_does_not_fit(encoder, minilm_path, tiny_folder, tmp_path):
@@ -232,3 +302,31 @@ def test_dictionaries_that_cannot_be_used(encoder):
     with pytest.raises(BadInput, match="k is 0; expected at least 1"):
         encoder.normalize(["pain"], (["pain"], ["C1"]), 0)
     assert len(encoder.normalize(["pain"], (["pain"], ["C1"]), 5)[0]) == 1
+
+
+def test_matches_as_a_table(encoder):
+    dictionary = {"heart attack": "C1", "pain in limb": "C2", "acute pain": "C3"}
+    mentions = ["pain in limb", "heart attack"]
+    found = encoder.normalize(mentions, dictionary, 2)
+    assert [[match.concept for match in one][0] for one in found] == ["C2", "C1"]
+    rows = [
+        (mention, *match, rank)
+        for mention, matches in zip(mentions, found, strict=True)
+        for rank, match in enumerate(matches, 1)
+    ]
+    names = ["mention", "concept", "matched_term", "similarity", "rank"]
+    for kind, module in ((True, pandas), ("pandas", pandas), ("polars", pl)):
+        frame = encoder.normalize(mentions, dictionary, 2, as_frame=kind)
+        assert isinstance(frame, module.DataFrame) and list(frame.columns) == names
+        values = frame.rows() if module is pl else list(frame.itertuples(index=False, name=None))
+        assert values == rows
+    ((match, _),) = encoder.normalize("pain in limb", dictionary, 2)  # one mention
+    assert match[:2] == found[0][0][:2] and match.similarity == pytest.approx(1, abs=1e-6)
+    with pytest.raises(BadInput, match="as_frame is 'arrow'; expected True, 'pandas' or 'polars'"):
+        encoder.normalize(mentions, dictionary, as_frame="arrow")
+
+
+def test_a_table_of_pandas_without_pandas(encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(BadInput, match="needs pandas, .*: pip install pandas; or take as_frame='p"):
+        encoder.normalize(["pain"], {"pain": "C1"}, as_frame=True)
