@@ -1,192 +1,259 @@
-"""Normalize mentions: for each, the concept whose nearest term in a dictionary is nearest.
+"""Map a list of terms to the concepts of a dictionary: a list in, the same list coded.
 
-Reads one mention per line from a file or stdin and prints tab-separated rows: mention, concept,
-nearest term, cosine similarity; with -k above 1 also the rank, and k rows per mention. The
-dictionary is a TSV file of term<TAB>CUI (a header is fine) or a dataset folder. The model is a
-folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
+The list is a table (.csv, .tsv, .xlsx) whose column --column holds the terms, or a text file with
+one term per line, or stdin. Of a table all columns are kept, and these are added:
 
-The dictionary is encoded at each call, unless --dictionary-vectors has its vectors: encode a large
-one once, with the same model and settings. It may be larger than memory.
+COLUMNS
+
+How a mention is answered:
+  1. The empty string, numbers, single letters and placeholders ("n/a", "see attached") never are.
+  2. A string of the dictionary, case and blanks aside, is the answer ("exact"). Where several
+     concepts have it, those that write it exactly so come first; if they still are several, the
+     status is "tied".
+  3. Else the concept that is nearest by the encoder's vectors and by the letters ("near").
+     --min-similarity leaves out what is too far. --precision 0.9 leaves out so much that of ten
+     answers nine are right, as it was measured on terms whose concept is known: `evaluate
+     --cutoffs` makes that table.
+
+Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
+of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
+
+The dictionary is a table with the columns term and concept (also language, vocabulary, code,
+preferred, semantic_type, where there are), a dataset folder, or the MRCONSO.RRF of a release. Its
+vectors are kept on this machine: the second time is quick. It may be larger than memory.
 
 Examples:
-  python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv mentions.txt
-  echo "heart attack" | python -m coder_jax normalize --model runs/demo/export \\
-      --dictionary terms.tsv -k 5
-  python -m coder_jax encode --model coder_eng --dictionary datasets/umls_eng --out umls.npy
-  python -m coder_jax normalize --model coder_eng --dictionary datasets/umls_eng \\
-      --dictionary-vectors umls.npy mentions.txt
+  python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
+      --column local_term --out coded.csv --review review.html list.csv
+  python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
+      --column local_term --out coded.csv --decided decisions.csv list.csv
+  python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
+      SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
+  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import io
-import select
+import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from coder_jax.commands.encoder_arguments import (
-    TERMS_PER_CHUNK,
-    add_dictionary_choices,
-    add_model_arguments,
-    dictionary_choices,
-    load_encoder,
-)
-from coder_jax.encoding.term_lines import decode_line, read_some
-from data_pipeline.files.bounds import LONGEST_LINE, bounded_lines, too_long
+from coder_jax.commands.encoder_arguments import dictionary_choices, load_encoder
+from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
+from coder_jax.commands.normalize_arguments import add_arguments, check, choose
+from coder_jax.mapping.coded import COLUMNS, coded_rows, in_words
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import progress_bar, tell
 
 if TYPE_CHECKING:
-    from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
+    from coder_jax.mapping.answers import Answer
+    from coder_jax.mapping.decisions import Decision
+    from coder_jax.mapping.normalizer import Normalizer
     from data_pipeline.dataset.dictionary import Dictionary
+    from data_pipeline.files.tables.table import Table
+
+__doc__ = str(__doc__).replace(
+    "COLUMNS", "\n".join(f"  {name:15s} {what}" for name, what in COLUMNS.items())
+)
+
+__all__ = ["WHEN_ASKED_TO_STOP", "WHEN_STOPPED", "add_arguments", "run"]
 
 WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
-WHEN_STOPPED = "stopped; the same command starts over"
-MOST_K = 1000
-MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "mentions", nargs="?", default="-", help="text file, one per line; - is stdin (default)"
-    )
-    parser.add_argument(
-        "--dictionary",
-        required=True,
-        metavar="PATH",
-        help="terms to search: a TSV file of term<TAB>CUI, or a dataset folder",
-    )
-    add_dictionary_choices(parser, several_words=False)
-    parser.add_argument(
-        "--dictionary-vectors",
-        type=Path,
-        metavar="NPY",
-        help="the vectors of the dictionary, from `python -m coder_jax encode --dictionary`",
-    )
-    parser.add_argument(
-        "--retired-cuis",
-        metavar="FILE",
-        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
-        "dictionary are replaced by what they were merged into",
-    )
-    parser.add_argument(
-        "-k", type=int, default=1, help="concepts to print for each mention (default: 1)"
-    )
-    add_model_arguments(parser)
+WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary's vectors again"
 
 
 def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.place import alone
+    from coder_jax.mapping.abbreviations import read_abbreviations
+    from coder_jax.mapping.decisions import check_decisions, read_decisions
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
+    # ---- all that is given is read and checked before anything is encoded ----
     alone("normalize")
-    if not 1 <= args.k <= MOST_K:
-        raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts per mention")
-    # Before the model: it fails sooner.
-    dictionary = read_dictionary(args.dictionary, **dictionary_choices(args))
+    check(args)
+    table = read_list(args)
+    decisions = read_decisions(args.decided) if args.decided else {}
+    abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
+    dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
     if args.retired_cuis:
         dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
-    with open_mentions(args.mentions) as (stream, name):
-        encoder = load_encoder(args, args.pooling)
-        encoded = encode_dictionary(encoder, dictionary, args)
-        with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
-            print_row("mention", "concept", "term", "similarity", *["rank"] * (args.k > 1))
-            for mentions in read_mentions(stream, name):
-                stopping.poll()
-                ranked = encoder.normalize(mentions, encoded, args.k)
-                for mention, matches in zip(mentions, ranked, strict=True):
-                    for rank, match in enumerate(matches, start=1):
-                        ranks = [str(rank)] if args.k > 1 else []
-                        similarity = f"{match.similarity:.4f}"
-                        print_row(mention, match.concept, match.term, similarity, *ranks)
-                sys.stdout.flush()
+    if args.decided:
+        check_decisions(decisions, dictionary, args.decided)
+    with contextlib.ExitStack() as files:
+        parts = read_lines(args, files) if table is None else [table.frame[args.column].to_list()]
+        is_stream = args.mentions == "-"
+        if not is_stream:
+            parts = list(parts)
+
+        # ---- encoder and dictionary ----
+        normalizer = make_normalizer(args, dictionary, abbreviations)
+
+        # ---- the list ----
+        if table is None and args.out is None and args.review is None:
+            print_answers(args, normalizer, parts, decisions)
+            return 0
+        mentions = [mention for part in parts for mention in part]
+        answers = answers_to(normalizer, mentions, decisions, max(args.k, args.shown))
+        write_coded(args, table, answers, dictionary)
+        if args.review:
+            review(args, table, answers, dictionary, decisions)
     return 0
 
 
-def encode_dictionary(
-    encoder: TermEncoder, dictionary: Dictionary, args: argparse.Namespace
-) -> EncodedDictionary:
-    """The dictionary with its vectors: those of --dictionary-vectors, or made now."""
-    from coder_jax.encoding.encoder import EncodedDictionary
-    from coder_jax.encoding.encoder_protocol import hash_weights
-    from coder_jax.encoding.term_lines import TermList
+def read_list(args: argparse.Namespace) -> Table | None:
+    """The table of the command line; None where it is text with a term on each line."""
+    from data_pipeline.files.tables.table import listed, read_table
+
+    is_table = Path(args.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
+    if args.column is None and not is_table:
+        return None
+    if args.mentions == "-":
+        raise BadInput("--column: found stdin as the list; expected a file: save it as .csv")
+    table = read_table(
+        Path(args.mentions), separator=args.separator, encoding=args.encoding, sheet=args.sheet
+    )
+    columns = table.frame.columns
+    if args.column is None and len(columns) > 1:
+        raise BadInput(
+            f"{args.mentions} has the columns {listed(columns)}; say with --column which of them "
+            "holds the terms"
+        )
+    args.column = table.find_column(args.column or columns[0], "--column")
+    taken = [args.prefix + name for name in COLUMNS if args.prefix + name in columns]
+    if taken:
+        raise BadInput(
+            f"{args.mentions} has a column {taken[0]!r} already, which would be added; rename it, "
+            "or give --prefix coded_ to have the new ones called coded_concept and so on"
+        )
+    return table
+
+
+def read_lines(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
+    """Mentions from a text file or from stdin."""
+    stream, name = files.enter_context(open_mentions(args.mentions))
+    return read_mentions(stream, name)
+
+
+def make_normalizer(
+    args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
+) -> Normalizer:
+    """The encoder with the dictionary, and the rule by which it answers."""
+    from coder_jax.encoding.encoded_dictionary import EncodedDictionary
+    from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList
     from coder_jax.encoding.vector_file import read_vectors
-    from coder_jax.models.hf_files import find_folder
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.normalizer import Normalizer
+    from data_pipeline.terminology.clean import lookup_rules
 
-    terms, concepts = dictionary.terms, dictionary.concepts
+    args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
+    chosen = choose(args, len(dictionary.terms))
+    encoder = load_encoder(args, args.pooling)
+    terms = dictionary.terms
     if args.dictionary_vectors is None:
-        return encoder.encode_dictionary((terms, concepts), progress=True)
-    listed, weights_hash = TermList(terms, TERMS_PER_CHUNK), hash_weights(find_folder(args.model))
-    vectors = read_vectors(args.dictionary_vectors, encoder, weights_hash, listed)
-    return EncodedDictionary(terms, concepts, vectors)
+        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=args.cache)
+    else:
+        listed = TermList(terms, TERMS_PER_CHUNK)
+        assert encoder.weights_hash is not None, "it was loaded from a folder"
+        vectors = read_vectors(args.dictionary_vectors, encoder, encoder.weights_hash, listed)
+        encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
+    candidates = Candidates(encoder, encoded, chosen.kind, chosen.share)
+    return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
 
 
-@contextlib.contextmanager
-def open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """(binary stream, its name for messages) of a file, or of stdin where `path` is '-'."""
-    if path == "-":
-        yield sys.stdin.buffer, "stdin"
-        return
-    try:
-        stream = Path(path).open("rb")
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}); give a text file") from error
-    with stream:
-        yield stream, path
+def print_answers(
+    args: argparse.Namespace,
+    normalizer: Normalizer,
+    parts: Iterable[list[str]],
+    decisions: dict[str, Decision],
+) -> None:
+    """Prints the rows of mentions as they come."""
+    from coder_jax.mapping.decisions import decided
+
+    writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
+    with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
+        writer.writerow(["mention", *(args.prefix + name for name in COLUMNS)])
+        for part in parts:
+            for first in range(0, len(part), MENTIONS_AT_A_TIME):
+                stopping.poll()
+                answers = normalizer.answers(part[first : first + MENTIONS_AT_A_TIME], args.k)
+                for answer in decided(answers, decisions, normalizer.dictionary):
+                    rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
+                    writer.writerows([answer.mention, *row] for row in rows)
+            sys.stdout.flush()
 
 
-def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
-    """Mentions some at a time; where the input pauses, those that have come are answered."""
-    mentions: list[str] = []
-    number = 0
-    for line in read_lines(stream, name):
-        if line is not None:
-            number += 1
-            mention = decode_line(line, name, number)
-            if "\t" in mention:
-                raise BadInput(
-                    f"{name}:{number}: found a tab; expected one mention per line and nothing else "
-                    "(cut -f1 keeps the first column)"
-                )
-            mentions.append(mention)
-        if mentions and (line is None or len(mentions) == MENTIONS_AT_A_TIME):
-            yield mentions
-            mentions = []
-    if mentions:
-        yield mentions
+def answers_to(
+    normalizer: Normalizer, mentions: list[str], decisions: dict[str, Decision], k: int
+) -> list[Answer]:
+    """The answer to each mention; equal ones are looked up once."""
+    from coder_jax.mapping.decisions import decided
+
+    distinct = list(dict.fromkeys(mentions))
+    found: list[Answer] = []
+    with progress_bar(total=len(distinct), unit=" terms", desc="mapping") as bar:
+        for first in range(0, len(distinct), MENTIONS_AT_A_TIME):
+            stopping.poll()
+            some = normalizer.answers(distinct[first : first + MENTIONS_AT_A_TIME], k)
+            found += some
+            bar.update(len(some))
+    of_mention = dict(zip(distinct, decided(found, decisions, normalizer.dictionary), strict=True))
+    return [of_mention[mention] for mention in mentions]
 
 
-def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
-    """The lines of a stream, and None whenever the next one must be waited for.
+def write_coded(
+    args: argparse.Namespace, table: Table | None, answers: list[Answer], dictionary: Dictionary
+) -> None:
+    """Writes the coded list, and says how much of it has an answer."""
+    import polars as pl
 
-    Raises:
-        BadInput: a line is longer than any mention; `name` names the stream.
-    """
-    try:
-        descriptor = stream.fileno()
-    except io.UnsupportedOperation:  # a stream in memory
-        yield from bounded_lines(stream, name)
-        return
-    rest, number = b"", 1
-    while True:
-        if not select.select([descriptor], [], [], 0)[0]:
-            yield None
-        content = read_some(descriptor)
-        if not content:
-            break
-        *lines, rest = (rest + content).split(b"\n")
-        yield from lines
-        number += len(lines)
-        if len(rest) > LONGEST_LINE:
-            raise too_long(name, number)
-    if rest:
-        yield rest
+    from data_pipeline.files.tables.table import STDOUT, write_table
+
+    coded = [coded_rows(answer, dictionary, args.k, args.codes_of) for answer in answers]
+    fields = [row for rows in coded for row in rows]
+    added = pl.DataFrame(
+        fields, schema={args.prefix + name: pl.String for name in COLUMNS}, orient="row"
+    )
+    frame = pl.DataFrame({"mention": [answer.mention for answer in answers]})
+    frame = table.frame if table is not None else frame
+    of_row = [row for row, rows in enumerate(coded) for _ in rows]
+    whole = pl.concat([frame[of_row], added], how="horizontal")
+    write_table(args.out or STDOUT, whole, table.dialect if table is not None else None)
+    where = f"; written to {args.out}" if args.out else ""
+    tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
-def print_row(*fields: str) -> None:
-    print(*fields, sep="\t")
+def review(
+    args: argparse.Namespace,
+    table: Table | None,
+    answers: list[Answer],
+    dictionary: Dictionary,
+    decisions: dict[str, Decision],
+) -> None:
+    """Writes the page on which people decide."""
+    from coder_jax.report.review.write import write_review
+
+    # A mention is decided once, however often it stands in the list.
+    first_row: dict[str, int] = {}
+    for row, answer in enumerate(answers):
+        first_row.setdefault(answer.mention, row)
+    rows = list(first_row.values())
+    frame = None if table is None else table.frame.drop(args.column)
+    columns = {} if frame is None else {name: frame[name][rows].to_list() for name in frame.columns}
+    size = write_review(
+        args.review,
+        [answers[row] for row in rows],
+        dictionary,
+        title=Path(args.mentions).name if args.mentions != "-" else "stdin",
+        encoder_line=f"Found with {args.model} in {dictionary.source}.",
+        columns=columns,
+        decisions=decisions,
+    )
+    tell(
+        f"to decide: open {args.review} in a browser ({size / 1e6:.1f} MB, {len(rows):,} mentions)"
+    )

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+# What candidates are found by.
+KINDS = ("vectors", "characters", "both")
+
 
 class Status(StrEnum):
     """How a mention was answered."""

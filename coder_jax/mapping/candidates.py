@@ -9,7 +9,7 @@ import numpy as np
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
 from coder_jax.encoding.search import search
-from coder_jax.mapping.answers import Candidate
+from coder_jax.mapping.answers import KINDS, Candidate
 from coder_jax.mapping.characters import Characters
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
@@ -23,7 +23,6 @@ LOOKED_AT = 20
 # with one typing error each, together: 49.0 % and 40.9 % right, and 47.5 % and 36.1 % with vectors
 # alone (606 names among 130,000 terms of five vocabularies, MiniLM after 250 steps of CODER v1).
 SHARE_OF_LETTERS = 0.3
-KINDS = ("vectors", "characters", "both")
 
 
 class Candidates:
@@ -68,7 +67,7 @@ class Candidates:
         if self.share < 1:
             vectors = self.encoder.encode(list(strings))
         found: list[list[Candidate]] = [[] for _ in strings]
-        open_rows = np.arange(len(strings))
+        open_rows = list(range(len(strings)))
         width = max(LOOKED_AT, 2 * k)
         while len(open_rows):
             width = min(width, len(self.encoded.terms))
@@ -79,7 +78,7 @@ class Candidates:
                 found[row] = candidates
             if width == len(self.encoded.terms):
                 break
-            open_rows = np.array([row for row in open_rows if is_open(found[row], k)], np.int64)
+            open_rows = [row for row in open_rows if is_open(found[row], k)]
             width *= 8
         return found
 

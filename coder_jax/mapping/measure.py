@@ -6,6 +6,7 @@ is right by its similarity and margin, and what precision and coverage each cut-
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,13 +16,13 @@ from coder_jax.mapping.candidates import SHARE_OF_LETTERS, Candidates
 from coder_jax.mapping.cutoffs import ALL, Cutoffs, MeasuredRule, precision_and_coverage
 from coder_jax.mapping.normalizer import Normalizer
 from coder_jax.mapping.rule import Confidence, margin_of
-from coder_jax.mapping.typing_errors import misspelt
 from coder_jax.mapping.unanswerable import why_unanswerable
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 
 SHARES = tuple(tenth / 10 for tenth in range(10))
 LEAST_MENTIONS = 100  # of a language, for a table of its own
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def measured_cutoffs(
@@ -124,3 +125,27 @@ def outcomes(
         for found, concepts in zip(ranked, gold, strict=True)
     ]
     return np.array(similarities), np.array([margin_of(one) for one in ranked]), np.array(right)
+
+
+def misspelt(names: Sequence[str], seed: int = 0) -> list[str]:
+    """Each name with one error at a random place, not the first letter where there are others.
+
+    Args:
+      names: strings; those of fewer than two letters stay as they are.
+      seed: another one draws other errors.
+    """
+    draw = random.Random(seed)
+    return [_one_error(name, draw) if len(name) > 1 else name for name in names]
+
+
+def _one_error(name: str, draw: random.Random) -> str:
+    place = draw.randrange(1, len(name))
+    before, letter, after = name[:place], name[place], name[place + 1 :]
+    kind = draw.choice(("too few", "too many", "wrong", "swapped"))
+    if kind == "too few":
+        return before + after
+    if kind == "too many":
+        return before + draw.choice(LETTERS) + letter + after
+    if kind == "wrong" or not after or after[0] == letter:
+        return before + draw.choice(LETTERS.replace(letter, "")) + after
+    return before + after[0] + letter + after[1:]

@@ -102,6 +102,14 @@ def semantic_tags(terms: Iterable[str]) -> frozenset[str]:
     return frozenset(ends.drop_nulls().str.to_lowercase().unique())
 
 
+def lookup_rules(terms: Iterable[str]) -> str:
+    """The rule set by which mentions are looked up among terms: 'lookup', or 'none'.
+
+    A mention keeps its semantic tag where no term of the dictionary ends with one.
+    """
+    return "lookup" if semantic_tags(terms) else "none"
+
+
 def _either(tags: Collection[str]) -> str:
     return "|".join(map(re.escape, sorted(tags)))
 

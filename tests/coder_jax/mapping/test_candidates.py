@@ -5,9 +5,10 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder, nearest_concepts
-from coder_jax.mapping.candidates import KINDS, SAME, Candidates
+from coder_jax.mapping.answers import KINDS
+from coder_jax.mapping.candidates import SAME, Candidates
 from coder_jax.mapping.characters import Characters
-from coder_jax.mapping.typing_errors import misspelt
+from coder_jax.mapping.measure import misspelt
 from data_pipeline.process.errors import BadInput
 
 TERMS = [
