@@ -210,8 +210,8 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
     if args.candidates not in (None, kind):
         if args.precision is not None:
             raise BadInput(
-                f"--candidates {args.candidates}: {path} was measured with {kind}; leave it out, or "
-                f"measure anew: `evaluate --cutoffs {path} --candidates {args.candidates}`"
+                f"--candidates {args.candidates}: {path} was measured with {kind}; leave it "
+                f"out, or measure anew: `evaluate --cutoffs {path} --candidates {args.candidates}`"
             )
         return Chosen(wanted, None, Rule(least))
     language = args.language if args.language in measured.tables else None
