@@ -1,4 +1,4 @@
-"""A TSV file, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
+"""A table, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,9 @@ from typing import Any
 from data_pipeline.dataset.dictionaries.choice import Choice
 from data_pipeline.dataset.dictionaries.of_dataset import rows_of_dataset
 from data_pipeline.dataset.dictionaries.of_release import rows_of_release
+from data_pipeline.dataset.dictionaries.of_table import check_not_swapped, rows_of_table
 from data_pipeline.dataset.dictionaries.rows import AboutConcept as AboutConcept
+from data_pipeline.dataset.dictionaries.rows import Rows
 from data_pipeline.files.rows import (
     CONCEPT_SEPARATOR,
     distinct_rows,
@@ -129,22 +131,24 @@ def read_dictionary(
     """Reads a dictionary.
 
     Args:
-      path: a TSV file of term<TAB>CUI, a file of CUI||name, a dataset folder as
-        `data_pipeline.build` makes it, or the MRCONSO.RRF of a release, also as .gz.
-      languages: of a dataset or a release, keep the terms in these only, such as ["ENG"].
-      sources: of either, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
+      path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
+        of terms, of concepts, and more (`term_table.NAMES`), in any order; a file of CUI||name; a
+        dataset folder as `data_pipeline.build` makes it; or the MRCONSO.RRF of a release, or .gz.
+      languages: of a dataset, a release, or a table with such a column, keep the terms in these
+        only, such as ["ENG"].
+      sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
         dataset has one language, the most wanted, and the vocabularies of its string in all.
-      concepts_of: of either, keep the concepts that these vocabularies have, with all their terms
+      concepts_of: of these, keep the concepts that these vocabularies have, with all their terms
         of the languages and sources above.
-      types: of either, keep the concepts of these semantic types, such as ["T047"], ["Disease or
+      types: of these, keep the concepts of these semantic types, such as ["T047"], ["Disease or
         Syndrome"] or both in one string, in whatever case.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
 
     Returns:
-      the dictionary. For a dataset and a release, `about` says the preferred name of a concept (in
-      the languages above, where it has one in these), its codes in the sources above, and its
-      semantic types; of a release those in the MRSTY.RRF beside it.
+      the dictionary. For a dataset, a release and a table, `about` says the preferred name of a
+      concept (in the languages above, where it has one in these), its codes in the sources above,
+      and its semantic types; of a release those in the MRSTY.RRF beside it.
 
     Raises:
       BadInput: none of these, a broken row, a language, source or type that is not there, or a
@@ -160,7 +164,11 @@ def read_dictionary(
             "MRCONSO.RRF of a release"
         )
     if is_release or path.is_dir():
-        read = (rows_of_release if is_release else rows_of_dataset)(path, choice, raw=raw)
+        of = rows_of_release if is_release else rows_of_dataset
+        read: Rows | None = of(path, choice, raw=raw)
+    else:
+        read = rows_of_table(path, choice)
+    if read is not None:
         return Dictionary(
             read.terms,
             read.concepts,
@@ -168,18 +176,19 @@ def read_dictionary(
             languages=read.languages,
             vocabularies=read.vocabularies,
             chosen=choice.record() | read.made_of,
-            dataset=None if is_release else path,
+            dataset=path if path.is_dir() else None,
             about_concepts=read.about_concepts,
         )
     for option, asked in choice.options().items():
         if asked:
             raise BadInput(
                 f"{path}: found {option} {' '.join(asked)}; expected a dataset folder or the "
-                "MRCONSO.RRF of a release, as only they say the language and the sources of a "
-                f"term: give one of them, or no {option}"
+                "MRCONSO.RRF of a release, or a table whose header names such a column (language, "
+                f"vocabulary, semantic_type): give one of them, or no {option}"
             )
     if is_double_piped(path):
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
     rows = two_columns(path, "term<TAB>CUI")
+    check_not_swapped(rows, path)
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))

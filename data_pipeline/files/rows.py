@@ -94,7 +94,7 @@ def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
     has_header = False
     for number, fields in _rows(path):
         if not (found or has_header):
-            has_header = _is_header(fields)
+            has_header = names_columns(fields)
             if has_header:
                 continue
         if len(fields) != 2:
@@ -109,7 +109,7 @@ def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
     return found
 
 
-def _is_header(fields: Sequence[str]) -> bool:
+def names_columns(fields: Sequence[str]) -> bool:
     """Whether the fields of a first line name the columns of terms and concepts."""
     lower = [field.lower() for field in fields]
     return len(lower) == 2 and lower[0] in TERM_COLUMNS and lower[1] in CONCEPT_COLUMNS

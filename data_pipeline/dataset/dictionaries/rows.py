@@ -23,12 +23,12 @@ class AboutConcept(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a release or a dataset gives to its `Dictionary`, where each is explained."""
+    """What a release, a dataset or a table gives to its `Dictionary`, where each is explained."""
 
     terms: list[str]
     concepts: list[str]
-    languages: list[str]
-    vocabularies: list[tuple[str, ...]]
+    languages: list[str] | None
+    vocabularies: list[tuple[str, ...]] | None
     about_concepts: Mapping[str, AboutConcept]
     made_of: dict[str, Any]  # for the record, beside what was chosen
 

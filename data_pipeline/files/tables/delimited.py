@@ -46,7 +46,10 @@ Rows = list[tuple[int, list[str]]]
 
 
 def read_delimited(
-    path: Path, separator: str | None = None, encoding: str | None = None
+    path: Path,
+    separator: str | None = None,
+    encoding: str | None = None,
+    remedy: str = GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
     """The rows of a text file, as they stand, and how they are written.
 
@@ -55,6 +58,7 @@ def read_delimited(
       separator: one character; None: the one of `SEPARATORS` that divides the header and most rows
         alike.
       encoding: as Python names it; None: UTF-8, or UTF-16 where a byte order mark says so.
+      remedy: what to do about bytes that are not UTF-8 where no encoding was given, for messages.
 
     Raises:
       BadInput: if the file cannot be read, has other bytes, or an open quote.
@@ -63,7 +67,7 @@ def read_delimited(
         content = unpacked(path) if path.suffix.lower() == ".gz" else path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    text, has_bom = _text(content, str(path), encoding)
+    text, has_bom = _text(content, str(path), encoding, remedy)
     separator = separator or _separator(text, str(path))
     line_end = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
     if separator == "\t":
@@ -86,7 +90,7 @@ def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
     return True, quoted
 
 
-def _text(content: bytes, place: str, encoding: str | None) -> tuple[str, bool]:
+def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tuple[str, bool]:
     """The text of a file, and whether it should be written with a byte order mark."""
     if content.startswith(PACKED_XML):
         raise BadInput(
@@ -102,11 +106,12 @@ def _text(content: bytes, place: str, encoding: str | None) -> tuple[str, bool]:
             "latin-1, cp1252 or utf-16"
         ) from error
     is_utf8 = name in ("utf-8", "utf-8-sig")
-    remedy = GIVE_ENCODING if encoding is None else "give another --encoding, or save it as UTF-8"
+    if encoding is not None:
+        remedy = "give another --encoding, or save it as UTF-8"
     text = decoded(content, place, "utf-8-sig" if is_utf8 else name, remedy)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadInput(f"{place}:{line}: found a zero byte; expected text: {GIVE_ENCODING}")
+        raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
     return text, content.startswith(codecs.BOM_UTF8) if is_utf8 else True
 
 
@@ -134,7 +139,7 @@ def _rows(
 
 
 def _separator(text: str, place: str) -> str:
-    """The separator that gives the header most columns, and most of the first rows as many."""
+    """The separator that gives the header most columns, and half of the first rows as many."""
     columns = {}
     for separator in SEPARATORS:
         counts = []
@@ -144,7 +149,7 @@ def _separator(text: str, place: str) -> str:
                     counts.append(len(fields))
         except BadInput:  # said later, if this is the separator
             pass
-        is_alike = counts and 2 * counts.count(counts[0]) > len(counts)
+        is_alike = counts and 2 * counts.count(counts[0]) >= len(counts)
         columns[separator] = counts[0] if is_alike else 0
     best = max(SEPARATORS, key=columns.__getitem__)
     if columns[best] > 1:

@@ -8,7 +8,13 @@ from pathlib import Path
 import polars as pl
 
 from data_pipeline.files.streams import is_stream
-from data_pipeline.files.tables.delimited import Dialect, Rows, read_delimited, write_delimited
+from data_pipeline.files.tables.delimited import (
+    GIVE_ENCODING,
+    Dialect,
+    Rows,
+    read_delimited,
+    write_delimited,
+)
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
@@ -101,8 +107,12 @@ def read_rows(
     separator: str | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
+    remedy: str = GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
-    """As `read_table`: the rows as they stand, the header the first of them."""
+    """As `read_table`: the rows as they stand, the header the first of them.
+
+    `remedy` says what to do about bytes that are not UTF-8, where no encoding was given.
+    """
     if path.name.lower().endswith(OLD_WORKBOOK):
         raise BadInput(f"{path}: found {path.suffix}; expected .xlsx, .csv or .tsv: save it as one")
     if is_workbook(path):
@@ -111,7 +121,7 @@ def read_rows(
         return Dialect(), read_workbook(path, sheet)
     if separator is not None and len(separator) != 1:
         raise BadInput(f"--separator: found {separator!r}; expected one character, such as ';'")
-    return read_delimited(path, separator, encoding)
+    return read_delimited(path, separator, encoding, remedy)
 
 
 def is_workbook(path: Path) -> bool:
