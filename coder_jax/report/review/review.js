@@ -196,12 +196,13 @@ function listen(review) {
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help.open) return;
+    const key = event.key.length > 1 ? event.key : event.key.toLowerCase();  // with the caps lock, too
     const candidate = /^[1-9]$/.test(event.key) && review.rows[review.current]?.candidates[Number(event.key) - 1];
     if (event.target.closest("input, textarea, select")) {
       if (event.key !== "Escape") return;
       review.toList();
     } else if (candidate) review.accept(candidate.concept);
-    else if (Object.hasOwn(keys, event.key)) keys[event.key]();
+    else if (Object.hasOwn(keys, key)) keys[key]();
     else return;
     event.preventDefault();
   });
