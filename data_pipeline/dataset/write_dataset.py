@@ -156,9 +156,8 @@ def _source_strings(terms: pl.DataFrame) -> dict:
         .group_by("term", "strings", maintain_order=True)
         .agg(pl.col("sources").unique().sort())
     )
-    per_term = np.bincount(strings["term"].to_numpy(), minlength=terms.height)
     return {
-        "n_source_strings": per_term.astype(np.uint16),
+        "n_source_strings": np.bincount(strings["term"], minlength=terms.height).astype(np.uint16),
         "n_source_vocabularies": strings["sources"].list.len().to_numpy().astype(np.uint16),
         "source_vocabularies": strings["sources"].explode().to_numpy(),
         "source_strings": "\n".join(strings["strings"].fill_null("")),
