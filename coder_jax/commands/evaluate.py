@@ -14,9 +14,10 @@ Concepts that are equally near are counted as the mean over their orders. Mentio
 concept has no term in the dictionary, also after merged CUIs have been replaced (--retired-cuis),
 are unreachable: they count as wrong, and a second row has the scores of the others.
 
-While terms are encoded, their vectors grow in files beside OUT; an evaluation that was stopped goes
-on with them when the same command is given again. It runs on one host: of several, start it on one
-alone, with JAX_NUM_PROCESSES=1.
+The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
+--no-cache is given. Those of other terms grow in files beside OUT while they are encoded. An
+evaluation that was stopped goes on with both when the same command is given again. It runs on one
+host: of several, start it on one alone, with JAX_NUM_PROCESSES=1.
 
 Examples:
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
@@ -44,11 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.commands.encoder_arguments import (
-    TERMS_PER_CHUNK,
-    dictionary_choices,
-    load_encoder,
-)
+from coder_jax.commands.encoder_arguments import dictionary_choices, load_encoder
 from coder_jax.commands.evaluate_arguments import add_arguments, check
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
@@ -117,10 +114,8 @@ def compared(
 
     They grow in files beside `beside`; those to remove go into `scratch`.
     """
-    from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
-    from coder_jax.encoding.rows import RowsOfFile
-    from coder_jax.encoding.term_lines import TermList
-    from coder_jax.encoding.vector_file import about_file, about_vectors, write_vectors
+    from coder_jax.encoding.encoder_protocol import encoder_protocol
+    from coder_jax.evaluation.vectors.encoded import vectors_of_terms
     from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
     from coder_jax.evaluation.vectors.word2vec_files import read_vector_file
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS, vector_file_protocol
@@ -134,24 +129,20 @@ def compared(
         yield table, vector_file_protocol(table)
         return
     # Features are not of unit length, and are encoded where they are scored.
-    kept = [one.keys(TERMS) for one in benchmarks if not one.takes_features]
-    strings = list(dict.fromkeys(chain.from_iterable(kept)))
+    encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
+    strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
+    dictionaries = [one.searched() for one in encoded] if args.cache else []
     folder = find_folder(args.model)
-    weights_hash = hash_weights(folder)
     related = any(benchmark.takes_relations for benchmark in benchmarks)
     relations = read_relations(folder) if related else None
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
-        protocol = encoder_protocol(encoder, args.model, weights_hash)
+        protocol = encoder_protocol(encoder, args.model, encoder.weights_hash)
+        terms = strings
         vectors: Rows = np.zeros((0, encoder.bert.config.hidden_size), np.float32)
         if strings:
-            terms = TermList(strings, TERMS_PER_CHUNK)
-            about = about_vectors(encoder, args.model, weights_hash, terms, "float32")
-            path = beside.with_name(f".{beside.name}.{protocol.pooling}.npy")
-            scratch += [path, about_file(path)]
-            write_vectors(encoder, terms, path, about)
-            vectors = RowsOfFile(path)
-        yield EncodedTerms(encoder, strings, vectors, relations), protocol
+            terms, vectors = vectors_of_terms(encoder, strings, dictionaries, beside, scratch)
+        yield EncodedTerms(encoder, terms, vectors, relations), protocol
 
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:

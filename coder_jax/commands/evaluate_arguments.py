@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from coder_jax.commands.encoder_arguments import add_dictionary_choices, add_model_arguments
+from coder_jax.commands.encoder_arguments import (
+    add_cache_argument,
+    add_dictionary_choices,
+    add_model_arguments,
+)
 from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
 from data_pipeline.files.output_file import check_output
 from data_pipeline.process.errors import BadInput
@@ -53,6 +57,7 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
     )
     add_dictionary_choices(group)
+    add_cache_argument(group)
     group.add_argument(
         "--dictionary-concepts-of",
         nargs="+",

@@ -38,6 +38,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 from coder_jax.commands.encoder_arguments import (
+    add_cache_argument,
     add_dictionary_choices,
     check_dictionary_choices,
     dictionary_choices,
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="terms to show: a TSV file of term<TAB>CUI, a dataset folder, or MRCONSO.RRF",
     )
     add_dictionary_choices(parser)
+    add_cache_argument(parser)
     parser.add_argument(
         "--results",
         action="extend",
@@ -133,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
         terms=args.terms,
         neighbours=args.neighbours,
         seed=args.seed,
+        cache=args.cache,
     )
     check_names([inputs.name, *(name for name, _ in inputs.compare)])
     report = build_report(inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, Protocol
@@ -79,6 +80,33 @@ class RowsOfFile:
                 file.seek(self._offset + int(distinct[start]) * row_bytes)
                 _read_whole(file, found[start:end])
         return found if np.array_equal(distinct, rows) else found[places]
+
+
+class JoinedRows:
+    """The rows of several, those of one after those of the other; float32.
+
+    Attributes:
+      shape: (n, D), n of all.
+    """
+
+    def __init__(self, parts: Sequence[Rows]):
+        self._parts = parts
+        self._starts = np.cumsum([0, *map(len, parts)]).tolist()
+        self.shape = (self._starts[-1], parts[0].shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray:
+        numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        part_of = np.searchsorted(self._starts, numbers, side="right") - 1
+        found = np.empty((len(numbers), self.shape[1]), np.float32)
+        for number in np.unique(part_of):
+            is_here = part_of == number
+            if not 0 <= number < len(self._parts):
+                raise IndexError(f"found the row {numbers[is_here][0]}; there are {len(self)}")
+            found[is_here] = self._parts[number][numbers[is_here] - self._starts[number]]
+        return found
 
 
 def given_vectors(given: Any) -> np.ndarray | None:

@@ -164,6 +164,11 @@ class Benchmark(ABC):
     def keys(self, keyed_by: str) -> list[str]:
         """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
 
+    def searched(self) -> list[str]:
+        """The distinct terms of its dictionaries, which other evaluations search too: their vectors
+        are kept."""
+        return []
+
     @abstractmethod
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         """The record of its scores.

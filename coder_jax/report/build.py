@@ -9,6 +9,7 @@ from shlex import quote
 
 import numpy as np
 
+from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.answers import answers
 from coder_jax.report.curves import training_panels
@@ -36,6 +37,7 @@ class Inputs:
       terms: most terms in the explorer.
       neighbours: of each of them.
       seed: of the choice of terms.
+      cache: keep the vectors of the terms on this machine, and use those that are kept.
     """
 
     model: str
@@ -51,6 +53,7 @@ class Inputs:
     terms: int
     neighbours: int
     seed: int
+    cache: bool = True
 
 
 Load = Callable[[str, str, str | None], Subject]  # as `load_subject`
@@ -87,7 +90,9 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
         entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
         others = (load(name, path, None) for name, path in inputs.compare)
         by_concept, by_type = draw_figures(shown, subject, others)
-        vectors = subject.encoder.encode(entries.terms, progress=True)
+        encoder, terms = subject.encoder, entries.terms
+        kept = cached_vectors(encoder, terms, progress=True) if inputs.cache else None
+        vectors = encoder.encode(terms, progress=True) if kept is None else np.asarray(kept)
         report = replace(
             report,
             by_concept=by_concept,

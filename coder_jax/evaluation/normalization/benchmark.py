@@ -95,9 +95,12 @@ class NormalizationBenchmark(Benchmark):
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of all mentions and dictionaries; BadInput for concept vectors."""
         terms_only(keyed_by, self.path)
-        dictionaries = {id(fold.dictionary): fold.dictionary for fold in self.folds}.values()
-        sides = [fold.mentions for fold in self.folds] + [one.terms for one in dictionaries]
+        sides = [fold.mentions for fold in self.folds] + [self.searched()]
         return list(dict.fromkeys(chain.from_iterable(sides)))
+
+    def searched(self) -> list[str]:
+        dictionaries = {id(fold.dictionary): fold.dictionary for fold in self.folds}.values()
+        return list(dict.fromkeys(chain.from_iterable(one.terms for one in dictionaries)))
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.normalization.accuracy import evaluate_normalization

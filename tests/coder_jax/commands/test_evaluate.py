@@ -13,10 +13,11 @@ import pytest
 from evaluating import records_in, run, write_toy
 
 from coder_jax.commands import evaluate
-from coder_jax.encoding import embed, vector_file
+from coder_jax.encoding import embed, term_lines, vector_cache, vector_file
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+from coder_jax.evaluation.vectors import encoded
 from coder_jax.evaluation.vectors.vectors import EncodedTerms
 from data_pipeline.dataset import dictionary
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
@@ -114,13 +115,13 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
 
 def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path, monkeypatch):
     pipe, heard, grew = files / "pipe", [], []
-    write_vectors = vector_file.write_vectors
+    write_vectors = encoded.write_vectors
 
     def noted(encoder, terms, out, about):
         grew.append(out)
         return write_vectors(encoder, terms, out, about)
 
-    monkeypatch.setattr(vector_file, "write_vectors", noted)
+    monkeypatch.setattr(encoded, "write_vectors", noted)
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: heard.append(pipe.read_text()), daemon=True)
     reader.start()
@@ -148,11 +149,11 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         *("--model", minilm_path, "--json", files / "out.json", "--pooling", "cls", "mean"),
         *("--benchmark", f"toy={files / 'heldout'}"),
     )
-    encoded, embed_tokens = [], embed.embed_tokens
+    poolings, embed_tokens = [], embed.embed_tokens
 
     def stop_in_the_second(*args, **kwargs):
-        encoded.append(kwargs["pooling"])
-        if encoded == ["cls", "mean"]:
+        poolings.append(kwargs["pooling"])
+        if poolings == ["cls", "mean"]:
             raise stopping.Stopped
         return embed_tokens(*args, **kwargs)
 
@@ -161,12 +162,93 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
         run(*arguments)
     assert not (files / "out.json").exists()
     run(*arguments)
-    assert encoded == ["cls", "mean", "mean"], "those of cls were kept"
+    assert poolings == ["cls", "mean", "mean"], "those of cls were kept"
     assert [record.encoder["pooling"] for record in records_in(files / "out.json")] == [
         "cls",
         "mean",
     ]
     assert sorted(path.name for path in files.iterdir()) == ["heldout", "out.json", "pairs.tsv"]
+
+
+def counted_chunks(monkeypatch):
+    """Of each call of `encode_chunks` a list, of how many terms were encoded in each chunk."""
+    calls, encode_chunks = [], TermEncoder.encode_chunks
+
+    def noted(self, chunks, **options):
+        calls.append([])
+        for vectors in encode_chunks(self, chunks, **options):
+            calls[-1].append(len(vectors))
+            yield vectors
+
+    monkeypatch.setattr(TermEncoder, "encode_chunks", noted)
+    return calls
+
+
+def test_a_dictionary_is_encoded_once(files, minilm_path, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 5)
+    chunks = counted_chunks(monkeypatch)
+    out = files / "out.json"
+
+    def scores(*more):
+        chunks.clear()
+        benchmarks = f"toy={files / 'heldout'}", f"pairs={files / 'pairs.tsv'}"
+        assert 0 == run(*("--model", minilm_path, "--json", out, "--benchmark", *benchmarks, *more))
+        records = json.loads(out.read_text())["records"]
+        return [(record["scores"], record["counts"]) for record in records]
+
+    apart = scores("--no-cache")
+    assert chunks == [[16]] and not (tmp_path / "cache").exists()
+    first = scores()
+    assert chunks == [[8], [8]], "the dictionary; mentions, and terms of pairs"
+    assert "vectors of 8 terms: kept in" in capsys.readouterr().err
+    again = scores()
+    assert chunks == [[8]], "mentions, and terms of pairs"
+    assert "vectors of 8 terms: read from the cache" in capsys.readouterr().err
+    assert first == again
+    for (one, counts), (other, other_counts) in zip(first, apart, strict=True):
+        assert counts == other_counts and one == pytest.approx(other, abs=1e-6)
+    assert sorted(path.name for path in files.iterdir()) == [
+        *("cache", "heldout", "out.json", "pairs.tsv")
+    ]
+
+
+@pytest.mark.parametrize("moment", ["the dictionary", "the others"])
+def test_with_kept_vectors_an_evaluation_that_was_stopped_goes_on(
+    files, minilm_path, monkeypatch, tmp_path, moment
+):
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 5)
+    for module in (term_lines, encoded):
+        monkeypatch.setattr(module, "TERMS_PER_CHUNK", 3)
+    arguments = (
+        *("--model", minilm_path, "--json", files / "out.json"),
+        *("--benchmark", f"toy={files / 'heldout'}", f"pairs={files / 'pairs.tsv'}"),
+    )
+    chunks = counted_chunks(monkeypatch)
+    save_chunk, saved = vector_file.save_chunk, []
+
+    def stop(path, vectors, dtype):
+        saved.append(path.parent.name)
+        which = "vectors.npy" if moment == "the dictionary" else ".out.json.mean.others.npy"
+        if saved.count(f"{which}.partial") == 2:
+            raise stopping.Stopped
+        save_chunk(path, vectors, dtype)
+
+    with monkeypatch.context() as patch, pytest.raises(stopping.Stopped):
+        patch.setattr(vector_file, "save_chunk", stop)
+        run(*arguments)
+    assert len(chunks) == (1 if moment == "the dictionary" else 2)
+    chunks.clear()
+    assert 0 == run(*arguments)
+    assert [sum(call) for call in chunks] == ([5, 8] if moment == "the dictionary" else [5]), (
+        "of eight terms the first three are there"
+    )
+    toy, _ = records_in(files / "out.json")
+    assert toy.scores["acc@1"] == 0.75
+    assert sorted(path.name for path in files.iterdir()) == [
+        *("cache", "heldout", "out.json", "pairs.tsv")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tiny_bert import WORDS, write_model
 
 from coder_jax.__main__ import main
 from coder_jax.commands.report import named, short_name
+from coder_jax.encoding import vector_cache
 from coder_jax.models.encoder_settings import EncoderSettings, write_settings
 from coder_jax.report.subject import load_subject
 
@@ -62,6 +63,23 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
     again = tmp_path / "again.html"
     assert report(*words, *more[:2], "--out", again, "--pooling", "mean") == 0
     assert again.read_text(encoding="utf-8") == html
+
+
+def test_the_terms_are_encoded_once(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 12)
+    words = ["--model", folder / "one", "--dictionary", folder / "terms.tsv", "--neighbours", "2"]
+    pages = []
+    for more, said in (
+        ([], "vectors of 12 terms: kept in"),
+        ([], "vectors of 12 terms: read from the cache"),
+        (["--no-cache"], ""),
+    ):
+        assert report(*words, "--out", tmp_path / "page.html", *more) == 0
+        err = capsys.readouterr().err
+        assert said in err and ("vectors of" in err) == bool(said)
+        pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1] == pages[2]
 
 
 def test_a_model_alone(folder, tmp_path, capsys):

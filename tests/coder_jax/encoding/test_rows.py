@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coder_jax.encoding import rows
-from coder_jax.encoding.rows import RowsOfFile, unit
+from coder_jax.encoding.rows import JoinedRows, RowsOfFile, unit
 from coder_jax.encoding.search import search
 from data_pipeline.dataset.aligned import is_aligned
 from data_pipeline.process.errors import BadInput
@@ -140,3 +140,26 @@ def test_no_damage_to_a_header_is_a_traceback(tmp_path):
     (tmp_path / "several.npz").rename(path)
     with pytest.raises(BadInput, match="v.npy holds several arrays; expected a .npy file of one"):
         RowsOfFile(path)
+
+
+def test_joined_rows_are_those_of_one_array(tmp_path):
+    whole = np.arange(36, dtype=np.float32).reshape(12, 3)
+    np.save(tmp_path / "one.npy", whole[5:6])
+    joined = JoinedRows([whole[:5], RowsOfFile(tmp_path / "one.npy"), whole[6:]])
+    assert joined.shape == (12, 3) and len(joined) == 12
+    slices = slice(2, 9), slice(None), slice(0, 0), slice(-2, None)
+    for chosen in (*slices, np.array([11, 4, 5, 4])):
+        found = joined[chosen]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, whole[chosen])
+    for wrong in (12, -1):
+        with pytest.raises(IndexError, match=f"found the row {wrong}; there are 12"):
+            joined[np.array([3, wrong])]
+
+
+def test_rows_of_a_file_as_an_array(file):
+    path, vectors = file
+    found = RowsOfFile(path)
+    np.testing.assert_array_equal(np.asarray(found), vectors)
+    assert np.asarray(found, np.float64).dtype == np.float64
+    np.testing.assert_array_equal(vectors[:2] @ np.asarray(found).T, vectors[:2] @ vectors.T)
