@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from coder_jax.encoding.term_lines import TERMS_PER_CHUNK as TERMS_PER_CHUNK
@@ -14,6 +17,9 @@ from data_pipeline.terminology.clean import ALL_IN_WORDS
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
+    from data_pipeline.dataset.dictionary import Dictionary
+
+MOST_NAMED = 8  # languages in a line
 
 
 def add_model_arguments(
@@ -80,8 +86,34 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
         dtype=arithmetic(args.dtype),
     )
     tell(encoder.report)
-    tell(f"terms become vectors by {encoder.settings}")
+    trained = f"; trained on terms in {listed(encoder.languages)}" if encoder.languages else ""
+    tell(f"terms become vectors by {encoder.settings}{trained}")
     return encoder
+
+
+def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
+    """Says which terms of a dictionary are in languages that the encoder was not trained on.
+
+    Nothing is said where either is unknown.
+    """
+    if not (encoder.languages and dictionary.languages):
+        return
+    others = Counter(dictionary.languages)
+    for language in encoder.languages:
+        del others[language]
+    if others:
+        print(
+            f"warning: {others.total():,} of {len(dictionary.terms):,} terms of the dictionary are "
+            f"in {listed([name for name, _ in others.most_common()])}; the encoder was trained on "
+            f"terms in {listed(encoder.languages)}: expect it to find less among the others",
+            file=sys.stderr,
+        )
+
+
+def listed(languages: Sequence[str]) -> str:
+    """Languages in words, of many the first."""
+    more = f" and {len(languages) - MOST_NAMED} more" if len(languages) > MOST_NAMED else ""
+    return ", ".join(languages[:MOST_NAMED]) + more
 
 
 class _Values(argparse.Action):

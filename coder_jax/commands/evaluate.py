@@ -45,7 +45,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.commands.encoder_arguments import dictionary_choices, load_encoder
+from coder_jax.commands.encoder_arguments import (
+    dictionary_choices,
+    load_encoder,
+    warn_of_languages,
+)
 from coder_jax.commands.evaluate_arguments import add_arguments, check
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
@@ -131,17 +135,21 @@ def compared(
     # Features are not of unit length, and are encoded where they are scored.
     encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
     strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
-    dictionaries = [one.searched() for one in encoded] if args.cache else []
+    dictionaries = [one.dictionaries() for one in encoded]
+    searched = [[term for one in many for term in one.terms] for many in dictionaries]
     folder = find_folder(args.model)
     related = any(benchmark.takes_relations for benchmark in benchmarks)
     relations = read_relations(folder) if related else None
     for pooling in dict.fromkeys(args.pooling or [None]):
         encoder = load_encoder(args, pooling)
+        for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
+            warn_of_languages(encoder, one)
         protocol = encoder_protocol(encoder, args.model, encoder.weights_hash)
         terms = strings
         vectors: Rows = np.zeros((0, encoder.bert.config.hidden_size), np.float32)
         if strings:
-            terms, vectors = vectors_of_terms(encoder, strings, dictionaries, beside, scratch)
+            kept = searched if args.cache else []
+            terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
         yield EncodedTerms(encoder, terms, vectors, relations), protocol
 
 

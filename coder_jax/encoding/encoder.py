@@ -30,7 +30,7 @@ from coder_jax.encoding.rows import unit as unit_rows
 from coder_jax.encoding.term_lines import strings_of
 from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.models.bert import Bert
-from coder_jax.models.encoder_settings import EncoderSettings, read_settings
+from coder_jax.models.encoder_settings import EncoderSettings, read_languages, read_settings
 from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -55,10 +55,12 @@ class TermEncoder:
       report: what loading found, or None for an encoder made in memory.
       name, folder: the folder or hub id that was asked for, and where it is on this machine; None
         for an encoder made in memory.
+      languages: those of the terms that it was trained on, such as ("ENG",), where that is known.
     """
 
     name: str | None = None
     folder: Path | None = None
+    languages: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -123,6 +125,7 @@ class TermEncoder:
         bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)
         encoder = cls(bert, load_tokenizer(folder), settings, report)
         encoder.name, encoder.folder = str(path_or_hub_id), folder
+        encoder.languages = read_languages(folder)
         return encoder
 
     @cached_property
@@ -144,18 +147,16 @@ class TermEncoder:
     ) -> np.ndarray:
         """Vectors of terms, float32 [n, D], in the order given; [D] of a single string.
 
-        The last four arguments are those of sentence-transformers.
-
         Args:
-          terms: n strings, in whatever has some in an order (a list, a generator, an array, a
-            Series); equal strings cost once. Or one string.
+          terms: n strings in an order (a list, a generator, an array, a Series); equal strings cost
+            once. Or one string.
           unit: vectors of length 1; else as they come out of the pooling.
           rows: packed rows of 128 tokens per device and batch; chosen for the machine if None.
           progress: show a progress bar on stderr.
-          normalize_embeddings: the same as `unit`, over which it goes.
-          show_progress_bar: the same as `progress`, over which it goes.
-          batch_size: without effect: terms are packed into batches of `rows` rows.
-          convert_to_numpy: only True.
+          normalize_embeddings, show_progress_bar: what sentence-transformers calls `unit` and
+            `progress`; they go before these.
+          batch_size: of sentence-transformers; without effect, as `rows` says it.
+          convert_to_numpy: likewise; only True.
 
         Raises:
           BadInput: what is given are not strings, or have no order.
@@ -244,16 +245,12 @@ class TermEncoder:
     ) -> EncodedDictionary:
         """Encodes a dictionary once, to give it to `normalize` many times.
 
-        Of an encoder from a folder or the hub, the vectors of a dictionary of 2,000 terms or more
-        are kept on this machine (`encoding/vector_cache.py`), and read the next time.
-
         Args:
-          dictionary: the path of a TSV file term<TAB>concept or of a dataset folder; what
-            `read_dictionary` returned; a dict of term -> concept; two columns, (terms, concepts);
-            (term, concept) pairs; or a DataFrame with the columns term and concept. The concepts
-            that share a term may be joined with "|".
+          dictionary: the path of a TSV file term<TAB>concept or of a dataset folder, or any of the
+            forms that `terms_and_concepts` tells: a dict of term -> concept, columns, pairs, ...
           progress: show a progress bar on stderr, and say where the vectors come from.
-          cache: keep the vectors, and use those that are kept.
+          cache: read the vectors where this machine has them, and keep them for the next time: see
+            `vector_cache.cached_vectors`.
 
         Raises:
           BadInput: a dictionary that cannot be read, or is none of these.
@@ -286,8 +283,7 @@ class TermEncoder:
           dictionary: as in `encode_dictionary`, or what that returned.
           k: concepts per mention, at least 1.
           progress: as in `encode_dictionary`.
-          as_frame: return a DataFrame of pandas (True) or of polars ("polars") with a row for each
-            match: mention, concept, matched_term, similarity, rank (from 1 on).
+          as_frame: return a DataFrame of pandas (True) or "polars", a row for each match.
 
         Raises:
           BadInput: k below 1, no such dictionary, mentions that are no strings, or no pandas.
@@ -306,4 +302,5 @@ class TermEncoder:
         settings = self.settings
         words = [repr(self.name or "in memory"), f"width={self.bert.config.hidden_size}"]
         words += [f"{name}={value!r}" for name, value in asdict(settings).items()]
+        words += [f"languages={self.languages}"] if self.languages else []
         return f"{type(self).__name__}({', '.join(words)})"

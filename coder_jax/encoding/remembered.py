@@ -16,7 +16,7 @@ class RememberingEncoder(TermEncoder):
 
     def __init__(self, encoder: TermEncoder):
         super().__init__(encoder.bert, encoder.tokenizer, encoder.settings, encoder.report)
-        self.name = encoder.name
+        self.name, self.languages = encoder.name, encoder.languages
         self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
 
     def encode_list(

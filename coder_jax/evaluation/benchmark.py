@@ -164,9 +164,8 @@ class Benchmark(ABC):
     def keys(self, keyed_by: str) -> list[str]:
         """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
 
-    def searched(self) -> list[str]:
-        """The distinct terms of its dictionaries, which other evaluations search too: their vectors
-        are kept."""
+    def dictionaries(self) -> list[Dictionary]:
+        """What is searched, each once: other evaluations search it too, so its vectors are kept."""
         return []
 
     @abstractmethod

@@ -20,11 +20,41 @@ POOLING_IN_WORDS = {
     "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
     "pooler": "BERT's tanh pooler over [CLS]",
 }
+# A language of the UMLS: its name, and what the hub calls it.
+LANGUAGES = {
+    "BAQ": ("Basque", "eu"),
+    "CHI": ("Chinese", "zh"),
+    "CZE": ("Czech", "cs"),
+    "DAN": ("Danish", "da"),
+    "DUT": ("Dutch", "nl"),
+    "ENG": ("English", "en"),
+    "EST": ("Estonian", "et"),
+    "FIN": ("Finnish", "fi"),
+    "FRE": ("French", "fr"),
+    "GER": ("German", "de"),
+    "GRE": ("Greek", "el"),
+    "HEB": ("Hebrew", "he"),
+    "HUN": ("Hungarian", "hu"),
+    "ITA": ("Italian", "it"),
+    "JPN": ("Japanese", "ja"),
+    "KOR": ("Korean", "ko"),
+    "LAV": ("Latvian", "lv"),
+    "NOR": ("Norwegian", "no"),
+    "POL": ("Polish", "pl"),
+    "POR": ("Portuguese", "pt"),
+    "RUS": ("Russian", "ru"),
+    "SCR": ("Croatian", "hr"),
+    "SPA": ("Spanish", "es"),
+    "SWE": ("Swedish", "sv"),
+    "TUR": ("Turkish", "tr"),
+    "UKR": ("Ukrainian", "uk"),
+}
 KEYS = {
     "name",  # title
     "license",  # of the weights, as the hub spells it
     "base_model",  # hub id of the encoder that training began with
-    "language",  # list of language codes
+    "languages",  # list of those of the terms of training, as the UMLS writes them
+    "language",  # list of language codes of the hub, in place of those of `languages`
     "tags",  # list
     "data",  # what it was trained on: label -> value
     "recipe",  # how: label -> value
@@ -57,7 +87,7 @@ def model_card(
     metadata = ModelCardData(
         license=card.get("license"),
         base_model=base if base and is_hub_id(base) else None,
-        language=card.get("language"),
+        language=card.get("language") or hub_languages(card.get("languages", ())) or None,
         library_name="sentence-transformers",
         pipeline_tag="feature-extraction",
         tags=[*TAGS, *card.get("tags", [])],
@@ -78,6 +108,11 @@ def is_hub_id(name: str) -> bool:
     return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
 
 
+def hub_languages(languages: Sequence[str]) -> list[str]:
+    """The languages as the hub calls them; those that it could not know are left out."""
+    return [LANGUAGES[name][1] for name in languages if name in LANGUAGES]
+
+
 def about(
     card: Mapping[str, Any], settings: EncoderSettings, relations: ExportedRelations | None
 ) -> str:
@@ -90,6 +125,8 @@ def about(
         f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1; terms are cut to "
         f"{settings.max_length} tokens."
     )
+    if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
+        text += f" It was trained on terms in {', '.join(languages)}."
     if settings.cleaning != "none":
         text += (
             f" Terms were cleaned with the rule set `{settings.cleaning}` in training "

@@ -88,6 +88,12 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     return EncoderSettings().changed(pooling=pooling)
 
 
+def read_languages(folder: Path) -> tuple[str, ...]:
+    """The languages that an export of ours was trained on; none where nothing tells."""
+    path = folder / ENCODER.file
+    return tuple(read_identity(path, ENCODER).get("languages", ())) if path.is_file() else ()
+
+
 def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any]) -> None:
     """Writes coder_jax.json: the settings, and `extra` (recipe, dataset hash, versions, ...)."""
     write_identity(folder / ENCODER.file, ENCODER, asdict(settings) | extra)

@@ -191,6 +191,7 @@ class Encoder(TypedDict):
     attend_padding: bool
     recipe: NotRequired[dict[str, Any]]
     dataset_hash: NotRequired[str | None]
+    languages: NotRequired[list[str]]
 
 
 class EncodedTerms(TypedDict):

@@ -128,8 +128,8 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
         terms_only(keyed_by, self.path)
         return list(dict.fromkeys([*(case.term for case in self.cases), *self.dictionary.terms]))
 
-    def searched(self) -> list[str]:
-        return list(dict.fromkeys(self.dictionary.terms))
+    def dictionaries(self) -> list[Dictionary]:
+        return [self.dictionary]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         return case_study_record(self, nearest_terms(vectors, self, options["nearest"]), encoder)

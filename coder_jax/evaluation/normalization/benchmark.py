@@ -95,12 +95,11 @@ class NormalizationBenchmark(Benchmark):
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of all mentions and dictionaries; BadInput for concept vectors."""
         terms_only(keyed_by, self.path)
-        sides = [fold.mentions for fold in self.folds] + [self.searched()]
+        sides = [fold.mentions for fold in self.folds] + [one.terms for one in self.dictionaries()]
         return list(dict.fromkeys(chain.from_iterable(sides)))
 
-    def searched(self) -> list[str]:
-        dictionaries = {id(fold.dictionary): fold.dictionary for fold in self.folds}.values()
-        return list(dict.fromkeys(chain.from_iterable(one.terms for one in dictionaries)))
+    def dictionaries(self) -> list[Dictionary]:
+        return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.normalization.accuracy import evaluate_normalization

@@ -15,7 +15,7 @@ from coder_jax.encoding.vector_file import about_file, about_vectors, write_vect
 def vectors_of_terms(
     encoder: TermEncoder,
     terms: Sequence[str],
-    dictionaries: Iterable[Sequence[str]],
+    searched: Iterable[Sequence[str]],
     beside: Path,
     scratch: list[Path],
 ) -> tuple[list[str], Rows]:
@@ -24,28 +24,33 @@ def vectors_of_terms(
     Args:
       encoder: from a folder or the hub.
       terms: distinct strings, at least one.
-      dictionaries: lists of some of them whose vectors may be kept on this machine, and are read
-        again in the next evaluation.
+      searched: lists of some of them, of dictionaries: their vectors may be kept on this machine,
+        and are read again in the next evaluation.
       beside: the vectors of the others grow in a file beside it, named after it and the pooling.
       scratch: gets the files that are to be removed at the end.
     """
     parts: list[tuple[Sequence[str], Rows]] = []
     held: set[str] = set()
-    for dictionary in {terms_hash(one): one for one in dictionaries}.values():
-        kept = cached_vectors(encoder, dictionary, progress=True)
+    for listed in {terms_hash(one): one for one in map(distinct, searched)}.values():
+        kept = cached_vectors(encoder, listed, progress=True)
         if kept is not None:
-            parts.append((dictionary, kept))
-            held.update(dictionary)
+            parts.append((listed, kept))
+            held.update(listed)
     others = [term for term in terms if term not in held] if held else terms
     if others:
-        listed = TermList(others, TERMS_PER_CHUNK)
+        chunks = TermList(others, TERMS_PER_CHUNK)
         weights_hash = str(encoder.weights_hash)
-        about = about_vectors(encoder, str(encoder.name), weights_hash, listed, "float32")
+        about = about_vectors(encoder, str(encoder.name), weights_hash, chunks, "float32")
         which = ".others" if held else ""
         path = beside.with_name(f".{beside.name}.{encoder.settings.pooling}{which}.npy")
         scratch += [path, about_file(path)]
-        write_vectors(encoder, listed, path, about)
+        write_vectors(encoder, chunks, path, about)
         parts.append((others, RowsOfFile(path)))
     if len(parts) == 1:
         return list(parts[0][0]), parts[0][1]
     return [term for part, _ in parts for term in part], JoinedRows([rows for _, rows in parts])
+
+
+def distinct(terms: Iterable[str]) -> list[str]:
+    """Each term once, in the order of their first."""
+    return list(dict.fromkeys(terms))

@@ -102,6 +102,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
         "license": run.identity["start"]["encoder"]["license"],
         # With --from, or --init of a run, the start was another run, which has a base of its own.
         "base_model": None if of_another_run(run.identity["start"]) else system.model.init,
+        "languages": [name for name, terms in counts["terms_by_language"].items() if terms],
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",
             "concepts": f"{counts['concepts']:,}",

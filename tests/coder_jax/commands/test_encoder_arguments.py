@@ -3,11 +3,15 @@
 import argparse
 import ast
 import importlib
+import re
+from types import SimpleNamespace
 
 import pytest
 
 from coder_jax.__main__ import VERBS
 from coder_jax.commands import encoder_arguments
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.process.progress import quiet
 
 
 def test_no_verb_imports_another(repo):
@@ -103,3 +107,36 @@ def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):
         monkeypatch.setattr("jax.default_backend", lambda backend=backend: backend)
         assert encoder_arguments.load_encoder(args, None).bert.dtype == dtype
         assert RECIPES["small"]().system.decided().model.dtype == dtype
+
+
+def test_vectors_are_kept_unless_told_otherwise(monkeypatch):
+    parser = argparse.ArgumentParser()
+    monkeypatch.setenv("CODER_JAX_CACHE", "/somewhere")
+    encoder_arguments.add_cache_argument(parser)
+    assert parser.parse_args([]).cache and not parser.parse_args(["--no-cache"]).cache
+    told = " ".join(parser.format_help().split())
+    for part in ("2,000 terms or more", "/somewhere/vectors", "CODER_JAX_CACHE_GB", "default: 10)"):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("trained", "languages", "said"),
+    [
+        (("ENG",), ["ENG", "FRE", "GER", "FRE"], "3 of 4 terms of the dictionary are in FRE, GER;"),
+        (("ENG", "FRE", "GER"), ["ENG", "FRE", "GER", "FRE"], ""),
+        (("ENG",), None, ""),
+        ((), ["FRE"] * 4, ""),
+        (("ENG",), [f"L{number}" for number in range(11)], "11 of 11 .* L7 and 3 more; the enc"),
+    ],
+)
+def test_a_dictionary_in_other_languages_is_warned_of(capsys, trained, languages, said):
+    encoder = SimpleNamespace(languages=trained)
+    terms = ["x"] * len(languages or "1")
+    with quiet():  # a warning is said even so
+        encoder_arguments.warn_of_languages(
+            encoder, Dictionary(terms, terms, "here", languages=languages)
+        )
+    err = capsys.readouterr().err
+    assert re.search(said, err) and err.startswith("warning: " if said else "")
+    assert ("the encoder was trained on terms in ENG: expect" in err) == bool(said)
+    assert err.count("\n") == bool(said)

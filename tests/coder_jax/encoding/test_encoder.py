@@ -228,6 +228,8 @@ def test_what_it_says_of_itself(encoder, tiny_folder):
         "max_length=32, attend_padding=False)"
     )
     in_memory = TermEncoder(encoder.bert, encoder.tokenizer, EncoderSettings("mean"))
+    in_memory.languages = ("ENG", "FRE")
+    assert repr(in_memory).endswith("attend_padding=False, languages=('ENG', 'FRE'))")
     assert repr(in_memory).startswith("TermEncoder('in memory', width=32, pooling='mean'")
     assert repr(RememberingEncoder(encoder)).startswith(f"RememberingEncoder({str(tiny_folder)!r}")
 

@@ -96,7 +96,10 @@ def test_what_the_folder_holds(source, loaded, tmp_path, quick):
         tmp_path / "export",
         **SETTINGS,
         relations=ExportedRelations(matrices, labels),
-        card={"name": "Tiny", "recipe": {"steps": 3}, "dataset_hash": "abc"},
+        card={
+            **{"name": "Tiny", "recipe": {"steps": 3}, "dataset_hash": "abc"},
+            "languages": ["ENG", "FRE"],
+        },
         pytorch_bin=True,
     )
     out = tmp_path / "export"
@@ -114,6 +117,7 @@ def test_what_the_folder_holds(source, loaded, tmp_path, quick):
     assert relations["labels"] == labels and "M_r^T e" in relations["how_to_use"]
     settings = json.loads((out / "coder_jax.json").read_text())
     assert settings["recipe"] == {"steps": 3} and settings["dataset_hash"] == "abc"
+    assert TermEncoder.from_pretrained(out).languages == ("ENG", "FRE")
     assert "# Tiny\n" in (out / "README.md").read_text()
     assert len({path.stat().st_mode for path in out.iterdir() if path.is_file()}) == 1
 

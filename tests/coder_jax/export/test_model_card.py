@@ -55,6 +55,20 @@ def test_the_body_tells_what_is_known():
         assert part in text
 
 
+def test_languages_of_training():
+    """As the UMLS writes them; the hub gets those that it knows, and people their names."""
+    card = {"languages": ["ENG", "FRE", "xx"]}
+    text = model_card(card, EncoderSettings())
+    assert ModelCard(text).data.language == ["en", "fr"]
+    assert "It was trained on terms in English, French, xx." in text
+    assert ModelCard(model_card(card | {"language": ["de"]}, EncoderSettings())).data.language == [
+        "de"
+    ]
+    for nothing in ({}, {"languages": ["xx"]}):
+        assert ModelCard(model_card(nothing, EncoderSettings())).data.language is None
+    assert "trained on terms" not in model_card({}, EncoderSettings())
+
+
 def test_translations_are_added():
     text = model_card(CARD, EncoderSettings(), TRANSLATIONS)
     assert "translations of 2 relations" in text and "query = vector + table[r]" in text
