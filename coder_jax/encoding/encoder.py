@@ -179,13 +179,8 @@ class TermEncoder:
         self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
     ) -> np.ndarray:
         """As `encode`, of a list of strings."""
-        return embed_terms(
-            *(self.bert, self.tokenizer, self._cleaned(terms)),
-            **self._how,
-            unit=unit,
-            rows=rows,
-            progress=progress,
-        )
+        given = self.bert, self.tokenizer, self._cleaned(terms)
+        return embed_terms(*given, **self._how, unit=unit, rows=rows, progress=progress)
 
     def encode_chunks(
         self,
@@ -201,12 +196,8 @@ class TermEncoder:
           rows: as in `encode`.
           bar: a progress bar that counts terms.
         """
-        return embed_chunks(
-            *(self.bert, self.tokenizer, map(self._cleaned, chunks)),
-            **self._how,
-            rows=rows,
-            bar=bar,
-        )
+        given = self.bert, self.tokenizer, map(self._cleaned, chunks)
+        return embed_chunks(*given, **self._how, rows=rows, bar=bar)
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
         return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()
