@@ -42,7 +42,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coder_jax.commands.encoder_arguments import dictionary_choices, load_encoder
+from coder_jax.commands.encoder_arguments import (
+    dictionary_choices,
+    load_encoder,
+    warn_of_languages,
+)
 from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
 from coder_jax.commands.normalize_arguments import add_arguments, check, choose
 from coder_jax.mapping.coded import COLUMNS, coded_rows, in_words
@@ -154,6 +158,7 @@ def make_normalizer(
     args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
     chosen = choose(args, len(dictionary.terms))
     encoder = load_encoder(args, args.pooling)
+    warn_of_languages(encoder, dictionary)
     terms = dictionary.terms
     if args.dictionary_vectors is None:
         encoded = encoder.encode_dictionary(dictionary, progress=True, cache=args.cache)

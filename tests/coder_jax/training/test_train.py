@@ -160,7 +160,9 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
     assert card["results"][0]["benchmark"] == "held-out terms, step 6"
     worst = system.export(run, tmp_path / "export")
     assert max(worst.values()) < 1e-5
-    trained = TermEncoder.from_pretrained(tmp_path / "export").encode(TERMS)
+    exported = TermEncoder.from_pretrained(tmp_path / "export")
+    assert list(exported.languages) == card["languages"] == ["ENG"]
+    trained = exported.encode(TERMS)
     initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)
     assert np.abs(trained - initial).max() > 1e-3
     with pytest.raises(BadInput, match="no checkpoint of step 5; it has 3, 6"):
