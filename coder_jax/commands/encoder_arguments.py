@@ -23,11 +23,17 @@ MOST_NAMED = 8  # languages in a line
 
 
 def add_model_arguments(
-    parser: argparse._ActionsContainer, *, several_poolings: bool = False
+    parser: argparse._ActionsContainer,
+    *,
+    several_poolings: bool = False,
+    required: bool = True,
 ) -> None:
-    """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list."""
+    """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list.
+
+    Where it is not `required`, the command can do something without one.
+    """
     parser.add_argument(
-        "--model", required=True, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
+        "--model", required=required, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
     )
     parser.add_argument(
         "--pooling",

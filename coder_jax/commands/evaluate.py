@@ -14,6 +14,20 @@ Concepts that are equally near are counted as the mean over their orders. Mentio
 concept has no term in the dictionary, also after merged CUIs have been replaced (--retired-cuis),
 are unreachable: they count as wrong, and a second row has the scores of the others.
 
+Behind ± stands half the width of the 95 % interval of a score: the percentiles of 2,000 bootstrap
+resamples, in which mentions (pairs, test pairs, triplets, concepts) are drawn anew, of several
+folds within each. It tells how sure the score is on this list, not on another dictionary.
+
+--predictions DIR has a table of each benchmark, fold and pooling: mention, gold concept, its rank,
+and the five nearest concepts with their terms and similarities; `report` lists the errors of it.
+OUT has, for each language (a column of the mentions, or else that of the nearest term) and for all,
+how many mentions are answered, and how many of these rightly, from which similarity on.
+
+--compare A B scores nothing: it compares two files of --json on the same mentions, such as two
+encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
+interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one, of MRR
+by 10,000 random changes of sign), and on how many mentions B is better (won) and worse (lost).
+
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
 --no-cache is given. Those of other terms grow in files beside OUT while they are encoded. An
 evaluation that was stopped goes on with both when the same command is given again. It runs on one
@@ -29,16 +43,21 @@ Examples:
       --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
   python -m coder_jax evaluate --model PubMed-w2v.bin --vectors-of words --json words.json \\
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
+  python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
+      --benchmark mine=my_mentions.tsv --predictions predictions
+  python -m coder_jax evaluate --compare sapbert.json mine.json
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +69,7 @@ from coder_jax.commands.encoder_arguments import (
     load_encoder,
     warn_of_languages,
 )
-from coder_jax.commands.evaluate_arguments import add_arguments, check
+from coder_jax.commands.evaluate_arguments import add_arguments, check, check_alone
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
 from data_pipeline.process.errors import BadInput
@@ -59,7 +78,7 @@ from data_pipeline.process.suggestions import did_you_mean
 if TYPE_CHECKING:
     from coder_jax.encoding.rows import Rows
     from coder_jax.evaluation.benchmark import Benchmark
-    from coder_jax.evaluation.record import EncoderRecord
+    from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
     from coder_jax.evaluation.vectors.vectors import Vectors
 
 # What each kind says of itself.
@@ -73,10 +92,19 @@ WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.compare:
+        from coder_jax.evaluation.results.comparison import compare_files
+        from coder_jax.evaluation.results.tables import print_table
+
+        check_alone(args)
+        print_table(*compare_files(*args.compare, seed=args.seed))
+        a, b = args.compare
+        print(f"\nA: {a}\nB: {b}")
+        return 0
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.place import alone
     from coder_jax.evaluation.record import write_records
-    from coder_jax.evaluation.tables import print_records
+    from coder_jax.evaluation.results.tables import print_records
     from coder_jax.evaluation.vectors.vectors import TERMS
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS
 
@@ -92,13 +120,25 @@ def run(args: argparse.Namespace) -> int:
     with place_of_vectors(args.json) as beside:
         for vectors, protocol in compared(args, benchmarks, beside, scratch):
             records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
-        write_records(args.json, records)
+        write_records(args.json, [from_folder_of(args.json, record) for record in records])
         for path in scratch:
             path.unlink()
     with redirect_stdout(sys.stderr) if is_stdout(args.json) else nullcontext():
         print_records(records, **options)
         print(f"\nscores and protocol: {args.json}")
     return 0
+
+
+def from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
+    """The record with its tables of predictions named from the folder of OUT: both may move."""
+    if is_stream(out) or not (record.answers and record.answers["predictions"]):
+        return record
+    folder = out.resolve().parent
+    named = {
+        fold: os.path.relpath(Path(file).resolve(), folder)
+        for fold, file in record.answers["predictions"].items()
+    }
+    return replace(record, answers=record.answers | {"predictions": named})
 
 
 @contextmanager

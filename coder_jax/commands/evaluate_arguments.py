@@ -18,18 +18,23 @@ from data_pipeline.process.errors import BadInput
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--benchmark",
-        required=True,
         action="extend",
         nargs="+",
+        default=[],
         metavar="NAME=PATH",
         help="what to score it on; NAME is yours to choose",
     )
     parser.add_argument(
         "--json",
         type=Path,
-        required=True,
         metavar="OUT",
         help="file for scores and protocol; where it is /dev/stdout, the tables go to stderr",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="score nothing: compare two files of --json, mention by mention",
     )
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     add_encoder(parser.add_argument_group("encoder"))
@@ -38,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_encoder(group: argparse._ArgumentGroup) -> None:
-    add_model_arguments(group, several_poolings=True)
+    add_model_arguments(group, several_poolings=True, required=False)
     group.add_argument(
         "--vectors-of",
         choices=("words", "concepts"),
@@ -84,7 +89,13 @@ def add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """BadInput for values that no evaluation can use."""
+    """BadInput for values that no evaluation can use, and for one that is not there."""
+    needed = {"--model": args.model, "--benchmark": args.benchmark, "--json": args.json}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise BadInput(
+            f"found no {', no '.join(missing)}; expected --model, --benchmark and --json to score "
+            "an encoder, or --compare A B to compare two files of --json"
+        )
     for flag in all_flags():
         value = getattr(args, flag.option)
         values = value if isinstance(value, list) else [] if value is None else [value]
@@ -93,6 +104,8 @@ def check(args: argparse.Namespace) -> None:
     if args.seed < 0:
         raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
     check_output(args.json, "--json", "results.json")
+    if args.predictions is not None:
+        check_folder(args.predictions)
     is_file = Path(args.model).is_file()
     if is_file and not args.vectors_of:
         raise BadInput(
@@ -103,4 +116,26 @@ def check(args: argparse.Namespace) -> None:
         raise BadInput(
             f"--model: found {args.model}, which is no file; expected a file of vectors for "
             f"--vectors-of {args.vectors_of}"
+        )
+
+
+def check_folder(path: Path) -> None:
+    """Makes the folder of --predictions where there is none; BadInput if it cannot be written."""
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"--predictions: found {path}, which is no folder and cannot be made ({error.strerror})"
+            "; expected a folder, or a new name in one"
+        ) from error
+    check_output(path / "predictions.tsv", "--predictions", "predictions.tsv")
+
+
+def check_alone(args: argparse.Namespace) -> None:
+    """BadInput for --compare beside what scores an encoder."""
+    given = [name for name in ("model", "benchmark", "json", "dictionary") if getattr(args, name)]
+    if given:
+        raise BadInput(
+            f"--compare: found --{given[0]} with it; expected the two files of results alone: it "
+            "scores nothing"
         )

@@ -6,6 +6,8 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
              are named before=JSON and after=JSON (or of the demo's results.json), else as the run
              evaluated itself
   results    the scores in --results, files of `evaluate --json`, beside the papers' own rows
+  answers    of --results on mentions: how similar right and wrong answers are, what a cut-off costs
+             and gains, and, where evaluate was given --predictions, the surest wrong answers
   training   losses, rates, speed and evaluations over steps, where --model is a run
   maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
              dictionary is a dataset folder that has them; encoders of --compare side by side

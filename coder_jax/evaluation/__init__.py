@@ -3,12 +3,13 @@
 benchmark.py   the protocol: what a kind of benchmark says of itself
 benchmarks.py  all kinds, a line each: which one a path is of, reading it, scoring it
 record.py      what was measured, on what and how, as JSON
-tables.py      records -> tables; cells.py: what they are made of
+cells.py       what tables are made of
 published.py   the rows of the CODER papers, shown below ours
 
 normalization/  mentions -> concepts: mentions, folds (Cadec, PsyTar), XL-BEL, MANTRA GSC; accuracy
 similarity/     pairs with human scores -> Spearman's rank correlation
 concepts/       concepts with semantic types -> MCSM; case studies: terms -> their nearest terms
 relations/      pairs of concepts -> their relation (DDBRC); triplets -> link prediction
+results/        records -> tables, intervals of scores, two results compared
 vectors/        what benchmarks ask of vectors: of an encoder, of words, of concepts
 """

@@ -25,6 +25,7 @@ class Row:
 
 
 Table = tuple[list[str], list[Row]]  # header and rows
+PLUS_MINUS = " ±"  # between a score and half the width of its interval
 
 
 def missing_column(records: Sequence[EvaluationRecord]) -> list[str]:
@@ -62,16 +63,24 @@ def published_rows(
     return rows
 
 
-def percent(share: float | None) -> str:
-    """A share in [0, 1] with two decimals: "75.00"."""
-    return "undefined" if share is None else f"{100 * share:.2f}"
+def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in [0, 1] with two decimals: "75.00"; with its interval "75.00 ±1.9"."""
+    return "undefined" if share is None else f"{100 * share:.2f}{half(interval, 100, 1)}"
 
 
-def short_percent(share: float | None) -> str:
-    """A share in [0, 1] with one decimal, as the papers print F1: "75.0"."""
-    return one_decimal(None if share is None else 100 * share)
+def short_percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in [0, 1] with one decimal, as the papers print F1: "75.0", "75.0 ±1.9"."""
+    return one_decimal(None if share is None else 100 * share) + half(interval, 100, 1)
 
 
 def one_decimal(value: float | None) -> str:
     """A number, or a dash for none: "3.1"."""
     return "-" if value is None else f"{value:.1f}"
+
+
+def half(interval: Sequence[float] | None, scale: float, digits: int) -> str:
+    """ " ±" and half the width of an interval [low, high], times `scale`; "" for none."""
+    if not interval:
+        return ""
+    low, high = interval
+    return f"{PLUS_MINUS}{scale * (high - low) / 2:.{digits}f}"

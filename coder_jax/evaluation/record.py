@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta
 
 from coder_jax.encoding.encoder_protocol import EncoderProtocol
-from data_pipeline.files.contents import Count, Hash
+from data_pipeline.files.contents import Cosine, Count, CutoffTable, Hash
 from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
@@ -41,6 +41,7 @@ class VectorFileProtocol:
 
 
 Share = Annotated[float, Meta(ge=0, le=1)]
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]  # low, high
 EncoderRecord = EncoderProtocol | VectorFileProtocol
 E = TypeVar("E", bound=EncoderRecord)
 
@@ -60,6 +61,9 @@ class EvaluationRecord(Generic[E]):
     unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
     dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # 95 % intervals of scores (results/bootstrap.py), where the kind has them.
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    answers: dict[str, Any] | None = None  # of normalization: `Answers`
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -71,6 +75,7 @@ class Unreachable(TypedDict):
     mentions: Count
     share: Share
     scores_of_reachable: dict[str, Share | None]
+    intervals_of_reachable: NotRequired[dict[str, Interval]]
 
 
 class DescribedDictionary(TypedDict):
@@ -83,12 +88,34 @@ class DescribedDictionary(TypedDict):
     retired: Count
 
 
+class Distribution(TypedDict):
+    """How many right and wrong answers have which similarity, in bins of one width."""
+
+    low: Cosine  # where the first bin begins
+    high: Cosine  # where the last one ends
+    right: list[Count]
+    wrong: list[Count]
+
+
+class Answers(TypedDict):
+    """What mentions were answered (normalization/answers.py)."""
+
+    # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
+    ranks: dict[str, str] | None
+    order: Hash  # of the mentions, in the order of the ranks
+    cutoffs: dict[str, CutoffTable]  # by language, and of all
+    languages: str  # whose they are: those of mentions, or of the terms nearest to them
+    similarities: Distribution  # of first answers
+    predictions: dict[str, str]  # of each fold, a TSV file, named from this file's folder
+
+
 class PartsOfRecord(TypedDict):
     """What a record in a file holds in dictionaries, where it has them."""
 
     counts: dict[str, Count]
     unreachable: Unreachable | None
     dictionary: DescribedDictionary | None
+    answers: NotRequired[Answers | None]
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:

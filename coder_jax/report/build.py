@@ -17,7 +17,7 @@ from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
 from coder_jax.report.neighbours import explorer_data, gather_entries
 from coder_jax.report.page.render import LeftOut, Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
-from coder_jax.report.results import read_results, result_tables
+from coder_jax.report.results import answers_shown, read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
 from coder_jax.report.terms import ShownTerms, read_terms
 from data_pipeline.process import stopping
@@ -72,7 +72,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     """
     # What fails soonest comes first.
     records = read_results(inputs.results)
-    tables = result_tables(records)
+    tables, given = result_tables(records), answers_shown(records)
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
@@ -83,6 +83,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
         answers=answers(records, subject.metrics or []),
         facts=[*subject.facts, *settings_of(subject)],
         tables=tables,
+        given=given,
         panels=training_panels(subject.metrics or []),
         relations=relation_figure(subject.relations),
     )

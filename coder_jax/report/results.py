@@ -1,20 +1,58 @@
-"""JSON files of `evaluate` in, tables of their records beside the papers' rows out."""
+"""JSON files of `evaluate` in, tables of their records beside the papers' rows out; and answers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for
 from coder_jax.evaluation.cells import Table
+from coder_jax.evaluation.normalization.answers import wrong_answers
 from coder_jax.evaluation.record import EvaluationRecord, read_records
-from coder_jax.evaluation.tables import tables_of
+from coder_jax.evaluation.results.tables import tables_of
+from coder_jax.mapping.cutoffs import ALL, Cutoff, Cutoffs, CutoffTable
 from coder_jax.report.answers import STAGES
 from data_pipeline.process.errors import BadInput
 
+MOST_WRONG = 100  # answers that are listed of a record
+MOST_CUTOFFS = 16  # rows of a table
 TINY = 1e-6  # ends are means that were added up in another order
+
+
+class WrongAnswer(NamedTuple):
+    """A mention that was answered with another concept."""
+
+    mention: str
+    gold: str  # preferred terms of its concepts, or these where they have none
+    answer: str  # the nearest term
+    concept: str  # of the answer
+    similarity: float
+
+
+@dataclass(frozen=True)
+class AnswersShown:
+    """What the mentions of a benchmark were answered by an encoder.
+
+    Attributes:
+      name: benchmark, pooling and encoder.
+      low, high: the least and largest similarity of the distribution.
+      right, wrong: how many answers there are in each of its bins.
+      cutoffs: the table of all mentions, and of each language if there are several.
+      wrong_answers: the surest ones; None where the tables of `evaluate --predictions` are not
+        there.
+    """
+
+    name: str
+    low: float
+    high: float
+    right: list[int]
+    wrong: list[int]
+    cutoffs: Mapping[str, CutoffTable]
+    wrong_answers: list[WrongAnswer] | None
 
 
 def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationRecord]:
@@ -31,7 +69,7 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
     for name, path in files:
         for number, record in enumerate(read_records(path)):
             check_record(record, f"{path}: records[{number}]")
-            records.append(named_record(record, name))
+            records.append(named_record(beside(record, Path(path).parent), name))
     return sorted(records, key=lambda record: record.benchmark)  # a benchmark's stand together
 
 
@@ -59,6 +97,15 @@ def check_record(record: EvaluationRecord, where: str) -> None:
             f"{where} is of the kind {record.kind!r}, which this version of coder_jax does not "
             f"know; {again}"
         )
+
+
+def beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
+    """A record whose tables of predictions are named as they are found from here."""
+    if record.answers is None:
+        return record
+    files = record.answers["predictions"].items()
+    found = {fold: str(folder / file) for fold, file in files}
+    return replace(record, answers=record.answers | {"predictions": found})
 
 
 def rising(numbers: Sequence[float | None]) -> bool:
@@ -113,3 +160,65 @@ def common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
             "--k"
         )
     return common
+
+
+def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
+    """What the mentions of each record were answered, of those that tell.
+
+    Raises:
+      BadInput: cut-offs that cannot be, or a file that is no table of predictions.
+    """
+    return [
+        shown_of(record, record.answers)
+        for record in map(with_stage, records)
+        if record.answers is not None
+    ]
+
+
+def shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersShown:
+    """The answers of one record."""
+    name = f"{record.benchmark}, {record.encoder.pooling}: {record.encoder.model}"
+    held = {"tables": answers["cutoffs"], "measured_on": {}}
+    again = "make it again with `python -m coder_jax evaluate --json`"
+    tables = Cutoffs.from_described(held, f"--results: {name}", again).tables
+    files = [Path(file) for file in answers["predictions"].values()]
+    there = [file for file in files if file.is_file()]
+    wrong = [row for file in there for row in wrong_answers(file)]
+    wrong.sort(key=lambda row: -row["similarity"])
+    drawn = answers["similarities"]
+    if not (drawn["low"] < drawn["high"] and len(drawn["right"]) == len(drawn["wrong"]) > 0):
+        raise BadInput(
+            f"--results: {name}: found similarities from {drawn['low']} to {drawn['high']} in "
+            f"{len(drawn['right'])} bins of right and {len(drawn['wrong'])} of wrong answers; "
+            f"expected as many bins of both; {again}"
+        )
+    shown = tables if len(tables) > 2 else {ALL: tables[ALL]}  # a single language is all
+    return AnswersShown(
+        name,
+        drawn["low"],
+        drawn["high"],
+        drawn["right"],
+        drawn["wrong"],
+        {language: table for language, table in shown.items() if table.cutoffs},
+        [
+            WrongAnswer(
+                row["mention"],
+                row["gold_name"] or row["gold"],
+                row["term_1"],
+                row["concept_1"],
+                row["similarity"],
+            )
+            for row in wrong[:MOST_WRONG]
+        ]
+        if there
+        else None,
+    )
+
+
+def some_rows(table: CutoffTable) -> list[Cutoff]:
+    """At most MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
+    rows = table.rows
+    if len(rows) <= MOST_CUTOFFS:
+        return rows
+    step = (len(rows) - 1) / (MOST_CUTOFFS - 1)
+    return [rows[round(number * step)] for number in range(MOST_CUTOFFS)]

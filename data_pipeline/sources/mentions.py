@@ -1,11 +1,31 @@
 """Files of mentions and their concepts: what a build leaves out, what an evaluation looks up."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, tab_separated, two_columns
 from data_pipeline.process.errors import BadInput
 
 COLUMNS = ("mention", "cui")  # of a header, lower-cased
+LANGUAGE = "language"
+
+
+def names_mentions(header: Sequence[str]) -> bool:
+    """Whether a first line, lower-cased, names the columns of mentions among others."""
+    return set(COLUMNS) <= set(header) and len(header) > len(COLUMNS)
+
+
+def mention_languages(path: Path) -> list[str] | None:
+    """The language of each mention of a file, "" where it is not told; None without the column.
+
+    Args:
+        path: of a file that `mention_rows` can read; there are as many rows, in the same order.
+    """
+    (_, names), *rows = tab_separated(path)
+    header = [name.lower() for name in names]
+    if not names_mentions(header) or LANGUAGE not in header:
+        return None
+    return [fields[header.index(LANGUAGE)] for _, fields in rows]
 
 
 def mention_rows(path: Path) -> list[tuple[str, str]]:

@@ -3,12 +3,14 @@
 import numpy as np
 
 from coder_jax.evaluation.cells import Row
+from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.answers import Answer, Moment
 from coder_jax.report.curves import training_panels
 from coder_jax.report.maps import Map, MapFigure
 from coder_jax.report.neighbours import explorer_data, gather_entries
 from coder_jax.report.page.render import Report
 from coder_jax.report.relation_matrices import compare_relations
+from coder_jax.report.results import AnswersShown, WrongAnswer
 from coder_jax.report.terms import Group
 from data_pipeline.dataset.dictionary import Dictionary
 
@@ -23,6 +25,20 @@ TERMS = PLAIN + HOSTILE
 CONCEPTS = ["C1", "C1", "C2", "C3", "C1", "C4", "C5", "C6", "C7"]
 LANGUAGES = ["ENG"] * 4 + ["FRE"] + ["ENG"] * 4
 SOURCES = [("MSH", "NCI"), ("NCI",), ("MSH",), ("NCI",), ("MSHFRE",), *[("MSH",)] * 4]
+
+
+ANSWERS = AnswersShown(
+    "mine, cls: <b>ours</b>",
+    *(0.5, 1.0, [0, 1, 3, 9], [4, 2, 1, 0]),
+    {
+        language: CutoffTable(20, [0.5, 0.7, 0.9], [20, 14, 9], [13, 12, 9])
+        for language in ("all", "<i>FRE</i>")
+    },
+    [
+        WrongAnswer("chest pain on exertion", "Angina pectoris", "chest pain", "C9", 0.91),
+        *(WrongAnswer(one, one, one, one, 0.6) for one in HOSTILE),
+    ],
+)
 
 
 def full_report():
@@ -44,6 +60,7 @@ def full_report():
         answers=[Answer("held-out", "1,149 mentions", "Better.", ["acc@1, %"], moments, ["+19.6"])],
         facts=[("pooling", "cls"), ("run", "</dd><script>window.hacked = 3</script>")],
         tables=[(["normalization", "pooling", "acc@1"], rows)],
+        given=[ANSWERS],
         panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),
         by_concept=figure,
         by_type=figure,

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, one_decimal, published_rows
+from coder_jax.evaluation.cells import Row, Table, half, one_decimal, published_rows
 from coder_jax.evaluation.published import MCSM, MCSM_TYPES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import CONCEPTS, Vectors
@@ -136,7 +136,11 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         for record in records:
             counts = [f"{record.counts[name]:,}" for name in ("concepts", "missing")]
             scores = [record.folds.get(t, {}).get("scores", {}) for t in types]
-            mcsm = [one_decimal(score.get("mcsm")) for score in scores]
+            sure = [record.folds.get(t, {}).get("intervals", {}).get("mcsm") for t in types]
+            mcsm = [
+                one_decimal(score.get("mcsm")) + half(interval, 1, 2)
+                for score, interval in zip(scores, sure, strict=True)
+            ]
             chance = [one_decimal(score.get("chance")) for score in scores]
             cells = [record.benchmark, record.encoder.pooling, *counts, *mcsm]
             rows.append(Row(cells, record.encoder.model))

@@ -21,6 +21,7 @@ import numpy as np
 from coder_jax.encoding.rows import unit
 from coder_jax.encoding.search import nearest_others
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.bootstrap import ABOUT, intervals_of_means
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.process.errors import BadInput
 
@@ -38,6 +39,8 @@ class ConceptSimilarity:
       chance: what neighbours drawn at random from V would have.
       concepts: |V(T)|.
       scored: concepts that the mean is over: all of V(T), or a sample of it.
+      interval: of the mean, over concepts of the type that are drawn anew; V and so the neighbours
+        stay, as another V has other neighbours, and would be another benchmark.
     """
 
     mcsm: float | None
@@ -45,6 +48,7 @@ class ConceptSimilarity:
     chance: float
     concepts: int
     scored: int
+    interval: list[float] | None = None
 
 
 def evaluate_concept_similarity(
@@ -99,6 +103,7 @@ def evaluate_concept_similarity(
             chance=others * float(weights.sum()),
             concepts=int(mask.sum()),
             scored=len(scores),
+            interval=intervals_of_means([{"mcsm": scores}], seed)["mcsm"] if len(scores) else None,
         )
     counts = {"concepts": int(inside.sum()), "missing": int(inside.sum() - known.sum())}
     named = {*benchmark.concepts, *benchmark.terms}
@@ -136,6 +141,8 @@ def concept_similarity_record(
             if not settings.get("only_these_types")
             else "the concepts of these types",
             "mean": "unweighted over types",
+            "intervals": f"{ABOUT}, concepts of a type drawn anew, among the same set; of the mean "
+            "over types none: concepts of several types are in several means",
             "missing": "concepts without a vector are left out of the set",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             **settings,
@@ -143,6 +150,7 @@ def concept_similarity_record(
         folds={
             name: {
                 "scores": {"mcsm": part.mcsm, "deviation": part.deviation, "chance": part.chance},
+                "intervals": {"mcsm": part.interval} if part.interval else {},
                 "counts": {"concepts": part.concepts, "scored": part.scored},
             }
             for name, part in result.items()

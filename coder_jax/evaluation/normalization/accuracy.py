@@ -15,11 +15,10 @@ import numpy as np
 
 from coder_jax.evaluation.normalization.counts import (
     ConceptRows,
-    GoldCounts,
     count_ranks,
     rows_by_concept,
 )
-from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, rank_scores
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, GoldCounts, rank_scores
 from coder_jax.evaluation.vectors.vectors import TERMS
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ class NormalizationResult:
         behind them. All in [0, 1].
       reachable_scores: the same over the other mentions only; empty if there are none.
       folds: the result of each fold, by its name; empty for a single set of mentions.
+      ranks: the places of the gold concepts, of each mention; None for several folds.
     """
 
     mentions: int
@@ -59,6 +59,7 @@ class NormalizationResult:
     scores: dict[str, float]
     reachable_scores: dict[str, float]
     folds: Mapping[str, NormalizationResult] = field(default_factory=dict)
+    ranks: GoldCounts | None = field(default=None, compare=False, repr=False)
 
 
 def score_normalization(
@@ -110,6 +111,7 @@ def _result(counts: GoldCounts, concepts: int, ks: Sequence[int]) -> Normalizati
         concepts=concepts,
         scores=rank_scores(*counts, ks),
         reachable_scores=rank_scores(*of_reachable, ks) if reachable.any() else {},
+        ranks=counts,
     )
 
 

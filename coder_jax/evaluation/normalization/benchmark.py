@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Given, Options
 from coder_jax.evaluation.cells import Row, Table, missing_column, percent, published_rows
-from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, rank_intervals
 from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.bootstrap import ABOUT
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, union
 from data_pipeline.files.rows import content_hash, split_concepts
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NormalizationFold:
-    """Mentions, their gold concepts (several joined with "|"), and what is searched for them."""
+    """Mentions, their gold concepts (several joined with "|"), and what is searched for them.
+
+    `languages` are those of the mentions, where their file tells.
+    """
 
     name: str
     mentions: list[str]
     gold: list[str]
     dictionary: Dictionary
+    languages: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,12 @@ class NormalizationBenchmark(Benchmark):
             default=[1, 3, 5],
             least=1,
             argparse={"nargs": "+", "type": int},
+        ),
+        Flag(
+            "--predictions",
+            "folder for a TSV file of each benchmark, fold and pooling: mentions, gold, its rank, "
+            "and the five nearest concepts",
+            argparse={"type": Path, "metavar": "DIR"},
         ),
     )
     flags_under: ClassVar[str] = "mentions and terms"
@@ -101,12 +112,17 @@ class NormalizationBenchmark(Benchmark):
     def dictionaries(self) -> list[Dictionary]:
         return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
 
+    def averaged(self) -> list[str]:
+        """The folds that the score is the mean over."""
+        return [fold.name for fold in self.folds]
+
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=options["k"])
-        return normalization_record(self, result, encoder, missing=missing)
+        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        return with_answers(record, self, result, vectors, options)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -154,14 +170,43 @@ def check_reachable(benchmark: NormalizationBenchmark) -> None:
             )
 
 
+def with_answers(
+    record: EvaluationRecord,
+    benchmark: NormalizationBenchmark,
+    result: NormalizationResult,
+    vectors: Vectors,
+    options: Options,
+) -> EvaluationRecord:
+    """The record with what each mention was answered; tables of it where they are asked for."""
+    from coder_jax.evaluation.normalization import answers
+
+    folder = options["predictions"]
+    found = answers.answers_of(vectors.encode, benchmark, answers.ANSWERS if folder else 1)
+    described = answers.described(benchmark, result, found)
+    if folder:
+        pooling = record.encoder.pooling
+        files = answers.write_predictions(folder, benchmark, result, found, pooling)
+        described["predictions"] = files
+    return replace(record, answers=described)
+
+
 def normalization_record(
     benchmark: NormalizationBenchmark,
     result: NormalizationResult,
     encoder: EncoderRecord,
     *,
     missing: int = 0,
+    seed: int = 0,
 ) -> EvaluationRecord:
-    """The record of `evaluate_normalization`; `missing` strings have no vector."""
+    """The record of `evaluate_normalization`.
+
+    Args:
+      missing: strings that have no vector.
+      seed: of the mentions that are drawn for the intervals.
+    """
+    parts = list(result.folds.values()) or [result]
+    ks = [int(name[4:]) for name in result.scores if name[4:].isdigit()]
+    ranks = [part.ranks for part in parts if part.ranks is not None]
     of_fold = {fold.name: fold for fold in benchmark.folds}
     retired = benchmark.retired_cuis
     return EvaluationRecord(
@@ -177,7 +222,11 @@ def normalization_record(
             "missing": missing,
             "folds": len(result.folds) or 1,
         },
-        unreachable=_unreachable(result),
+        unreachable={
+            **_unreachable(result),
+            "intervals_of_reachable": rank_intervals(ranks, ks, seed, of_reachable=True),
+        },
+        intervals=rank_intervals(ranks, ks, seed),
         dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
         scoring={
             "similarity": "cosine",
@@ -191,10 +240,12 @@ def normalization_record(
             "folds": "unweighted mean over folds" if result.folds else "none",
             "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
             "missing": "strings without a vector have the cosine 0 with all others",
+            "intervals": f"{ABOUT}, mentions drawn anew within their fold",
         },
         folds={
             name: {
                 "scores": dict(part.scores),
+                "intervals": rank_intervals([part.ranks], ks, seed) if part.ranks else {},
                 "counts": _counts(part),
                 "unreachable": _unreachable(part),
                 "dictionary": of_fold[name].dictionary.description,
@@ -209,19 +260,21 @@ def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -
     """The row of a record over all mentions and, where it differs, over the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable or {}
-    parts = [(record.benchmark, counts["mentions"], counts["unreachable"], record.scores)]
+    whole = record.scores, record.intervals
+    parts = [(record.benchmark, counts["mentions"], counts["unreachable"], *whole)]
     reachable = unreachable["scores_of_reachable"]
     if counts["unreachable"] and reachable:
         rest = counts["mentions"] - counts["unreachable"]
-        parts.append((f"{record.benchmark}, reachable", rest, 0, reachable))
+        of_rest = reachable, unreachable.get("intervals_of_reachable", {})
+        parts.append((f"{record.benchmark}, reachable", rest, 0, *of_rest))
     rows = []
-    for name, mentions, out_of_reach, scores in parts:
+    for name, mentions, out_of_reach, scores, sure in parts:
         ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
         share = f" ({percent(unreachable['share'])} %)" if out_of_reach else ""
         cells = (
             [name, record.encoder.pooling]
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
-            + [percent(scores[score]) for score in (*(f"acc@{k}" for k in ks), "mrr")]
+            + [percent(scores[one], sure.get(one)) for one in (*(f"acc@{k}" for k in ks), "mrr")]
             + [f"{out_of_reach:,}{share}"]
             + [f"{counts.get(count, 0):,}" for count in (*missing, "tied")]
             + ["-".join(percent(end) for end in ends), str(len(record.folds) or 1)]

@@ -26,7 +26,7 @@ import numpy as np
 from coder_jax.encoding.rows import Rows, unit
 from coder_jax.encoding.search import block_size
 from coder_jax.encoding.search_on_host import dot_products, rows_from
-from coder_jax.evaluation.normalization.ranks import ahead_and_tied
+from coder_jax.evaluation.normalization.ranks import GoldCounts, ahead_and_tied
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process import stopping
 
@@ -50,15 +50,6 @@ class ConceptRows:
     pair_rows_P: np.ndarray
     pair_concepts_P: np.ndarray
     concept_ids: dict[str, int]
-
-
-class GoldCounts(NamedTuple):
-    """Of each of M mentions, what `rank_scores` takes."""
-
-    ahead: np.ndarray  # int [M]: other concepts that are nearer than the nearest gold concept
-    tied: np.ndarray  # int [M]: other concepts as near as it
-    gold_tied: np.ndarray  # int [M]: gold concepts as near as it
-    reachable: np.ndarray  # bool [M]: a gold concept is in the dictionary
 
 
 class Block(NamedTuple):

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
+import numpy as np
+
 from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
 from coder_jax.evaluation.cells import (
     Row,
@@ -25,15 +27,20 @@ from coder_jax.evaluation.normalization.benchmark import (
     NormalizationBenchmark,
     NormalizationFold,
     normalization_record,
+    with_answers,
 )
 from coder_jax.evaluation.normalization.mantra_files import is_mantra, read_mantra
+from coder_jax.evaluation.normalization.ranks import rank_values
 from coder_jax.evaluation.published import MANTRA, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.bootstrap import named, resampled
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.files.rows import CONCEPT_SEPARATOR
 
 if TYPE_CHECKING:
     from coder_jax.evaluation.normalization.accuracy import NormalizationResult
+
+MEASURES = ("precision", "recall", "f1")
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,18 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
     def read(cls, given: Given) -> Self:
         return cls.of_folds(given, read_mantra(given.path, given.dictionary))
 
+    def averaged(self) -> list[str]:
+        """The sub-corpora that are not English, as the papers have none of those; or all."""
+        names = super().averaged()
+        return [name for name in names if not name.endswith(" en")] or names
+
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=[1])
-        return mantra_record(self, result, encoder, missing)
+        record = mantra_record(self, result, encoder, missing, options["seed"])
+        return with_answers(record, self, result, vectors, options)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -88,17 +101,27 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
             counts = [record.counts.get(name, 0) for name in names]
             label = [record.benchmark, record.encoder.pooling]
             of_corpora = [record.folds.get(name, {}).get("scores", {}) for name in corpora]
-            means = [record.scores[name] for name in ("precision", "recall", "f1")]
+            sure = [record.folds.get(name, {}).get("intervals", {}) for name in corpora]
             cells = [*label, *(f"{count:,}" for count in counts)]
-            cells += [short_percent(scores.get("f1")) for scores in of_corpora]
-            rows.append(Row([*cells, *map(short_percent, means)], record.encoder.model))
+            cells += [
+                short_percent(scores.get("f1"), interval.get("f1"))
+                for scores, interval in zip(of_corpora, sure, strict=True)
+            ]
+            cells += [
+                short_percent(record.scores[name], record.intervals.get(name)) for name in MEASURES
+            ]
+            rows.append(Row(cells, record.encoder.model))
             label[0] += ", hits per pair (released code)"
             cells = [
                 *label,
                 *[""] * len(counts),
-                *(short_percent(s.get("recall")) for s in of_corpora),
+                *(
+                    short_percent(scores.get("recall"), interval.get("recall"))
+                    for scores, interval in zip(of_corpora, sure, strict=True)
+                ),
             ]
-            cells += ["", "", short_percent(record.scores["recall"])]
+            recall = short_percent(record.scores["recall"], record.intervals.get("recall"))
+            cells += ["", "", recall]
             rows.append(Row(cells, record.encoder.model))
         papers = published_rows(
             records, cls.published, corpora, len(header), before=before, digits=1
@@ -125,14 +148,37 @@ def mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str,
 
 def gold_pairs(fold: NormalizationFold) -> int:
     """Gold pairs of mention and CUI."""
-    return sum(len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold)
+    return int(pairs_of_mentions(fold).sum())
+
+
+def pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
+    """How many CUIs each mention has, int [n]."""
+    return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
+
+
+def measures_drawn(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `Statistic` of MEASURES [B, 3], of mentions with their hit and their gold pairs."""
+    hits_B, pairs_B = (drawn_BU @ distinct_U2).T
+    mentions_B = drawn_BU.sum(axis=1)
+    columns = hits_B / mentions_B, hits_B / pairs_B, 2 * hits_B / (mentions_B + pairs_B)
+    return np.stack(columns, axis=1)
+
+
+def drawn_measures(
+    fold: NormalizationFold, result: NormalizationResult, rng: np.random.Generator
+) -> np.ndarray:
+    """MEASURES of a sub-corpus in resamples of its mentions, [RESAMPLES, 3]."""
+    assert result.ranks is not None, "of a single fold"
+    hits = rank_values(*result.ranks, ks=[1])["acc@1"]
+    return resampled(np.stack([hits, pairs_of_mentions(fold)], axis=1), measures_drawn, rng)
 
 
 def mantra_record(
-    benchmark: NormalizationBenchmark,
+    benchmark: Mantra,
     result: NormalizationResult,
     encoder: EncoderRecord,
     missing: int = 0,
+    seed: int = 0,
 ) -> EvaluationRecord:
     """The record of `evaluate_normalization`, with acc@1, turned into precision, recall and F1.
 
@@ -142,14 +188,17 @@ def mantra_record(
     record = normalization_record(benchmark, result, encoder, missing=missing)
     parts = result.folds or {benchmark.folds[0].name: result}
     annotations = {fold.name: gold_pairs(fold) for fold in benchmark.folds}
+    rng = np.random.default_rng(seed)
+    drawn = {fold.name: drawn_measures(fold, parts[fold.name], rng) for fold in benchmark.folds}
     of_part = {
         name: mantra_scores(parts[name].scores["acc@1"], parts[name].mentions, pairs)
         for name, pairs in annotations.items()
     }
-    meant = [name for name in of_part if not name.endswith(" en")] or list(of_part)
+    meant = benchmark.averaged()
     folds = {
         name: {
             "scores": scores,
+            "intervals": named(MEASURES, drawn[name]),
             "counts": {
                 "mentions": parts[name].mentions,
                 "annotations": annotations[name],
@@ -162,9 +211,9 @@ def mantra_record(
         record,
         kind=benchmark.kind,
         scores={
-            score: sum(of_part[name][score] for name in meant) / len(meant)
-            for score in ("precision", "recall", "f1")
+            score: sum(of_part[name][score] for name in meant) / len(meant) for score in MEASURES
         },
+        intervals=named(MEASURES, np.mean([drawn[name] for name in meant], axis=0)),
         unreachable=None,
         counts={
             **record.counts,

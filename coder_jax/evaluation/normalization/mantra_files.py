@@ -78,6 +78,7 @@ def read_mantra(path: Path, dictionary: Dictionary | None) -> list[Normalization
             [text for text, _ in mentions.values()],
             [CONCEPT_SEPARATOR.join(cuis) for _, cuis in mentions.values()],
             dictionary,
+            [fold.split()[-1]] * len(mentions),
         )
         for fold, mentions in sorted(corpora.items())
     ]

@@ -1,5 +1,7 @@
 """Mentions in a TSV of mention<TAB>CUI, several gold CUIs joined with "|", with a header or not.
 
+With a header there may be other columns: language says that of each mention, for its cut-offs.
+
 Or a folder with mentions.tsv and dictionary.tsv, such as the heldout/ of a dataset.
 """
 
@@ -13,7 +15,7 @@ from coder_jax.evaluation.benchmark import Found, Given
 from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark, NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.mentions import mention_rows
+from data_pipeline.sources.mentions import mention_languages, mention_rows, names_mentions
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,13 @@ class Mentions(NormalizationBenchmark):
     )
     about: ClassVar[str] = """\
 mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
-          folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.\
+          folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
+          With a header mention, CUI, language there are cut-offs for each language.\
 """
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return found.holds("mentions.tsv")
+        return found.holds("mentions.tsv") or names_mentions(found.header)
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
@@ -61,4 +64,5 @@ def read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFol
                 "--dictionary with a TSV file of term<TAB>CUI or a dataset folder"
             )
         dictionary = read_dictionary(beside)
-    return NormalizationFold("", [row[0] for row in rows], [row[1] for row in rows], dictionary)
+    mentions, gold = [row[0] for row in rows], [row[1] for row in rows]
+    return NormalizationFold("", mentions, gold, dictionary, mention_languages(path))

@@ -61,7 +61,8 @@ def read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[Normalization
     for language, file in files.items():
         rows = double_piped(file, 2, "CUI||mention or CUI||mention||context")
         mentions, gold = [mention for _, mention in rows], [cui for cui, _ in rows]
-        folds.append(NormalizationFold(language, mentions, gold, dictionary))
+        languages = [language] * len(mentions) if language else None
+        folds.append(NormalizationFold(language, mentions, gold, dictionary, languages))
     return folds
 
 

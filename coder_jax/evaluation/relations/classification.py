@@ -10,7 +10,7 @@ What else the training needs is in softmax_classifier.py.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
@@ -25,6 +25,7 @@ from coder_jax.evaluation.relations.classifier import (
     predict,
 )
 from coder_jax.evaluation.relations.files import FROZEN, RelationPairs
+from coder_jax.evaluation.results.bootstrap import ABOUT, named, resampled
 from coder_jax.evaluation.vectors.vectors import Vectors, known_features
 
 if TYPE_CHECKING:
@@ -49,12 +50,15 @@ class RelationResult:
         missing (without a vector), unnamed, or retired (named after the concept that they were
         merged into).
       final_loss: the mean cross-entropy of the last epoch, in nats.
+      intervals: of "accuracy" and "macro_f1", over test pairs that are drawn anew. The classifier
+        stays as it was trained: another seed would move the scores, too.
     """
 
     scores: dict[str, float]
     labels: dict[str, dict[str, float]]
     counts: dict[str, int]
     final_loss: float
+    intervals: dict[str, list[float]] = field(default_factory=dict)
 
 
 def evaluate_relations(
@@ -130,7 +134,23 @@ def relation_result(
         "unnamed": benchmark.unnamed,
         "retired": benchmark.retired,
     }
-    return RelationResult(scores, by_label, counts, final_loss)
+    # The seed of training may be any; the same pairs are drawn for all.
+    drawn = resampled(np.stack([gold, predicted], axis=1), drawn_scores, np.random.default_rng(0))
+    intervals = named(("accuracy", "macro_f1"), drawn)
+    return RelationResult(scores, by_label, counts, final_loss, intervals)
+
+
+def drawn_scores(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `Statistic` of accuracy and macro F1, [B, 2], of pairs with gold and predicted label."""
+    labels, numbers = np.unique(distinct_U2, return_inverse=True)
+    is_gold_UL, is_predicted_UL = (
+        side[:, None] == np.arange(len(labels)) for side in numbers.reshape(distinct_U2.shape).T
+    )
+    hits_BL = drawn_BU @ (is_gold_UL & is_predicted_UL)
+    answers_BL = drawn_BU @ is_gold_UL + drawn_BU @ is_predicted_UL
+    f1_BL = 2 * hits_BL / np.maximum(answers_BL, 1)
+    macro_f1 = f1_BL.sum(axis=1) / (answers_BL > 0).sum(axis=1)
+    return np.stack([hits_BL.sum(axis=1) / drawn_BU.sum(axis=1), macro_f1], axis=1)
 
 
 def label_scores(gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
@@ -156,6 +176,7 @@ def relation_record(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
+        intervals=result.intervals,
         counts=result.counts,
         dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
         scoring={
@@ -169,6 +190,7 @@ def relation_record(
             "concept": "its first term in the dictionary, or its identifier where it has none",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
             "missing": "concepts without a vector get the mean of the others, trained with them",
+            "intervals": f"{ABOUT}, test pairs drawn anew, with the same classifier",
             "final_loss": result.final_loss,
             **asdict(settings),
         },

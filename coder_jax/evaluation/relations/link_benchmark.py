@@ -51,7 +51,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.relations.link_prediction import score_links
 
-        return score_links(vectors, self, encoder)
+        return score_links(vectors, self, encoder, options["seed"])
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -65,8 +65,8 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
         rows = []
         for record in records:
             counts = [f"{record.counts.get(name, 0):,}" for name in names]
-            scores = [record.scores[n + s] for s in ("", "_cosine") for n in shown.values()]
+            found = [name + of for of in ("", "_cosine") for name in shown.values()]
+            scores = [percent(record.scores[one], record.intervals.get(one)) for one in found]
             label = [record.benchmark, record.encoder.pooling]
-            cells = [*label, *counts, *(percent(score) for score in scores)]
-            rows.append(Row(cells, record.encoder.model))
+            rows.append(Row([*label, *counts, *scores], record.encoder.model))
         return header, rows

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coder_jax.encoding.rows import unit
-from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, ahead_and_tied, rank_scores
+from coder_jax.evaluation.normalization.ranks import (
+    TIE_TOLERANCE,
+    ahead_and_tied,
+    rank_scores,
+    rank_values,
+)
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.links import (
     Links,
@@ -26,6 +31,7 @@ from coder_jax.evaluation.relations.links import (
     numbered_links,
     relation_numbers,
 )
+from coder_jax.evaluation.results.bootstrap import ABOUT, intervals_of_means
 from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors, known_features
 from coder_jax.export.relations import ExportedRelations
 from data_pipeline.process.stopping import poll
@@ -41,11 +47,12 @@ BLOCK_SCORES = 2**26  # at most so many scores are held at a time (256 MB in flo
 
 
 def score_links(
-    vectors: Vectors, benchmark: LinkBenchmark, encoder: EncoderRecord
+    vectors: Vectors, benchmark: LinkBenchmark, encoder: EncoderRecord, seed: int = 0
 ) -> EvaluationRecord:
     """The record of a file of triplets, with the scores of each relation.
 
-    Concepts without a vector have zeros, and so the cosine 0 with all others.
+    `seed` is of the triplets that are drawn for the intervals. Concepts without a vector have
+    zeros, and so the cosine 0 with all others.
 
     Raises:
       BadInput: no names for the concepts, none has a vector, or a label that may stand for several
@@ -73,6 +80,7 @@ def score_links(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(link_scores(ranks, np.ones(len(labels), bool))),
+        intervals=intervals_of_means([link_values(ranks)], seed),
         counts={
             "triplets": len(labels),
             "relations": len(folds),
@@ -93,6 +101,7 @@ def score_links(
             "places": "tails and heads of the encoder's triplets, the mean over both",
             "tie_tolerance": TIE_TOLERANCE,
             "ties": "means over random orders of tied concepts",
+            "intervals": f"{ABOUT}, triplets drawn anew, among the same concepts",
             "without_relation": "a relation that the encoder lacks leaves the head as it is",
         },
         folds=folds,
@@ -133,13 +142,30 @@ def link_scores(ranks: Mapping[str, Ranks], chosen_T: np.ndarray) -> dict[str, f
       "mrr", "hits@1", "hits@10", over both places, ties broken at random; the same with "_tails"
       and "_heads" for one place; and with "_cosine" without relations.
     """
-    both = np.concatenate([ranks["_tails"], ranks["_heads"]])
     found: dict[str, float] = {}
-    for name, part in {"": both, **ranks}.items():
+    for name, part in {"": both_places(ranks), **ranks}.items():
         ahead, tied = part[:, :, chosen_T].transpose(1, 0, 2).reshape(2, -1)
         ones = np.ones(len(ahead), int)
         scores = rank_scores(ahead, tied, ones, ones.astype(bool), KS)
         found |= {f"hits@{k}{name}": scores[f"acc@{k}"] for k in KS} | {f"mrr{name}": scores["mrr"]}
+    return found
+
+
+def both_places(ranks: Mapping[str, Ranks]) -> Ranks:
+    """The ranks of tails and of heads."""
+    return np.concatenate([ranks["_tails"], ranks["_heads"]])
+
+
+def link_values(ranks: Mapping[str, Ranks]) -> dict[str, np.ndarray]:
+    """What each triplet adds to the scores over both places, float [T], by the score's name."""
+    found: dict[str, np.ndarray] = {}
+    for name, part in {"": both_places(ranks), "_cosine": ranks["_cosine"]}.items():
+        places, _, triplets = part.shape
+        ahead, tied = part.transpose(1, 0, 2).reshape(2, -1)
+        ones = np.ones(len(ahead), int)
+        for score, values in rank_values(ahead, tied, ones, ones.astype(bool), KS).items():
+            shown = score.replace("acc@", "hits@")
+            found[f"{shown}{name}"] = values.reshape(places, triplets).mean(axis=0)
     return found
 
 

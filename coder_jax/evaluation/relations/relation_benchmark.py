@@ -125,11 +125,14 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
         for record in records:
             # Records of before "unseen" was counted have none: such files were refused.
             counts = [f"{record.counts.get(name, 0):,}" for name in header[2:8]]
-            accuracy = percent(record.scores["accuracy"])
+            accuracy, macro_f1 = (
+                percent(record.scores[name], record.intervals.get(name))
+                for name in ("accuracy", "macro_f1")
+            )
             by_features = [
                 accuracy if record.scoring["features"] == f else "" for f in header[8:10]
             ]
-            rest = [percent(record.scores[name]) for name in ("macro_f1", "most_frequent")]
+            rest = [macro_f1, percent(record.scores["most_frequent"])]
             cells = [record.benchmark, record.encoder.pooling, *counts, *by_features, *rest]
             rows.append(Row(cells, record.encoder.model))
         return header, rows + published_rows(

@@ -6,7 +6,7 @@ For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ import scipy.stats
 
 from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.bootstrap import ABOUT, spearman_interval
 from coder_jax.evaluation.vectors.vectors import TERMS
 from data_pipeline.process.errors import BadInput
 
@@ -39,6 +40,7 @@ class SimilarityResult:
     scores: dict[str, float | None]
     missing: int = 0
     retired: int = 0
+    intervals: dict[str, list[float]] = field(default_factory=dict)
 
 
 def score_similarity(
@@ -63,7 +65,12 @@ def score_similarity(
 
 
 def evaluate_similarity(
-    encode: Encode, benchmark: SimilarityBenchmark, *, known: Known | None = None, by: str = TERMS
+    encode: Encode,
+    benchmark: SimilarityBenchmark,
+    *,
+    known: Known | None = None,
+    by: str = TERMS,
+    seed: int = 0,
 ) -> SimilarityResult:
     """Scores an encoder on term pairs; each distinct string is encoded once.
 
@@ -72,6 +79,7 @@ def evaluate_similarity(
       benchmark: from `benchmarks.read_benchmark`.
       known: strings -> bool [n], which have a vector; all if None.
       by: what is encoded: TERMS, or the CONCEPTS of the pairs.
+      seed: of the pairs that are drawn for the intervals.
     """
     first, second = benchmark.sides(by)
     retired = 0
@@ -83,14 +91,19 @@ def evaluate_similarity(
     cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
     both = np.ones(len(first), bool) if known is None else known(first) & known(second)
     cosines = np.where(both, cosines, 0)
-    scores = dict(score_similarity(cosines, human).scores)
+    sides = {"spearman": (cosines, human)}
     for group, ratings in benchmark.groups.items():
-        scores[f"spearman_{group}"] = score_similarity(cosines, ratings).scores["spearman"]
+        sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
     if not both.all():
-        enough = both.sum() > 1
-        rest = score_similarity(cosines[both], human[both]).scores["spearman"] if enough else None
-        scores["spearman_known"] = rest
-    return SimilarityResult(len(first), scores, int((~both).sum()), retired)
+        sides["spearman_known"] = cosines[both], human[both]
+    scores: dict[str, float | None] = {}
+    intervals = {}
+    for name, pairs in sides.items():
+        enough = len(pairs[0]) > 1
+        scores[name] = score_similarity(*pairs).scores["spearman"] if enough else None
+        if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
+            intervals[name] = found
+    return SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
 
 
 def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
@@ -112,10 +125,12 @@ def similarity_record(
         path=benchmark.path,
         content_hash=benchmark.content_hash,
         scores=dict(result.scores),
+        intervals=result.intervals,
         counts={"pairs": result.pairs, "missing": result.missing, "retired": result.retired},
         scoring={
             "similarity": "cosine; 0 for a pair without two vectors",
             "correlation": "Spearman, ties at their mean rank",
+            "intervals": f"{ABOUT}, pairs drawn anew",
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
         },
         encoder=encoder,

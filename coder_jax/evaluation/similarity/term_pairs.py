@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table
+from coder_jax.evaluation.cells import Row, Table, half
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from data_pipeline.files.rows import content_hash, read_text, tab_separated
@@ -99,7 +99,9 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
             similarity_record,
         )
 
-        result = evaluate_similarity(vectors.encode, self, known=vectors.known, by=vectors.keyed_by)
+        result = evaluate_similarity(
+            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options["seed"]
+        )
         return similarity_record(self, result, encoder)
 
     @classmethod
@@ -109,7 +111,8 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
         for record in records:
             for name, rho in record.scores.items():
                 part = name.removeprefix("spearman").removeprefix("_")
-                shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}"
+                sure = half(record.intervals.get(name), 1, 3)
+                shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}{sure}"
                 pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
                 label = f"{record.benchmark}, {part}" if part else record.benchmark
                 missing = f"{record.counts['missing']:,}"

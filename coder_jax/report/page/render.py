@@ -12,8 +12,9 @@ from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.maps import MapFigure
 from coder_jax.report.page.offline import fill, write_html
-from coder_jax.report.page.svg import heat_map_svg, panel_svg
+from coder_jax.report.page.svg import cutoffs_svg, distribution_svg, heat_map_svg, panel_svg
 from coder_jax.report.relation_matrices import LEAST_SQUARES, RelationFigure, spectrum_panel
+from coder_jax.report.results import AnswersShown, some_rows
 
 HERE = "coder_jax.report.page"  # the template, the style and the script
 
@@ -36,6 +37,7 @@ class Report:
       answers: scores before and after.
       facts: (what, value).
       tables: scores, published rows among them.
+      given: what mentions were answered, right and wrong.
       panels: training curves.
       by_concept, by_type: maps of terms.
       relations: spectra and similarities of relation matrices; a heat map of LEAST_SQUARES or more.
@@ -48,6 +50,7 @@ class Report:
     answers: Sequence[Answer] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
+    given: Sequence[AnswersShown] = ()
     panels: Sequence[Panel] = ()
     by_concept: MapFigure | None = None
     by_type: MapFigure | None = None
@@ -65,6 +68,17 @@ def render(report: Report) -> str:
         (panel, panel_svg(panel, f"panel-{number}"), table_of(panel))
         for number, panel in enumerate(report.panels)
     ]
+    given = [
+        (
+            shown,
+            distribution_svg(shown, f"similarities-{number}"),
+            [
+                (language, table, cutoffs_svg(table, f"cutoffs-{number}-{place}"), some_rows(table))
+                for place, (language, table) in enumerate(shown.cutoffs.items())
+            ],
+        )
+        for number, shown in enumerate(report.given)
+    ]
     return fill(
         HERE,
         "report.html",
@@ -73,6 +87,7 @@ def render(report: Report) -> str:
         report=report,
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
         panels=panels,
+        given=given,
         published=any(row.published for _, rows in report.tables for row in rows),
         spectrum=relations and panel_svg(spectrum_panel(relations), "spectrum", wide=True),
         heat_map=drawn and heat_map_svg(drawn),

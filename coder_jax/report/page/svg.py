@@ -1,4 +1,4 @@
-"""Pictures of matplotlib as SVG within the page: panels of curves, and the heat map of relations.
+"""Pictures of matplotlib as SVG within the page: curves, histograms, the heat map of relations.
 
 What is written here fetches nothing and has no style of its own but for sizes: colours are the
 page's (`var(--c0)`), so that they follow the reader's setting, and text stays text in the page's
@@ -17,9 +17,11 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
+from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.curves import Panel
 from coder_jax.report.pictures import plots
 from coder_jax.report.relation_matrices import RelationFigure
+from coder_jax.report.results import AnswersShown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +53,35 @@ def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
         figure, (axis,) = plots.new_figure(1, 1, width=width, height=height)
         plots.draw_panel(axis, panel)
         return svg_of(figure, name, f"{panel.title}. {'; '.join(shown)}", told)
+
+
+def distribution_svg(given: AnswersShown, name: str) -> Markup:
+    """How many right and wrong answers have which similarity."""
+    counts = {"right": given.right, "wrong": given.wrong}
+    told = {f"curve-{n}": {"class": "curve", "title": one} for n, one in enumerate(counts)}
+    label = f"Similarities of {sum(given.right):,} right and {sum(given.wrong):,} wrong answers"
+    with plots.style():
+        figure, (axis,) = plots.new_figure(1, 1, width=4.2, height=3.1)
+        plots.draw_distribution(axis, given.low, given.high, counts)
+        return svg_of(figure, name, label, told)
+
+
+def cutoffs_svg(table: CutoffTable, name: str) -> Markup:
+    """Precision and coverage against the cut-off."""
+    told = {
+        f"curve-{number}": {"class": "curve", "title": title}
+        for number, title in enumerate(("precision", "coverage"))
+    }
+    lowest, highest = table.rows[0], table.rows[-1]
+    label = (
+        f"Precision and coverage of {table.mentions:,} mentions by cut-off: "
+        f"{lowest.precision:.1%} and {lowest.coverage:.1%} at {lowest.cutoff:g}, "
+        f"{highest.precision:.1%} and {highest.coverage:.1%} at {highest.cutoff:g}"
+    )
+    with plots.style():
+        figure, (axis,) = plots.new_figure(1, 1, width=4.2, height=3.1)
+        plots.draw_cutoffs(axis, table)
+        return svg_of(figure, name, label, told)
 
 
 def heat_map_svg(relations: RelationFigure) -> Markup:

@@ -1,4 +1,4 @@
-"""What a training run did and what it gave, drawn by matplotlib: curves, bars and histograms.
+"""What a training run did and gave, and what is answered, drawn by matplotlib: curves, histograms.
 
 The curves are the same in a picture of its own and in the page of a report, which has them as SVG
 (`page/svg.py`). matplotlib is needed only here and is imported when something is drawn.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.curves import Curve, Panel, training_panels
 from coder_jax.runs.metrics import read_metrics
 from data_pipeline.files.whole_files import written_whole
@@ -188,6 +189,48 @@ def plot_similarities(
         axes[1].set_xlabel("cosine (dashed line: median)")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
         _save(figure, output)
+
+
+def draw_distribution(axis: Axes, low: float, high: float, counts: Mapping[str, list[int]]) -> None:
+    """Draws how many answers have which similarity.
+
+    Args:
+      low, high: the ends of the bins, which are equally wide.
+      counts: by what a bar is of, one of each bin; the right answers first.
+    """
+    edges = np.linspace(low, high, len(next(iter(counts.values()))) + 1)
+    for number, ((label, heights), colour) in enumerate(zip(counts.items(), CYCLE, strict=False)):
+        axis.stairs(heights, edges, fill=True, color=colour, alpha=0.55, label=label)
+        axis.stairs(heights, edges, color=colour, linewidth=1.4, gid=f"curve-{number}")
+    axis.set(xlabel="similarity of the answer", ylabel="mentions", xlim=(low, high))
+    axis.locator_params(axis="x", nbins=5)
+    axis.locator_params(axis="y", nbins=6, integer=True)
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.legend(loc="upper left")
+
+
+def draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
+    """Draws precision and coverage, in percent, against the cut-off."""
+    rows = table.rows
+    cutoffs = [row.cutoff for row in rows]
+    for number, (name, shares) in enumerate(
+        {
+            "precision": [row.precision for row in rows],
+            "coverage": [row.coverage for row in rows],
+        }.items()
+    ):
+        axis.plot(
+            cutoffs,
+            [100 * share for share in shares],
+            label=name,
+            color=CYCLE[number],
+            linestyle=DASHES[number],
+            linewidth=1.6,
+            gid=f"curve-{number}",
+        )
+    axis.set(xlabel="cut-off: least similarity of an answer", ylabel="%", ylim=(0, 102))
+    axis.locator_params(axis="x", nbins=5)
+    axis.legend(loc="lower left")
 
 
 def style() -> AbstractContextManager[None]:

@@ -61,6 +61,48 @@ def test_table_and_json(files, minilm_path, capsys):
     assert f"scores and protocol: {out}" in printed
 
 
+def test_predictions_and_a_comparison(files, minilm_path, capsys):
+    toy = ("--model", minilm_path, "--benchmark", f"toy={files / 'heldout'}")
+    for pooling in ("cls", "mean"):
+        out = files / f"{pooling}.json"
+        run(*toy, "--pooling", pooling, "--json", out, "--predictions", files / "tables")
+    (record,) = records_in(files / "mean.json")
+    assert record.answers["predictions"] == {"": "tables/toy.mean.tsv"}
+    assert sorted(path.name for path in (files / "tables").iterdir()) == [
+        *("toy.cls.tsv", "toy.mean.tsv")
+    ]
+    attack = pl.read_csv(files / "tables" / "toy.mean.tsv", separator="\t").row(0, named=True)
+    assert (attack["mention"], attack["gold"], attack["rank"], attack["right"]) == (
+        *("heart attack", "C1", 1, "yes"),
+    )
+    assert (attack["gold_name"], attack["term_1"]) == ("myocardial infarction", "cardiac infarct")
+    assert len({attack[f"concept_{n}"] for n in range(1, 6)}) == 5
+    low, high = record.intervals["acc@1"]
+    printed = next(line for line in capsys.readouterr().out.splitlines() if "toy  " in line)
+    assert f" ±{50 * (high - low):.1f}  " in printed
+    assert sum(record.answers["cutoffs"]["all"]["right"][:1]) == 3, "three of four are right"
+    assert 0 == run("--compare", files / "cls.json", files / "mean.json")
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if "acc@1" in line)
+    assert line.startswith("toy, cls and mean") and "75.00" in line
+    assert f"A: {files / 'cls.json'}\nB: {files / 'mean.json'}" in printed
+
+
+def test_other_arguments_that_are_refused(files, monkeypatch):
+    mentions = ("--benchmark", f"toy={files / 'heldout'}")
+    with pytest.raises(BadInput, match="found no --model, no --json; expected --model, --benchm"):
+        run(*mentions)
+    with pytest.raises(BadInput, match="--compare: found --benchmark with it; expected the two"):
+        run("--compare", "a", "b", *mentions)
+    with pytest.raises(BadInput, match="a.json is missing"):
+        run("--compare", files / "a.json", files / "b.json")
+    arguments = ("--model", "m", *mentions, "--json", files / "o.json", "--predictions")
+    with pytest.raises(BadInput, match="--predictions: found .*pairs.tsv, which is no folder and"):
+        run(*arguments, files / "pairs.tsv")
+    with pytest.raises(BadInput, match="--predictions: found .*absent/deep, which is no folder"):
+        run(*arguments, files / "absent" / "deep")
+
+
 def test_case_variants_tie_with_an_uncased_tokenizer(files, minilm_path):
     mentions = files / "cased.tsv"
     mentions.write_text("PAIN\tC4\npain\tC5\n")

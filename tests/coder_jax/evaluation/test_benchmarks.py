@@ -173,14 +173,14 @@ def test_which_paths_bring_a_dictionary_along(write, tmp_path):
 def test_options_have_the_defaults_of_their_flags():
     assert options_with({}) == {
         **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
-        **{"only_these_types": False, "sample": None, "features": "frozen"},
+        **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
         options_with({"ks": [2]})
     names = {heading: [f.name for f in flags] for heading, flags in flags_by_heading().items()}
     assert names == {
-        "mentions and terms": ["--k", "--nearest"],
+        "mentions and terms": ["--k", "--predictions", "--nearest"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }

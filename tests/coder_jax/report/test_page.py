@@ -70,6 +70,26 @@ def test_an_empty_report_names_every_part_and_its_command():
     assert left_out(full_report(), model="m", dictionary="d", run=True) == []
 
 
+def test_answers_have_pictures_and_the_surest_errors():
+    html = render(full_report())
+    for one in (
+        *('href="#answers"', 'id="similarities-0"', 'id="cutoffs-0-0"', 'id="cutoffs-0-1"'),
+        *("13 right and 7 wrong answers", "65.0% and 100.0% at 0.5, 100.0% and 45.0% at 0.9"),
+        *("The 5 surest of 7 wrong answers:", "<td>Angina pectoris</td>", "all mentions"),
+        *('<th scope="row">0.7000</th><td>85.7</td><td>70.0</td><td>14</td>', "<td>0.910</td>"),
+    ):
+        assert one in html, one
+    assert "&lt;i&gt;FRE&lt;/i&gt;" in html and "<i>FRE" not in html
+    (shown,) = full_report().given
+    none, unknown = (
+        render(Report(title="x", given=[dataclasses.replace(shown, wrong_answers=some)]))
+        for some in ([], None)
+    )
+    assert "No answer is wrong" in none and "--predictions" not in none
+    assert "evaluate was given --predictions" in unknown and 'id="answers"' in unknown
+    assert 'id="answers"' not in render(Report(title="x"))
+
+
 def test_why_maps_are_left_out_of_a_dictionary():
     missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
     why = {one.part: one.why for one in missing}

@@ -6,8 +6,16 @@ import pytest
 from evaluating import ENCODER
 
 from coder_jax.evaluation.record import EvaluationRecord, read_records, write_records
-from coder_jax.evaluation.tables import print_records
-from coder_jax.report.results import read_results, result_tables
+from coder_jax.evaluation.results.tables import print_records
+from coder_jax.mapping.cutoffs import CutoffTable
+from coder_jax.report.results import (
+    MOST_WRONG,
+    WrongAnswer,
+    answers_shown,
+    read_results,
+    result_tables,
+    some_rows,
+)
 from data_pipeline.process.errors import BadInput
 
 
@@ -128,3 +136,94 @@ def test_files_that_share_no_k():
         result_tables([normalization("x", ks=(1,)), normalization("y", ks=(5,))])
     tables = result_tables([normalization("cadec", ks=(1, 5)), normalization("y", ks=(5,))])
     assert [header[5:7] for header, _ in tables] == [["acc@1", "acc@5"], ["acc@5", "MRR"]]
+
+
+def answered(**changed):
+    """A record of which it is known what its four mentions were answered."""
+    table = {"mentions": 4, "cutoffs": [0.6, 0.9], "answered": [4, 2], "right": [2, 2]}
+    answers = {
+        "ranks": {"": "1 1 3 -"},
+        "order": "0" * 64,
+        "cutoffs": {"all": table, "FRE": table},
+        "languages": "of the mentions",
+        "similarities": {"low": 0.5, "high": 1.0, "right": [0, 2], "wrong": [2, 0]},
+        "predictions": {"": "tables/own.mean.tsv"},
+    }
+    return dataclasses.replace(normalization("own"), answers=answers | changed)
+
+
+def write_table(folder, rows):
+    (folder / "tables").mkdir()
+    header = "mention\tgold\tgold_name\tright\tsimilarity\tconcept_1\tterm_1\n"
+    (folder / "tables" / "own.mean.tsv").write_text(header + "".join(rows))
+
+
+def test_errors_lie_beside_the_results(tmp_path):
+    write_records(tmp_path / "r.json", [answered()])
+    write_table(
+        tmp_path,
+        [
+            "sore\tC1\tpain\tyes\t0.9\tC1\tpain\n",
+            "hot\tC2\tfever\tno\t0.7\tC3\tburn\n",
+            'odd "word\tC9\t\tno\t0.8\tC1\tpain\n',
+        ],
+    )
+    (shown,) = answers_shown(read_results([("after", str(tmp_path / "r.json"))]))
+    assert shown.name == "own, mean: after: some/model"
+    assert shown.wrong_answers == [
+        WrongAnswer('odd "word', "C9", "pain", "C1", 0.8),
+        WrongAnswer("hot", "fever", "burn", "C3", 0.7),
+    ]
+    assert (shown.low, shown.high, shown.right, shown.wrong) == (0.5, 1.0, [0, 2], [2, 0])
+    assert list(shown.cutoffs) == ["all"], "a single language is all"
+    both = answered()
+    both.answers["cutoffs"]["GER"] = both.answers["cutoffs"]["FRE"]
+    assert list(answers_shown([both])[0].cutoffs) == ["all", "FRE", "GER"]
+
+
+def test_the_surest_of_many_errors(tmp_path):
+    write_records(tmp_path / "r.json", [answered()])
+    write_table(tmp_path, [f"m\tC1\tpain\tno\t0.{n}\tC2\tt\n" for n in range(100, 250)])
+    (shown,) = answers_shown(read_results([(None, str(tmp_path / "r.json"))]))
+    assert len(shown.wrong_answers) == MOST_WRONG
+    assert [shown.wrong_answers[n].similarity for n in (0, -1)] == [0.249, 0.15]
+
+
+def test_without_tables_there_are_no_errors_to_list(tmp_path):
+    write_records(tmp_path / "r.json", [answered(), normalization("of before")])
+    (shown,) = answers_shown(read_results([(None, str(tmp_path / "r.json"))]))
+    assert shown.wrong_answers is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"similarities": {"low": 0.5, "high": 0.5, "right": [1], "wrong": [1]}},
+            "own, mean: some/model: found similarities from 0.5 to 0.5 in 1 bins of right and 1",
+        ),
+        (
+            {"similarities": {"low": 0.5, "high": 1.0, "right": [1], "wrong": []}},
+            "in 1 bins of right and 0 of wrong answers; expected as many bins of both; make it",
+        ),
+        (
+            {"cutoffs": {"all": {"mentions": 4, "cutoffs": [0.6], "answered": [2], "right": [3]}}},
+            "tables.all: found columns that do not fit together",
+        ),
+        ({"cutoffs": {}}, "found no table 'all'"),
+    ],
+)
+def test_answers_that_cannot_be(tmp_path, changed, message):
+    write_records(tmp_path / "r.json", [answered(**changed)])
+    records = read_results([(None, str(tmp_path / "r.json"))])
+    with pytest.raises(BadInput, match=message):
+        answers_shown(records)
+
+
+def test_some_rows_of_a_long_table():
+    table = CutoffTable(200, [n / 200 for n in range(200)], [*range(200, 0, -1)], [0] * 200)
+    rows = some_rows(table)
+    assert len(rows) == 16 and (rows[0], rows[-1]) == (table.rows[0], table.rows[-1])
+    steps = {b.answered - a.answered for a, b in zip(rows, rows[1:], strict=False)}
+    assert steps <= {-13, -14}
+    assert some_rows(CutoffTable(2, [0.5], [2], [1])) == [(0.5, 0.5, 1.0, 2)]

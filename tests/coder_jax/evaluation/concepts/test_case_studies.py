@@ -14,7 +14,7 @@ from coder_jax.evaluation.concepts.case_studies import (
     nearest_terms,
 )
 from coder_jax.evaluation.record import VectorFileProtocol
-from coder_jax.evaluation.tables import print_records
+from coder_jax.evaluation.results.tables import print_records
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 

@@ -151,3 +151,14 @@ def test_concept_list(tmp_path):
     assert record.folds["Clinical Drug"]["scores"]["mcsm"] is None
     assert record.scores["mcsm"] == record.folds["Finding"]["scores"]["mcsm"] > 0
     assert record.scoring["k"] == 2
+
+
+def test_the_interval_is_that_of_the_mean_over_concepts():
+    rng = np.random.default_rng(0)
+    names = [f"C{n}" for n in range(200)]
+    of_type = {"Finding": np.arange(200) < 120}
+    benchmark = ConceptSet("n", "p", names, names, of_type, "hash")
+    vectors = Table(dict(zip(names, rng.normal(size=(200, 3)), strict=True)))
+    found = evaluate_concept_similarity(vectors, benchmark, k=5)[0]["Finding"]
+    half = 1.96 * found.deviation / np.sqrt(120)
+    assert found.interval == pytest.approx([found.mcsm - half, found.mcsm + half], abs=0.03)

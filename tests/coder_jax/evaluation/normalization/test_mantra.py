@@ -10,9 +10,11 @@ from mantra_corpus import DICTIONARY, write_brat
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 from coder_jax.evaluation.normalization.mantra import (
+    MEASURES,
     Mantra,
     mantra_record,
     mantra_scores,
+    measures_drawn,
 )
 
 
@@ -64,7 +66,8 @@ def test_one_cui_per_mention(brat, tmp_path):
     header, (row, released, *_) = Mantra.table([dataclasses.replace(record, encoder=ENCODER)], {})
     cells = dict(zip(header, released.cells, strict=True))
     assert released.cells[0] == "mantra, hits per pair (released code)"
-    assert cells["Medline fr"] == cells["F1"] == "50.0" and row.cells[-1] == "57.1"
+    score = {name: cell.partition(" ±")[0] for name, cell in cells.items()}
+    assert score["Medline fr"] == score["F1"] == "50.0" and row.cells[-1].startswith("57.1 ±")
     assert record.folds["EMEA en"]["scores"]["f1"] == 0
     assert record.folds["Medline fr"]["counts"] == {
         **{"mentions": 3, "annotations": 4, "unreachable": 0}
@@ -81,3 +84,22 @@ def test_scores_by_hand():
         {"precision": 0.5, "recall": 0.4, "f1": 4 / 9}
     )
     assert mantra_scores(0.0, 8, 10)["f1"] == 0
+
+
+def test_what_is_drawn_is_scored_alike():
+    outcomes = np.array([[1.0, 1], [0, 2], [0.5, 3]])
+    drawn = np.array([[1, 1, 1], [3, 0, 1], [0, 2, 0]])
+    for counts, found in zip(drawn, measures_drawn(outcomes, drawn), strict=True):
+        hits, pairs = counts @ outcomes
+        expected = mantra_scores(hits / counts.sum(), counts.sum(), pairs)
+        assert found == pytest.approx([expected[name] for name in MEASURES])
+
+
+def test_the_mean_leaves_english_out(brat):
+    benchmark = read_benchmark("mantra", brat, dictionary=DICTIONARY)
+    assert benchmark.averaged() == ["Medline fr"]
+    english = [dataclasses.replace(fold, name="Medline en") for fold in benchmark.folds]
+    both = dataclasses.replace(benchmark, folds=[*english, *benchmark.folds])
+    assert both.averaged() == ["Medline fr"]
+    assert dataclasses.replace(benchmark, folds=english).averaged() == ["Medline en"]
+    assert all(fold.languages == [fold.name[-2:]] * len(fold.mentions) for fold in benchmark.folds)

@@ -5,7 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.normalization.ranks import rank_scores
+from coder_jax.evaluation.normalization.ranks import (
+    GoldCounts,
+    rank_intervals,
+    rank_scores,
+    rank_values,
+)
 
 KS = (1, 2, 3, 9)
 
@@ -47,3 +52,25 @@ def test_nothing_is_reachable():
     zeros = np.zeros(3, int)
     scores = rank_scores(zeros, zeros, zeros, zeros.astype(bool), [1])
     assert set(scores.values()) == {0.0} and len(scores) == 6
+
+
+def test_scores_are_the_means_of_what_mentions_add():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 4, (3, 50))
+    counts[2] += 1
+    reachable = rng.random(50) < 0.8
+    values = rank_values(*counts, reachable, [1, 3])
+    scores = rank_scores(*counts, reachable, [1, 3])
+    assert {name: one.mean() for name, one in values.items()} == {
+        name: scores[name] for name in ("acc@1", "acc@3", "mrr")
+    }
+    assert not any(one[~reachable].any() for one in values.values())
+    parts = GoldCounts(*counts, reachable)
+    for of_reachable, chosen in ((False, slice(None)), (True, reachable)):
+        found = rank_intervals([parts], [1, 3], 0, of_reachable=of_reachable)
+        low, high = found["mrr"]
+        part = values["mrr"][chosen]
+        half = 1.96 * part.std() / np.sqrt(len(part))
+        assert (low, high) == pytest.approx((part.mean() - half, part.mean() + half), abs=0.015)
+    nothing = parts._replace(reachable=np.zeros(50, bool))
+    assert rank_intervals([nothing], [1], 0, of_reachable=True) == {}

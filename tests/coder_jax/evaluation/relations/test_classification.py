@@ -7,6 +7,7 @@ from toy_relations import Table, toy
 
 from coder_jax.evaluation.relations import classification as relation_classification
 from coder_jax.evaluation.relations.classification import (
+    drawn_scores,
     evaluate_relations,
     numbered,
     relation_record,
@@ -88,3 +89,21 @@ def test_concepts_without_a_vector_get_the_mean_and_are_counted(monkeypatch):
     np.testing.assert_allclose(seen["features"][4], rest[concepts[4]], atol=1e-6)
     with pytest.raises(BadInput, match="found a vector for none of its 60 concepts"):
         evaluate_relations(Table({}), benchmark, ClassifierSettings())
+
+
+def test_what_is_drawn_is_scored_as_scikit_learn_does():
+    rng = np.random.default_rng(0)
+    pairs = np.array([(0, 0), (0, 1), (1, 1), (2, 0), (3, 3)])
+    drawn = rng.integers(0, 4, (20, len(pairs))) + [1, 0, 0, 0, 0]
+    for counts, found in zip(drawn, drawn_scores(pairs, drawn), strict=True):
+        gold, predicted = np.repeat(pairs, counts, axis=0).T
+        macro = sklearn.metrics.f1_score(gold, predicted, average="macro", zero_division=0)
+        assert found == pytest.approx([np.mean(gold == predicted), macro])
+
+
+def test_intervals_are_about_the_scores():
+    benchmark, vectors = toy()
+    found = evaluate_relations(vectors, benchmark, ClassifierSettings(epochs=1))
+    for name, (low, high) in found.intervals.items():
+        assert 0 <= low <= found.scores[name] <= high <= 1
+    assert list(found.intervals) == ["accuracy", "macro_f1"]

@@ -6,7 +6,12 @@ from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.relations import link_prediction
-from coder_jax.evaluation.relations.link_prediction import link_scores, rank_links, score_links
+from coder_jax.evaluation.relations.link_prediction import (
+    link_scores,
+    link_values,
+    rank_links,
+    score_links,
+)
 from coder_jax.evaluation.relations.links import (
     Links,
 )
@@ -163,3 +168,16 @@ def test_the_record(tmp_path):
         if name.endswith("_cosine"):
             assert value == record.scores[name] == without.scores[name.removesuffix("_cosine")]
     assert of_a["counts"]["triplets"] == 3 and of_a["scores"]["mrr"] != record.scores["mrr"]
+
+
+def test_scores_are_the_means_of_what_triplets_add():
+    rng = np.random.default_rng(0)
+    ranks = {"_tails": 1, "_heads": 1, "_cosine": 2}
+    ranks = {name: rng.integers(0, 3, (places, 2, 30)) for name, places in ranks.items()}
+    scores = link_scores(ranks, np.ones(30, bool))
+    values = link_values(ranks)
+    assert {name: len(one) for name, one in values.items()} == dict.fromkeys(
+        [f"{name}{of}" for of in ("", "_cosine") for name in ("hits@1", "hits@10", "mrr")], 30
+    )
+    for name, one in values.items():
+        assert one.mean() == pytest.approx(scores[name])

@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from coder_jax.evaluation.record import VectorFileProtocol, write_records
+from coder_jax.evaluation.results.tables import print_records
 from coder_jax.evaluation.similarity.spearman import (
     evaluate_similarity,
     pair_cosines,
@@ -12,7 +13,6 @@ from coder_jax.evaluation.similarity.spearman import (
     similarity_record,
 )
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
-from coder_jax.evaluation.tables import print_records
 from data_pipeline.process.errors import BadInput
 
 
@@ -80,3 +80,25 @@ def test_bad_values_are_refused():
         score_similarity(np.array([np.nan, 1]), np.arange(2))
     with pytest.raises(ValueError, match=r"shape \(2,\) and human scores of shape \(3,\)"):
         score_similarity(np.zeros(2), np.zeros(3))
+
+
+def test_each_score_has_its_interval():
+    rng = np.random.default_rng(0)
+    terms = [f"t{n}" for n in range(60)]
+    angles = dict(zip(terms, rng.uniform(0, np.pi, 60), strict=True))
+    first, second = terms[:30], terms[30:]
+    near = [-abs(angles[a] - angles[b]) for a, b in zip(first, second, strict=True)]
+    groups = {"coders": list(rng.permutation(near)), "none": [1.0] * 30}
+    benchmark = SimilarityBenchmark("n", "p", first, second, near, "hash", groups=groups)
+
+    def encode(some):
+        return np.array([[np.cos(angles[one]), np.sin(angles[one])] for one in some])
+
+    found = evaluate_similarity(
+        encode, benchmark, known=lambda some: np.array([one != "t0" for one in some])
+    )
+    assert list(found.scores) == ["spearman", "spearman_coders", "spearman_none", "spearman_known"]
+    assert list(found.intervals) == ["spearman", "spearman_coders", "spearman_known"]
+    low, high = found.intervals["spearman_coders"]
+    assert low < found.scores["spearman_coders"] < high and high - low > 0.4
+    assert found.intervals["spearman_known"] == pytest.approx([1, 1]), "as the angles say"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coder_jax.evaluation.benchmarks import makers_of_tables, options_with
-from coder_jax.evaluation.cells import Row, Table
+from coder_jax.evaluation.cells import PLUS_MINUS, Row, Table
 from coder_jax.evaluation.record import EvaluationRecord
 
 
@@ -35,8 +35,17 @@ def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table
 
 
 def print_table(header: list[str], rows: list[Row]) -> None:
-    """Prints columns as wide as their longest cell: the first two left, numbers right."""
+    """Prints columns as wide as their longest cell: the first two left, numbers right.
+
+    Scores stand below scores, whether or not they have an interval.
+    """
     lines = [printed_cells(row) for row in rows]
+    for column in range(2, len(header)):
+        sure = [PLUS_MINUS + line[column].partition(PLUS_MINUS)[2] for line in lines]
+        width = max((len(one) for one in sure if one != PLUS_MINUS), default=0)
+        for line, one in zip(lines, sure, strict=True):
+            score = line[column].partition(PLUS_MINUS)[0]
+            line[column] = score + f"{'' if one == PLUS_MINUS else one:<{width}}"
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
     for cells in (header, ["-" * width for width in widths], *lines):
         line = [
@@ -49,6 +58,6 @@ def print_table(header: list[str], rows: list[Row]) -> None:
 def printed_cells(row: Row) -> list[str]:
     """The cells of a row; a published one says so in its first."""
     if not row.published:
-        return row.cells
+        return [*row.cells]
     label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"
     return [label, *row.cells[1:]]

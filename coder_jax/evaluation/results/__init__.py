@@ -1,0 +1,1 @@
+"""Results: tables of records, intervals of scores, and two results compared."""
