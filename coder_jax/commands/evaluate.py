@@ -23,6 +23,11 @@ and the five nearest concepts with their terms and similarities; `report` lists 
 OUT has, for each language (a column of the mentions, or else that of the nearest term) and for all,
 how many mentions are answered, and how many of these rightly, from which similarity on.
 
+--cutoffs FILE measures in the same mentions when `normalize` may trust the nearest concept: how
+likely an answer is right by its similarity and margin, for each language, and with --precision how
+many answers are left. Give terms that the encoder was not trained on, such as a dataset's heldout/
+or a list that people have coded. In the model's folder, as cutoffs.json, `normalize` finds it.
+
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
 interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one, of MRR
@@ -45,6 +50,8 @@ Examples:
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
       --benchmark mine=my_mentions.tsv --predictions predictions
+  python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
+      --benchmark mine=my_mentions.tsv --cutoffs runs/demo/export/cutoffs.json
   python -m coder_jax evaluate --compare sapbert.json mine.json
 """
 
@@ -70,6 +77,7 @@ from coder_jax.commands.encoder_arguments import (
     warn_of_languages,
 )
 from coder_jax.commands.evaluate_arguments import add_arguments, check, check_alone
+from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
 from data_pipeline.process.errors import BadInput
@@ -115,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
     keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
     for benchmark in benchmarks:  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
+    measured = folds_to_measure(benchmarks) if args.cutoffs else []
     records = []
     scratch: list[Path] = []
     with place_of_vectors(args.json) as beside:
@@ -123,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
         write_records(args.json, [from_folder_of(args.json, record) for record in records])
         for path in scratch:
             path.unlink()
+    if args.cutoffs:
+        write_cutoffs(args, measured)
     with redirect_stdout(sys.stderr) if is_stdout(args.json) else nullcontext():
         print_records(records, **options)
         print(f"\nscores and protocol: {args.json}")

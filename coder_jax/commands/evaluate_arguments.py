@@ -11,6 +11,7 @@ from coder_jax.commands.encoder_arguments import (
     add_model_arguments,
 )
 from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
+from coder_jax.mapping.answers import KINDS
 from data_pipeline.files.output_file import check_output
 from data_pipeline.process.errors import BadInput
 
@@ -37,9 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="score nothing: compare two files of --json, mention by mention",
     )
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    add_cutoffs(parser.add_argument_group("normalize"))
     add_encoder(parser.add_argument_group("encoder"))
     add_dictionary(parser.add_argument_group("dictionary"))
     add_flags_of_kinds(parser)
+
+
+def add_cutoffs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--cutoffs",
+        type=Path,
+        metavar="FILE",
+        help="also measure in the mentions how sure `normalize` may be, and write it here: "
+        "cutoffs.json in the model's folder is found by itself",
+    )
+    group.add_argument(
+        "--candidates",
+        choices=KINDS,
+        default="both",
+        help="for --cutoffs: what is near, as in `normalize` (default: both)",
+    )
 
 
 def add_encoder(group: argparse._ArgumentGroup) -> None:
@@ -104,6 +122,10 @@ def check(args: argparse.Namespace) -> None:
     if args.seed < 0:
         raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
     check_output(args.json, "--json", "results.json")
+    if args.cutoffs is not None:
+        check_output(args.cutoffs, "--cutoffs", "cutoffs.json")
+        if args.vectors_of:
+            raise BadInput("found --cutoffs and --vectors-of; expected --cutoffs with an encoder")
     if args.predictions is not None:
         check_folder(args.predictions)
     is_file = Path(args.model).is_file()

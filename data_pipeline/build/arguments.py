@@ -105,6 +105,14 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         "the concepts that have one, or a number",
     )
     heldout.add_argument(
+        "--hold-out-languages",
+        nargs="+",
+        default=[],
+        metavar="LANGUAGE",
+        help="take so many out of each of these, such as ENG FRE (default: of the first language); "
+        "`evaluate --cutoffs` then measures each",
+    )
+    heldout.add_argument(
         "--heldout-dictionary",
         type=int,
         default=50_000,
@@ -141,6 +149,7 @@ def options_from(args: argparse.Namespace) -> BuildOptions:
         cleaning=args.cleaning,
         max_length=args.max_length,
         hold_out=args.hold_out,
+        hold_out_languages=tuple(args.hold_out_languages),
         heldout_dictionary=args.heldout_dictionary,
         exclude_terms=args.exclude_terms,
         seed=args.seed,

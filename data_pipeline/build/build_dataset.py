@@ -157,7 +157,8 @@ def _read(
     )
     if options.hold_out is None:
         return terminology, None, excluded
-    return *hold_out(terminology, options.hold_out, options.seed), excluded
+    held = hold_out(terminology, options.hold_out, options.seed, options.hold_out_languages)
+    return *held, excluded
 
 
 def write_small_tables(source: Source, work: Path) -> None:

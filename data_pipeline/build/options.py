@@ -32,6 +32,7 @@ class BuildOptions:
       cleaning: name of a rule set of `clean.CLEANING`.
       max_length: longest term in tokens, special tokens included.
       hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
+      hold_out_languages: each of these gives so many; none: the most wanted language does.
       heldout_dictionary: most terms in heldout/dictionary.tsv.
       exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
         the other terms of these concepts.
@@ -49,6 +50,7 @@ class BuildOptions:
     cleaning: str = "paper"
     max_length: int = 32
     hold_out: float | None = None
+    hold_out_languages: tuple[str, ...] = ()
     heldout_dictionary: int = 50_000
     exclude_terms: Path | None = None
     seed: int = 0

@@ -59,7 +59,9 @@ VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", contents.Vector
 EVALUATION = Kind(
     *("evaluation", 2, "", "python -m coder_jax evaluate --json", contents.Evaluation)
 )
-CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax export", contents.Cutoffs))
+CUTOFFS = Kind(
+    *("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", contents.Cutoffs)
+)
 KINDS = {kind.name: kind for kind in (DATASET, BATCHES, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)}
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")

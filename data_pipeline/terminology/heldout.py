@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,38 +26,36 @@ TERMS_AT_ONCE = 1 << 20  # compared with the mentions
 
 
 def hold_out(
-    terminology: Terminology, amount: float, seed: int
+    terminology: Terminology, amount: float, seed: int, languages: Sequence[str] = ()
 ) -> tuple[Terminology, pl.DataFrame]:
-    """Takes one term out of each of some concepts.
+    """Takes one term of each language asked for out of each of some concepts.
 
-    A term can be held out if it is not the first (preferred) one of its concept, is in the first
-    language of `terminology.languages`, and its string, case aside, occurs nowhere else in the
-    terminology: so the mention has one right answer, and comparing strings does not find it.
+    A term can be held out if it is not the first (preferred) one of its concept, is in the language
+    that is asked for, and its string, case aside, occurs nowhere else in the terminology: so the
+    mention has one right answer, and comparing strings does not find it.
 
     Args:
       terminology: with all its terms.
-      amount: a fraction (0 < amount < 1) of the concepts that have such a term, or a count of them.
+      amount: for each language a fraction (0 < amount < 1) of the concepts that have such a term,
+        or a count of them.
       seed: another seed chooses other concepts and terms.
+      languages: some of `terminology.languages`; none: the first of them.
     Returns:
       the terminology without the held-out terms (each concept keeps one or more), and the table of
-      mentions: mention and CUI (strings), concept (int32), in the order of the concepts.
-    Raises BadInput if fewer concepts than `amount` have such a term.
+      mentions: mention, CUI, language (strings) and concept (int32), language by language and in
+      the order of the concepts.
+    Raises BadInput if fewer concepts than `amount` have such a term, or no term has the language.
     """
-    eligible = _eligible_terms(terminology)
-    concepts = eligible["concept"].unique(maintain_order=True)
-    count = _count(amount, len(concepts))
-    cuis = terminology.cuis.gather(concepts)
-    hashes = np.array([_hash(cui, seed) for cui in cuis], np.uint64)
-    chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
-    chosen = chosen.sort("hash", "CUI").head(count)
-    # The same hash picks the term: bits that the order above does not depend on.
-    mentions = (
-        eligible.join(chosen, on="concept")
-        .sort("concept", "term")
-        .with_columns(
-            place=pl.int_range(pl.len()).over("concept"), several=pl.len().over("concept")
+    unknown = sorted(set(languages) - set(terminology.languages))
+    if unknown:
+        raise BadInput(
+            f"--hold-out-languages {' '.join(unknown)}: no term that is kept is in it; expected "
+            f"some of {' '.join(terminology.languages)}"
         )
-        .filter(pl.col("place") == (pl.col("hash") & 0xFFFFFFFF) % pl.col("several"))
+    eligible = _eligible_terms(terminology)
+    mentions = pl.concat(
+        _chosen(terminology, eligible, language, amount, seed)
+        for language in dict.fromkeys(languages or terminology.languages[:1])
     )
     kept = terminology.terms.join(
         mentions.select("concept", "term"),
@@ -70,7 +69,33 @@ def hold_out(
     }
     kept = _without_strings(kept, mentions["term"])
     without = dataclasses.replace(terminology, terms=kept, report=report)
-    return without, mentions.select("CUI", "concept", mention="term")
+    return without, mentions.select("CUI", "language", "concept", mention="term")
+
+
+def _chosen(
+    terminology: Terminology, eligible: pl.DataFrame, language: str, amount: float, seed: int
+) -> pl.DataFrame:
+    """The terms of a language to hold out: concept, term, CUI, language."""
+    number = terminology.languages.index(language)
+    eligible = eligible.filter(pl.col("language") == number).select("concept", "term")
+    concepts = eligible["concept"].unique(maintain_order=True)
+    count = _count(amount, len(concepts), language)
+    cuis = terminology.cuis.gather(concepts)
+    hashes = np.array([_hash(cui, seed) for cui in cuis], np.uint64)
+    chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
+    chosen = chosen.sort("hash", "CUI").head(count)
+    # The same hash picks the term: bits that the order above does not depend on.
+    return (
+        eligible.join(chosen, on="concept")
+        .sort("concept", "term")
+        .with_columns(
+            place=pl.int_range(pl.len()).over("concept"),
+            several=pl.len().over("concept"),
+            language=pl.lit(language),
+        )
+        .filter(pl.col("place") == (pl.col("hash") & 0xFFFFFFFF) % pl.col("several"))
+        .select("concept", "term", "CUI", "language")
+    )
 
 
 def _without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
@@ -97,6 +122,8 @@ def write_heldout(
     tested: pl.DataFrame | None = None,
 ) -> dict[str, int]:
     """Writes mentions.tsv (mention, CUI) and dictionary.tsv (term, CUI), both with a header.
+
+    Of several languages mentions.tsv has the column language, too.
 
     The dictionary holds all remaining terms of the held-out concepts and of those of `tested`,
     other mentions (`mention_table`) that are to be looked up in it; then whole other concepts, in
@@ -129,7 +156,8 @@ def write_heldout(
     dictionary = terminology.terms.filter(in_dictionary).select(
         "term", CUI=terminology.cuis.gather(terminology.terms["concept"].filter(in_dictionary))
     )
-    _write_tsv(mentions.select("mention", "CUI"), folder / MENTIONS)
+    several = ["language"] if mentions["language"].n_unique() > 1 else []
+    _write_tsv(mentions.select("mention", "CUI", *several), folder / MENTIONS)
     _write_tsv(dictionary, folder / DICTIONARY)
     return {"mentions": mentions.height, "dictionary": dictionary.height}
 
@@ -156,12 +184,12 @@ def _eligible_terms(terminology: Terminology) -> pl.DataFrame:
             is_preferred=pl.Series(is_preferred),
             is_unique=pl.col("term").str.to_lowercase().is_unique(),
         )
-        .filter(~pl.col("is_preferred") & pl.col("is_unique") & (pl.col("language") == 0))
-        .select("concept", "term")
+        .filter(~pl.col("is_preferred") & pl.col("is_unique"))
+        .select("concept", "term", "language")
     )
 
 
-def _count(amount: float, eligible: int) -> int:
+def _count(amount: float, eligible: int, language: str) -> int:
     if amount <= 0 or (amount > 1 and amount != int(amount)):
         raise BadInput(
             f"--hold-out {amount}: expected a fraction between 0 and 1, or a whole number"
@@ -170,7 +198,7 @@ def _count(amount: float, eligible: int) -> int:
     if not 1 <= count <= eligible:
         raise BadInput(
             f"--hold-out {amount:g} asks for {count:,} concepts; {eligible:,} have a term that can "
-            "be held out (not the preferred one, in the first language, in one concept only)"
+            f"be held out (not the preferred one, in {language}, in one concept only)"
         )
     return count
 

@@ -6,6 +6,7 @@ from tiny_ontology import write_ontology
 from tiny_rrf import write_release
 
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.mentions import mention_languages
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters
@@ -47,6 +48,25 @@ def test_only_terms_with_one_right_answer_are_eligible(tmp_path):
     }  # fmt: skip
     with pytest.raises(BadInput, match="asks for 4 concepts; 3 have a term that can be held out"):
         hold_out(english_first, 4, seed=0)
+
+
+def test_each_language_gives_its_own(tmp_path):
+    source = read_rrf(write_release(tmp_path), tmp_path / "scratch")
+    terminology = read_terminology(source, Filters(), "none")
+    _, english = hold_out(terminology, 1, seed=0)
+    without, mentions = hold_out(terminology, 1, seed=0, languages=["FRE", "ENG"])
+    assert mentions["language"].to_list() == ["FRE", "ENG"]
+    assert pairs(mentions.filter(pl.col("language") == "ENG")) == pairs(english)
+    of_french = set(terminology.terms.filter(
+        pl.col("language") == terminology.languages.index("FRE"))["term"])  # fmt: skip
+    assert mentions["mention"][0] in of_french
+    assert not set(mentions["mention"]) & set(without.terms["term"])
+    write_heldout(tmp_path / "heldout", without, mentions, 50_000, seed=0)
+    lines = (tmp_path / "heldout" / "mentions.tsv").read_text().splitlines()
+    assert lines[0] == "mention\tCUI\tlanguage" and len(lines) == 3
+    assert mention_languages(tmp_path / "heldout" / "mentions.tsv") == ["FRE", "ENG"]
+    with pytest.raises(BadInput, match="--hold-out-languages GER: no term that is kept is in it"):
+        hold_out(terminology, 1, seed=0, languages=["GER"])
 
 
 def test_the_choice_depends_on_seed_and_concepts_alone(terminology, tmp_path):
