@@ -1,8 +1,9 @@
 """Encode terms: one per line in, a NumPy file of unit vectors out.
 
 Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
-also be those of a dictionary: a TSV file of term<TAB>CUI, or a dataset folder. The model is a
-folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
+also be those of a dictionary: a TSV file of term<TAB>CUI, a table whose header names its columns
+(.csv, .tsv, .xlsx), or a dataset folder. The model is a folder or a hub id: an export of ours, or
+any BERT or XLM-R of Hugging Face.
 
 OUT is a .npy file, float32 [n, D] or float16; OUT.json beside it says what the vectors are made of.
 There may be any number of terms: chunks of vectors are written to the folder OUT.partial as they
@@ -54,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="encode its terms, in its order: a TSV file of term<TAB>CUI, or a dataset folder",
+        help="encode its terms, in its order: a TSV file of term<TAB>CUI, a table whose header "
+        "names its columns, or a dataset folder",
     )
     add_dictionary_choices(parser, several_words=False)
     parser.add_argument(

@@ -163,15 +163,15 @@ def add_dictionary_choices(
         action=_Values,
         nargs=nargs,
         metavar="LANGUAGE",
-        help="of a dataset or release, take the terms in these languages only; "
-        + several.format("ENG,FRE"),
+        help="of a dataset, a release or a table with such a column, take the terms in these "
+        "languages only; " + several.format("ENG,FRE"),
     )
     group.add_argument(
         "--dictionary-sources",
         action=_Values,
         nargs=nargs,
         metavar="SAB",
-        help="of a dataset or release, take the terms of these vocabularies only; "
+        help="of these, take the terms of these vocabularies only; "
         + several.format("SNOMEDCT_US,MSH"),
     )
     group.add_argument(
@@ -180,7 +180,7 @@ def add_dictionary_choices(
         commas=False,  # names of types hold commas: `read_dictionary` knows them
         nargs=nargs,
         metavar="TYPE",
-        help="of a dataset or release, take the concepts of these semantic types only: numbers or "
+        help="of these, take the concepts of these semantic types only: numbers or "
         "names, in whatever case ('Disease or Syndrome'); " + several.format("T047,T191"),
     )
 

@@ -76,7 +76,8 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]PATH",
-        help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a dataset folder "
+        help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a table (.csv, "
+        ".tsv, .xlsx) with a header such as concept, term, language, vocabulary, a dataset folder "
         "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
     )
     add_dictionary_choices(group)
@@ -85,7 +86,7 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "--dictionary-concepts-of",
         nargs="+",
         metavar="SAB",
-        help="of a dataset or release, take all terms of the concepts that these vocabularies have "
+        help="of these, take all terms of the concepts that these vocabularies have "
         "(such as ICD9CM, for the papers' case studies)",
     )
     group.add_argument(

@@ -1,8 +1,14 @@
-"""Builds a dataset for training from a terminology: UMLS files or an OBO ontology.
+"""Builds a dataset for training from a terminology: UMLS files, an OBO ontology, SNOMED CT, LOINC,
+or your own table of terms.
 
 Reads the source, filters and cleans its terms, holds synonyms out for evaluation if asked to,
 tokenizes with the encoder's own tokenizer, and writes a TFDS dataset folder. A build that was
 killed goes on where it stopped when the same command is run again.
+
+A table of terms (.tsv, .csv, .xlsx) has a header with the columns concept and name, in any order,
+and may have language (en, ENG, ...; without it UND), vocabulary, code, semantic_type and preferred
+(Y or 1). Relations may lie beside it: for terms.tsv in terms.relations.tsv (.csv, .xlsx), with the
+columns head, relation and tail, which read as a sentence: asthma, is a, lung disease.
 """
 
 from __future__ import annotations
@@ -32,6 +38,13 @@ examples:
   the Human Phenotype Ontology, 1,149 synonyms held out for evaluation:
     python -m data_pipeline.build --source hp.obo --out data/hpo --hold-out 1149 \\
         --tokenizer sentence-transformers/all-MiniLM-L6-v2
+
+  your own synonyms, with relations beside them in terms.relations.tsv:
+    python -m data_pipeline.build --source terms.tsv --tokenizer MODEL --out data/own
+
+  SNOMED CT as it was downloaded, without the tags "(disorder)" of its fully specified names:
+    python -m data_pipeline.build --source SnomedCT_InternationalRF2.zip --term-types PT SY \\
+        --tokenizer MODEL --out data/snomed
 
   preferred names and exact synonyms only, hierarchy only, test mentions kept out:
     python -m data_pipeline.build --source META --term-types PT SY --relations 'CHD|isa' 'PAR|*' \\

@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="PATH",
-        help="UMLS release (META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF) or "
-        "OBO ontology (.obo, .obo.gz)",
+        help="UMLS release (META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), "
+        "OBO ontology (.obo, .obo.gz), your own table of terms (.tsv, .csv, .xlsx), SNOMED CT "
+        "(Snapshot folder or release .zip, RF2) or LOINC (Loinc.csv, release folder or .zip)",
     )
     required.add_argument(
         "--out",
@@ -76,7 +77,8 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=("EXACT",),
         metavar="SCOPE",
-        help=f"OBO synonyms to read: {', '.join(SYNONYM_SCOPES)} (default: EXACT)",
+        help=f"OBO synonyms to read: {', '.join(SYNONYM_SCOPES)} (default: EXACT); with RELATED, "
+        "LOINC's related names, too",
     )
 
 

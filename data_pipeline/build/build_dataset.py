@@ -46,9 +46,8 @@ from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
-from data_pipeline.sources.obo import read_obo
+from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
-from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
 from data_pipeline.terminology.terminology import Terminology, read_terminology
@@ -141,11 +140,7 @@ def _read(
     """The terminology, the mentions that are held out of it, and those of --exclude-terms."""
     started = time.monotonic()
     tell(f"reading {options.source}")
-    source = (
-        read_obo(options.source, options.synonym_scopes, options.release)
-        if options.is_obo
-        else read_rrf(options.source, scratch, options.release)
-    )
+    source = read_source(options.source, scratch, options.synonym_scopes, options.release)
     tell(f"filtering and cleaning the terms of {source.name} {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
     terminology = read_terminology(source, options.filters, options.cleaning, excluded)

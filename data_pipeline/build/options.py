@@ -12,7 +12,7 @@ import polars as pl
 import tokenizers
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.release_files import release_paths
+from data_pipeline.sources.read_source import EXPECTED, source_paths
 from data_pipeline.terminology.clean import CLEANING
 from data_pipeline.terminology.filters import Filters
 
@@ -24,11 +24,11 @@ class BuildOptions:
     """Options of a build; `python -m data_pipeline.build --help` explains each.
 
     Attributes:
-      source: UMLS release or OBO ontology.
+      source: UMLS, SNOMED CT or LOINC release, OBO ontology or table of terms.
       out: dataset folder to make.
       tokenizer: folder or hub id of the encoder.
       filters: which rows to keep.
-      synonym_scopes: OBO synonyms to read.
+      synonym_scopes: OBO synonyms to read; with RELATED, LOINC's related names.
       cleaning: name of a rule set of `clean.CLEANING`.
       max_length: longest term in tokens, special tokens included.
       hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
@@ -58,10 +58,6 @@ class BuildOptions:
     overwrite: bool = False
     release: str | None = None
 
-    @property
-    def is_obo(self) -> bool:
-        return self.source.name.lower().endswith((".obo", ".obo.gz"))
-
     def validate(self) -> None:
         """Raises BadInput for values that no build can use."""
         if self.cleaning not in CLEANING:
@@ -73,10 +69,7 @@ class BuildOptions:
         if self.shards is not None and self.shards < 1:
             raise BadInput(f"--shards {self.shards}: expected 1 or more")
         if not self.source.exists():
-            raise BadInput(
-                f"--source {self.source} does not exist; expected a UMLS release (folder, .zip, "
-                ".nlm or MRCONSO.RRF) or an OBO ontology (.obo, .obo.gz)"
-            )
+            raise BadInput(f"--source {self.source} does not exist; expected {EXPECTED}")
         if self.exclude_terms is not None and not self.exclude_terms.is_file():
             raise BadInput(
                 f"--exclude-terms {self.exclude_terms} does not exist; expected a .tsv file with "
@@ -96,7 +89,7 @@ class BuildOptions:
         options = self.as_json()
         for name in ("out", "overwrite", "tokenizer"):
             del options[name]
-        inputs = release_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
+        inputs = source_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]
         versions = [CONTENT, data_format, pl.__version__, tokenizers.__version__]
         content = json.dumps([options, stats, tokenizer_hash, versions], sort_keys=True)

@@ -1,1 +1,1 @@
-"""Readers of terminologies: UMLS files, OBO ontologies, archives."""
+"""Readers of terminologies: UMLS, SNOMED CT, LOINC, OBO ontologies, tables of terms, archives."""

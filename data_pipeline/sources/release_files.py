@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -65,7 +66,9 @@ def unpack_release(root: Path, scratch: Path) -> Release:
     """
     with ExitStack() as open_archives:
         parts = _choose(root, list(_find_parts(root, scratch, open_archives)))
-        files = {name: _plain_file(name, pieces, scratch) for name, pieces in parts.items()}
+        files = {
+            name: _plain_file(f"{name}.RRF", pieces, scratch) for name, pieces in parts.items()
+        }
     sources = [
         {"file": piece.name, "bytes": piece.size} for pieces in parts.values() for piece in pieces
     ]
@@ -81,9 +84,50 @@ def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
     for found in (f"{name}.RRF", f"{name}.RRF.gz"):
         if (path := file.with_name(found)).is_file():
             return _plain_file(
-                name, [Part(str(path.parent), found, path.stat().st_size, path)], scratch
+                f"{name}.RRF", [Part(str(path.parent), found, path.stat().st_size, path)], scratch
             )
     return None
+
+
+def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[tuple[Path, dict]]:
+    """The files in a folder, or in a .zip, whose names match a pattern, sorted by name.
+
+    Returns:
+      (plain file, {"file": its name, "bytes": its size}) of each; those of a .zip are unpacked into
+      `scratch`.
+
+    Raises:
+      BadInput: for a damaged archive, or two files of one name.
+    """
+    with ExitStack() as archives:
+        parts = sorted(_matching(root, wanted, archives), key=lambda part: (part.name, part.folder))
+        for one, other in pairwise(parts):
+            if one.name == other.name:
+                raise BadInput(f"{root} has {one.name} twice, in {one.folder} and {other.folder}")
+        return [
+            (_plain_file(part.name, [part], scratch), {"file": part.name, "bytes": part.size})
+            for part in parts
+        ]
+
+
+def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Iterator[Part]:
+    if root.is_dir():
+        for path in root.rglob("*"):
+            if wanted.fullmatch(path.name) and path.is_file():
+                yield Part(str(path.parent), path.name, path.stat().st_size, path)
+        return
+    archive = _open_zip(root, str(root), archives)
+    for info in archive.infolist():
+        inside = PurePosixPath(info.filename)
+        if wanted.fullmatch(inside.name):
+            check_unpacked(f"{info.filename} in {root}", info.compress_size, info.file_size)
+            yield Part(
+                f"{root}/{inside.parent}",
+                inside.name,
+                info.file_size,
+                archive=archive,
+                member=info.filename,
+            )
 
 
 def release_paths(root: Path) -> list[Path]:
@@ -113,13 +157,7 @@ def _find_parts(root: Path, scratch: Path, archives: ExitStack) -> Iterator[Part
 def _parts_in_archive(
     file: Path | IO[bytes], label: str, scratch: Path, archives: ExitStack
 ) -> Iterator[Part]:
-    try:
-        archive = archives.enter_context(zipfile.ZipFile(file))
-    except zipfile.BadZipFile as error:
-        raise BadInput(
-            f"{label} cannot be read as a zip archive ({error}); it may be cut off: compare its "
-            "size with the download page and fetch it again"
-        ) from error
+    archive = _open_zip(file, label, archives)
     for info in archive.infolist():
         path = PurePosixPath(info.filename)
         check_unpacked(f"{info.filename} in {label}", info.compress_size, info.file_size)
@@ -133,6 +171,16 @@ def _parts_in_archive(
                 scratch.mkdir(parents=True, exist_ok=True)
                 inner = Path(archive.extract(info, scratch))
             yield from _parts_in_archive(inner, path.name, scratch, archives)
+
+
+def _open_zip(file: Path | IO[bytes], label: str, archives: ExitStack) -> zipfile.ZipFile:
+    try:
+        return archives.enter_context(zipfile.ZipFile(file))
+    except zipfile.BadZipFile as error:
+        raise BadInput(
+            f"{label} cannot be read as a zip archive ({error}); it may be cut off: compare its "
+            "size with the download page and fetch it again"
+        ) from error
 
 
 def _choose(root: Path, parts: list[Part]) -> dict[str, list[Part]]:
@@ -174,7 +222,7 @@ def _plain_file(name: str, parts: list[Part], scratch: Path) -> Path:
     if len(parts) == 1 and parts[0].path and not parts[0].name.lower().endswith(".gz"):
         return parts[0].path
     scratch.mkdir(parents=True, exist_ok=True)
-    target = scratch / f"{name}.RRF"
+    target = scratch / name
     with open(target, "wb") as plain:
         for part in parts:
             _unpack_part(part, plain)

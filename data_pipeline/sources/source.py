@@ -1,7 +1,8 @@
 """What every terminology reader returns: lazy columns of strings, whatever the file format.
 
-`rrf.py` and `obo.py` make a `Source`; `terminology.py` filters, cleans and numbers it. Nothing has
-been dropped at this stage, so that each drop is counted in one place.
+`rrf.py`, `obo.py`, `terms.py`, `snomed.py` and `loinc.py` make a `Source`; `terminology.py`
+filters, cleans and numbers it. Nothing has been dropped at this stage, so that each drop is counted
+in one place.
 """
 
 from __future__ import annotations
@@ -50,3 +51,39 @@ class Source:
         default_factory=lambda: pl.DataFrame(schema={"cui": pl.String, "xref": pl.String})
     )
     warnings: tuple[str, ...] = ()
+
+
+def both_directions(triples: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `Source.relations` for triples that read as a sentence: asthma, isa, disease.
+
+    Args:
+      triples: head, relation, tail and source, strings. "is_a" and "Is a" are "isa".
+
+    Returns:
+      two rows for each. "child isa parent" gives (parent, CHD|isa, child) and (child,
+      PAR|inverse_isa, parent); "a part_of b" gives (b, RO|part_of, a) and
+      (a, RO|inverse_part_of, b).
+    """
+    relation = pl.col("relation").str.to_lowercase().str.replace_all(r"[\s_-]+", "_")
+    named = triples.with_columns(
+        relation=pl.when(relation.is_in(["is_a", "isa"])).then(pl.lit("isa")).otherwise(relation)
+    )
+    is_isa = pl.col("relation") == "isa"
+    suppress = pl.lit("N").alias("suppress")
+    forward = named.select(
+        pl.col("tail").alias("head"),
+        pl.when(is_isa).then(pl.lit("CHD")).otherwise(pl.lit("RO")).alias("rel"),
+        pl.col("relation").alias("rela"),
+        pl.col("head").alias("tail"),
+        "source",
+        suppress,
+    )
+    backward = named.select(
+        "head",
+        pl.when(is_isa).then(pl.lit("PAR")).otherwise(pl.lit("RO")).alias("rel"),
+        ("inverse_" + pl.col("relation")).alias("rela"),
+        "tail",
+        "source",
+        suppress,
+    )
+    return pl.concat([forward, backward])

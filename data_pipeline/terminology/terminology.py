@@ -90,7 +90,7 @@ def read_terminology(
     """Filters, cleans and numbers a source.
 
     Args:
-      source: from `read_rrf` or `read_obo`.
+      source: from `read_source`.
       filters: what to keep.
       cleaning: name of a rule set of `clean.CLEANING`.
       excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and

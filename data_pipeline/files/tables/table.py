@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def folded(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def listed(columns: list[str]) -> str:
+def listed(columns: Iterable[str]) -> str:
     """The names of columns, for a message."""
     return ", ".join(column or "(no name)" for column in columns)
 

@@ -144,7 +144,7 @@ def test_a_stop_by_the_user_is_no_traceback(options, monkeypatch, capsys, model,
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data_pipeline.build.build_dataset.read_obo", stop)
+    monkeypatch.setattr("data_pipeline.build.build_dataset.read_source", stop)
     arguments = ["--source", str(ontology), "--out", str(options.out), "--tokenizer", str(model)]
     assert main(arguments) == 130
     assert "interrupted" in capsys.readouterr().err
@@ -214,3 +214,26 @@ def test_hpo(hpo_path, minilm_path, tmp_path):
     at = (data.heads == stature) & (data.tails == body_height)
     labels = [data.manifest["relations"][r] for r in data.relations[at]]
     assert labels == ["CHD|isa"]  # growth abnormality has the child abnormality of body height
+
+
+def test_a_table_of_your_own_with_relations_beside_it(model, tmp_path, capsys, write):
+    source = write(
+        "own.csv", "concept;name;language;preferred\nC1;limb pain;en;\nC1;Pain of limb;en;Y\n"
+        "C2;pain;en;\nC2;douleur;fr;\n",
+    )  # fmt: skip
+    write("own.relations.tsv", "head\trelation\ttail\nC1\tis a\tC2\nC1\tis a\tC9\n")
+    command = ["--source", str(source), "--out", str(tmp_path / "out"), "--tokenizer", str(model)]
+    assert main(command) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for line in ("own unknown: ", "terms read 4", "relations dropped: unknown concept 2"):
+        assert line in printed, line
+    dataset = open_dataset(tmp_path / "out", strings=True)
+    assert dataset.terms == ["pain of limb", "limb pain", "pain", "douleur"]
+    assert dataset.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa"]
+    assert [file["file"] for file in dataset.manifest["sources"]] == [
+        "own.csv",
+        "own.relations.tsv",
+    ]
+    assert main(command) == 0, "it is already there"
+    write("own.relations.tsv", "head\trelation\ttail\nC2\tis a\tC1\n")
+    assert main(command) == 2 and "already holds a dataset" in capsys.readouterr().err

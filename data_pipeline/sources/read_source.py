@@ -1,0 +1,113 @@
+"""Any source in, by what its files are; a `Source` out."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources import loinc, snomed
+from data_pipeline.sources.obo import read_obo
+from data_pipeline.sources.release_files import release_paths
+from data_pipeline.sources.rrf import read_rrf
+from data_pipeline.sources.source import Source
+from data_pipeline.sources.terms import is_terms, read_terms, terms_paths
+
+EXPECTED = (
+    "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), an OBO ontology (.obo, .obo.gz), a table "
+    "of terms (.tsv, .csv, .xlsx), a release of SNOMED CT (Snapshot folder or .zip) or of LOINC "
+    "(folder, .zip or Loinc.csv)"
+)
+
+
+class Kind(StrEnum):
+    """What a source is."""
+
+    RRF = "UMLS release"
+    OBO = "OBO ontology"
+    TERMS = "table of terms"
+    SNOMED = "SNOMED CT release"
+    LOINC = "LOINC release"
+
+
+def kind_of(path: Path) -> Kind:
+    """What the source at a path is, by its name, or the names of the files in a folder or .zip.
+
+    Raises:
+      BadInput: if there is nothing.
+    """
+    if not path.exists():
+        raise BadInput(f"{path} does not exist; expected {EXPECTED}")
+    name = path.name.lower()
+    if path.is_file() and name != "loinc.csv" and not name.endswith(".zip"):
+        if name.endswith((".obo", ".obo.gz")):
+            return Kind.OBO
+        return Kind.TERMS if is_terms(path) else Kind.RRF
+    names = _names(path)
+    if any(one.upper().startswith("MRCONSO.RRF") or one.lower().endswith(".nlm") for one in names):
+        return Kind.RRF
+    if any(one.removeprefix("x").startswith("sct2_Concept_") for one in names):
+        return Kind.SNOMED
+    return Kind.LOINC if "loinc.csv" in map(str.lower, names) else Kind.RRF
+
+
+def _names(path: Path) -> list[str]:
+    """The names of the files in a folder or .zip; of another file its own."""
+    if path.is_dir():
+        return [file.name for file in path.rglob("*")]
+    if path.suffix.lower() != ".zip":
+        return [path.name]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [PurePosixPath(name).name for name in archive.namelist()]
+    except zipfile.BadZipFile:  # who reads it says so
+        return []
+
+
+def source_paths(path: Path) -> list[Path]:
+    """The files that a source is read from, sorted.
+
+    Raises:
+      BadInput: if there is nothing.
+    """
+    kind = kind_of(path)
+    if kind == Kind.TERMS:
+        return terms_paths(path)
+    if kind == Kind.LOINC and path.name.lower() == "loinc.csv":
+        return sorted(one for one in path.parent.iterdir() if loinc.FILE.fullmatch(one.name))
+    if kind in (Kind.SNOMED, Kind.LOINC) and path.is_dir():
+        wanted = snomed.FILE if kind == Kind.SNOMED else loinc.FILE
+        return sorted(one for one in path.rglob("*") if wanted.fullmatch(one.name))
+    return [path] if kind != Kind.RRF else release_paths(path)
+
+
+def read_source(
+    path: Path,
+    scratch: Path,
+    synonym_scopes: Iterable[str] = ("EXACT",),
+    release: str | None = None,
+) -> Source:
+    """The source at `path`; what is packed is unpacked into `scratch`, which need not exist.
+
+    Args:
+      path: one of `EXPECTED`.
+      scratch: a folder that the caller removes.
+      synonym_scopes: synonyms of an OBO ontology; with RELATED, LOINC's related names.
+      release: name of the release; None: from the files.
+
+    Raises:
+      BadInput: for missing or malformed files.
+    """
+    kind = kind_of(path)
+    scopes = tuple(scope.upper() for scope in synonym_scopes)
+    if kind == Kind.OBO:
+        return read_obo(path, scopes, release)
+    if kind == Kind.TERMS:
+        return read_terms(path, release)
+    if kind == Kind.SNOMED:
+        return snomed.read_snomed(path, scratch, release)
+    if kind == Kind.LOINC:
+        return loinc.read_loinc(path, scratch, scopes, release)
+    return read_rrf(path, scratch, release)
