@@ -55,7 +55,7 @@ def test_what_is_guarded_from_spreadsheets_is_as_it_was(write, field, text):
 
 
 def test_the_same_decision_twice_is_one(write):
-    rows = "a,C1,accepted,\na,C1,accepted,seen\n"
+    rows = "a,C1,accepted,\na,C1,accepted,seen\na,C1,accepted,again\n"
     assert read_decisions(write("d.csv", HEADER + rows)) == {"a": Decision("C1", "seen")}
 
 
@@ -111,7 +111,7 @@ def test_answers_with_decisions_kept():
     near = [Candidate("C2", "cold", 0.7), Candidate("C1", "mi", 0.6)]
     answers = [
         Answer("heart atack", Status.TIED, near, 1),
-        Answer("n/a", Status.NEAR, near),
+        Answer("n/a", Status.TIED, near, 1),
         Answer("open", Status.NEAR, near),
         Answer("?", Status.NO_ANSWER, [], reason="a placeholder"),
     ]

@@ -92,7 +92,9 @@ def test_strings_are_data_and_never_markup(tmp_path):
     assert html.count("<script") == 2 and html.count("</script") == 2
     assert "<h1>A &lt;b&gt;list&lt;/b&gt;</h1>" in html and "an &amp; b" in html
     packed = re.search(r'id="contents">([A-Za-z0-9+/=]+)</script>', html)[1]
-    contents = json.loads(gzip.decompress(base64.b64decode(packed)))
+    content = base64.b64decode(packed)
+    assert content[4:8] == bytes(4), "no time of writing"
+    contents = json.loads(gzip.decompress(content))
     assert [row[0] for row in contents["rows"][: len(HOSTILE)]] == HOSTILE
     assert len(html) < 250_000, "6,000 terms and 2,000 mentions"
 
