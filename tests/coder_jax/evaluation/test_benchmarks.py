@@ -208,7 +208,9 @@ def test_kinds_are_known_without_jax_and_the_look_of_a_run_loads_one(repo):
     assert not known & {"jax", "scipy", "transformers", "tokenizers"}
     look = modules_with("coder_jax.evaluation.normalization.heldout", repo)
     rooms = {name.split(".")[2] for name in look if name.startswith("coder_jax.evaluation.")}
-    assert rooms == {"benchmark", "cells", "normalization", "published", "record", "vectors"}
+    assert rooms == {
+        *("benchmark", "cells", "normalization", "published", "record", "results", "vectors"),
+    }
     assert not any(
         "coder_jax.evaluation" in name
         for name in modules_with("coder_jax.encoding.vector_file", repo)

@@ -148,8 +148,9 @@ def until_shown(page, term):
 
 def test_every_figure_is_there(page):
     sections = [one.get_attribute("id") for one in find(page, "main > section")]
-    parts = ["results", "training", "by-concept", "by-type", "relations", "explorer"]
+    parts = ["results", "answers", "training", "by-concept", "by-type", "relations", "explorer"]
     assert sections == ["answer", *parts, "about"], "first the answer, the settings last"
+    assert len(find(page, "#answers .panel svg .curve")) == 6, "two of each picture"
     assert len(find(page, "#training .panel svg .curve")) == 2
     assert len(find(page, "#by-concept figure svg [data-i]")) == 120
     assert {one.tag_name for one in find(page, "#by-type figure [data-i]")} == {
