@@ -49,6 +49,8 @@ def rows_of_table(path: Path, choice: Choice) -> Rows | None:
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
             return None
     dialect, rows = read_rows(path, remedy=SAVE_AS_UTF8)
+    if not rows:  # who reads two columns says so
+        return None
     header = header_of(rows)
     if not has_terms(header, path):
         raise BadInput(

@@ -1,6 +1,7 @@
 """The command `normalize`: TSV out, mentions from file or stdin, messages, pipes, stops."""
 
 import argparse
+import csv
 import io
 import signal
 import subprocess
@@ -13,8 +14,9 @@ from tiny_bert import write_model
 
 from coder_jax import TermEncoder
 from coder_jax.__main__ import main
-from coder_jax.commands import encode, normalize
-from coder_jax.encoding.encoder import EncodedDictionary
+from coder_jax.commands import encode, mention_lines, normalize
+from coder_jax.encoding.encoded_dictionary import EncodedDictionary
+from coder_jax.mapping.coded import COLUMNS
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import TRY_AGAIN, Stopped
 
@@ -41,7 +43,7 @@ def test_stopped_it_says_that_a_new_start_begins_anew(monkeypatch, capsys):
 
     monkeypatch.setattr(normalize, "run", stop)
     assert main(["normalize", "--model", "bert", "--dictionary", "terms.tsv"]) == TRY_AGAIN
-    assert capsys.readouterr().err == "stopped; the same command starts over\n"
+    assert capsys.readouterr().err.startswith("stopped; the same command starts over")
 
 
 def run(model, dictionary, *arguments: object) -> int:
@@ -51,28 +53,37 @@ def run(model, dictionary, *arguments: object) -> int:
     return normalize.run(parser.parse_args([str(a) for a in (*common, *arguments)]))
 
 
-def test_the_nearest_concept_of_each_line(model, dictionary, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(normalize, "MENTIONS_AT_A_TIME", 2)
-    (tmp_path / "mentions.txt").write_text("pain\nRenal failure\n\nheart attack", encoding="utf-8")
+def table_of(text: str) -> list[dict[str, str]]:
+    """The rows of a tab-separated table."""
+    return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
+
+
+def test_the_concept_of_each_line(model, dictionary, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(mention_lines, "MENTIONS_AT_A_TIME", 2)
+    (tmp_path / "mentions.txt").write_text("pain\nRenal failure\n\nheart attacks", encoding="utf-8")
     assert run(model, dictionary, tmp_path / "mentions.txt") == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["mention", "concept", "term", "similarity"]
-    assert [line[0] for line in lines[1:]] == ["pain", "Renal failure", "", "heart attack"]
-    assert lines[1] == ["pain", "C3", "pain", "1.0000"]
-    assert lines[2] == ["Renal failure", "C2", "renal failure", "1.0000"]
-    assert lines[4] == ["heart attack", "C1", "heart attack", "1.0000"]
+    rows = table_of(capsys.readouterr().out)
+    assert list(rows[0]) == ["mention", *COLUMNS]
+    assert [row["mention"] for row in rows] == ["pain", "Renal failure", "", "heart attacks"]
+    assert [row["concept"] for row in rows] == ["C3", "C2", "", "C1"]
+    assert [row["status"] for row in rows] == ["exact", "exact", "no answer", "near"]
+    assert [row["matched_term"] for row in rows] == ["pain", "renal failure", "", "heart attack"]
+    assert (rows[1]["similarity"], rows[2]["reason"]) == ("1.0000", "empty")
+    assert rows[3]["preferred_name"] == "heart attack"
 
 
 def test_k_concepts_with_ranks_from_stdin(model, dictionary, capsys, monkeypatch):
     stdin = types.SimpleNamespace(buffer=io.BytesIO(b"acute pain\n"))
     monkeypatch.setattr("sys.stdin", stdin)
-    run(model, dictionary, "-", "-k", "5", "--pooling", "mean")
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["mention", "concept", "term", "similarity", "rank"]
+    run(model, dictionary, "-", "-k", "5", "--pooling", "mean", "--candidates", "vectors")
+    rows = table_of(capsys.readouterr().out)
     matches = TermEncoder.from_pretrained(model, "mean").normalize(["acute pain"], dictionary, 5)
     assert len(matches[0]) == 3  # the dictionary has no more concepts
-    assert lines[1:] == [
-        ["acute pain", match.concept, match.term, f"{match.similarity:.4f}", str(rank)]
+    assert [
+        (row["mention"], row["concept"], row["matched_term"], row["similarity"], row["rank"])
+        for row in rows
+    ] == [
+        ("acute pain", match.concept, match.term, f"{match.similarity:.4f}", str(rank))
         for rank, match in enumerate(matches[0], start=1)
     ]
 
@@ -158,7 +169,7 @@ def test_lines_and_pauses(tmp_path):
     for stream in ((tmp_path / "mentions.txt").open("rb"), None):
         stream = stream or io.BytesIO((tmp_path / "mentions.txt").read_bytes())
         with stream:
-            read = list(normalize.read_mentions(stream, "mentions.txt"))
+            read = list(mention_lines.read_mentions(stream, "mentions.txt"))
         assert read == [["a", "", "\u2028b", "last"]]
 
 
