@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dictionary",
         metavar="PATH",
         help="encode its terms, in its order: a TSV file of term<TAB>CUI, a table whose header "
-        "names its columns, or a dataset folder",
+        "names its columns, or a dataset folder (the strings as its source writes them)",
     )
     add_dictionary_choices(parser, several_words=False)
     parser.add_argument(
@@ -119,7 +119,8 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
 
     size = args.terms_per_chunk
     if args.dictionary:
-        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args))
+        # As `normalize` reads it, which takes the vectors.
+        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
         yield TermList(dictionary.terms, size)
     elif args.terms in (None, "-"):
         if host_count() > 1:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_bert import write_model
+from tiny_bert import write_model, write_tokenizer
+from tiny_rrf import write_release
 
 from coder_jax import TermEncoder
 from coder_jax.commands import encode
@@ -23,6 +24,9 @@ from coder_jax.devices import agree
 from coder_jax.encoding import vector_file
 from coder_jax.encoding.encoder_protocol import hash_weights
 from coder_jax.encoding.term_lines import TermList
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, stop_when_asked
 
@@ -158,6 +162,24 @@ def test_input_that_cannot_be_used(model, tmp_path):
     with pytest.raises(BadInput, match="--terms-per-chunk is 0; expected 1 or more"):
         run("--model", model, "--out", out, terms, "--terms-per-chunk", "0")
     assert [path.name for path in tmp_path.iterdir()] == ["terms.txt"]
+
+
+def test_the_terms_of_a_dataset_are_those_that_normalize_looks_among(tmp_path):
+    """Strings as the source writes them, of the concepts and languages that are chosen."""
+    (tmp_path / "tokenizer").mkdir()
+    write_tokenizer(tmp_path / "tokenizer")
+    source = write_release(tmp_path / "META")
+    data = build_dataset(
+        BuildOptions(source=source, out=tmp_path / "data", tokenizer=tmp_path / "tokenizer")
+    )
+    parser = argparse.ArgumentParser()
+    encode.add_arguments(parser)
+    words = ["--model", "m", "--out", "o.npy", "--dictionary", str(data)]
+    words += ["--dictionary-languages", "ENG", "--semantic-types", "T047"]
+    with encode.open_terms(parser.parse_args(words)) as terms:
+        found = terms.chunk(0)
+    assert found == read_dictionary(data, ["ENG"], types=["T047"], raw=True).terms
+    assert "Heart disease (disorder)" in found and "Limb pain" not in found
 
 
 def test_stdin_is_refused_on_several_hosts(model, tmp_path, monkeypatch):
