@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,14 @@ LOOKED_AT = 20
 # with one typing error each, together: 49.0 % and 40.9 % right, and 47.5 % and 36.1 % with vectors
 # alone (606 names among 130,000 terms of five vocabularies, MiniLM after 250 steps of CODER v1).
 SHARE_OF_LETTERS = 0.3
+
+
+class Compared(NamedTuple):
+    """Some terms of the dictionary, compared with one string."""
+
+    rows: np.ndarray  # int64 [m], of the dictionary
+    cosines: np.ndarray  # float32 [m], of the vectors
+    letters: np.ndarray  # float32 [m], how alike they are in their letters
 
 
 class Candidates:
@@ -63,31 +72,49 @@ class Candidates:
 
         Fewer than k where the dictionary has fewer, or letters alone find no others.
         """
-        vectors = np.zeros((len(strings), self.encoded.vectors.shape[1]), np.float32)
-        if self.share < 1:
-            vectors = self.encoder.encode(list(strings))
+        vectors = self._vectors(strings)
         found: list[list[Candidate]] = [[] for _ in strings]
         open_rows = list(range(len(strings)))
         width = max(LOOKED_AT, 2 * k)
-        while len(open_rows):
+        while open_rows:
             width = min(width, len(self.encoded.terms))
-            some = self._ranked_among(
-                [strings[row] for row in open_rows], vectors[open_rows], width
-            )
-            for row, candidates in zip(open_rows, some, strict=True):
-                found[row] = candidates
+            some = [strings[row] for row in open_rows]
+            compared = self._compared(some, vectors[open_rows], width)
+            for row, one in zip(open_rows, compared, strict=True):
+                found[row] = self._of_concepts(one, self.share)
             if width == len(self.encoded.terms):
                 break
             open_rows = [row for row in open_rows if is_open(found[row], k)]
             width *= 8
         return found
 
-    def _ranked_among(
-        self, strings: Sequence[str], vectors: np.ndarray, width: int
-    ) -> list[list[Candidate]]:
-        """The concepts of the `width` nearest terms of each kind, best first."""
+    def first_by_share(
+        self, strings: Sequence[str], shares: Sequence[float]
+    ) -> list[list[str | None]]:
+        """The best concept of each string for each of some shares of letters, [shares][strings].
+
+        The terms are compared once; None where none is found.
+        """
+        compared = self._compared(strings, self._vectors(strings), LOOKED_AT)
+        return [
+            [
+                found[0].concept if (found := self._of_concepts(one, share)) else None
+                for one in compared
+            ]
+            for share in shares
+        ]
+
+    def _vectors(self, strings: Sequence[str]) -> np.ndarray:
+        """Of the strings, float32 [q, D]; zeros where they do not count."""
+        if self.kind == "characters":
+            return np.zeros((len(strings), self.encoded.vectors.shape[1]), np.float32)
+        return self.encoder.encode(list(strings))
+
+    def _compared(self, strings: Sequence[str], vectors: np.ndarray, width: int) -> list[Compared]:
+        """For each string the `width` nearest terms of each kind."""
+        width = min(width, len(self.encoded.terms))
         rows: list[np.ndarray] = [np.zeros(0, np.int64) for _ in strings]
-        if self.share < 1:
+        if self.kind != "characters":
             rows = list(search(vectors, self.encoded.vectors, width)[1])
         if self.characters is not None:
             alike = self.characters.most_alike(strings, width)
@@ -96,11 +123,11 @@ class Candidates:
         letters = [np.zeros(len(some), np.float32) for some in rows]
         if self.characters is not None:
             letters = self.characters.similarity(strings, rows)
-        return [self._of_concepts(*parts) for parts in zip(rows, cosines, letters, strict=True)]
+        return [Compared(*parts) for parts in zip(rows, cosines, letters, strict=True)]
 
     def _cosines(self, vectors: np.ndarray, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Of each vector the cosines with the vectors of some rows."""
-        if self.share == 1:
+        if self.kind == "characters":
             return [np.zeros(len(some), np.float32) for some in rows]
         distinct = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
         keys = np.asarray(self.encoded.vectors[distinct], np.float32)
@@ -109,11 +136,10 @@ class Candidates:
             for some, vector in zip(rows, vectors, strict=True)
         ]
 
-    def _of_concepts(
-        self, rows: np.ndarray, cosines: np.ndarray, letters: np.ndarray
-    ) -> list[Candidate]:
+    def _of_concepts(self, compared: Compared, share: float) -> list[Candidate]:
         """The concepts of some terms, best first; of equal ones the dictionary's order."""
-        scores = (1 - self.share) * cosines + self.share * letters
+        rows, cosines, letters = compared
+        scores = (1 - share) * cosines + share * letters
         of_concept: dict[str, list[int]] = {}
         for place in np.argsort(rows, kind="stable"):
             for concept in split_concepts(self.encoded.concepts[rows[place]]):
@@ -121,9 +147,8 @@ class Candidates:
         candidates = []
         for concept, places in of_concept.items():
             best = max(places, key=scores.__getitem__)
-            score = (1 - self.share) * cosines[places].max() + self.share * letters[places].max()
-            term = self.encoded.terms[rows[best]]
-            candidates.append(Candidate(concept, term, float(score)))
+            score = (1 - share) * cosines[places].max() + share * letters[places].max()
+            candidates.append(Candidate(concept, self.encoded.terms[rows[best]], float(score)))
         return sorted(candidates, key=lambda one: -one.similarity)
 
 

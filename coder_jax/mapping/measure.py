@@ -101,13 +101,14 @@ def best_share(candidates: Candidates, mentions: Sequence[str], gold: Sequence[s
 
     Of equally good ones the nearest to SHARE_OF_LETTERS.
     """
-    both, twice = [*mentions, *misspelt(mentions)], [*gold, *gold]
-
-    def quality(share: float) -> tuple[int, float]:
-        right = outcomes(candidates.with_share(share), both, twice)[2]
-        return int(right.sum()), -abs(share - SHARE_OF_LETTERS)
-
-    return max(SHARES, key=quality)
+    firsts = candidates.first_by_share([*mentions, *misspelt(mentions)], SHARES)
+    right = [
+        sum(concept in concepts for concept, concepts in zip(first, [*gold, *gold], strict=True))
+        for first in firsts
+    ]
+    best = max(right)
+    equal = [share for share, count in zip(SHARES, right, strict=True) if count == best]
+    return min(equal, key=lambda share: abs(share - SHARE_OF_LETTERS))
 
 
 def outcomes(

@@ -104,6 +104,17 @@ def test_another_share(encoder, encoded):
     )
 
 
+def test_the_first_of_each_share_is_the_first_ranked(encoder, encoded):
+    both = Candidates(encoder, encoded, "both")
+    for share, first in zip(
+        (0, 0.4, 0.9), both.first_by_share(MENTIONS, (0, 0.4, 0.9)), strict=True
+    ):
+        ranked = both.with_share(share).ranked(MENTIONS, 1)
+        assert first == [found[0].concept for found in ranked]
+    letters = Candidates(None, encoded, "characters")
+    assert letters.first_by_share(["zzz", "hepatitis"], [1.0]) == [[None, "HE"]]
+
+
 def test_the_most_alike_terms():
     rows = Characters(TERMS).most_alike(["HEPATITE", "", "blood pressure, high"], 2)
     assert [some[:1].tolist() for some in rows] == [[6], [], [3]]
