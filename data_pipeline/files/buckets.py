@@ -247,7 +247,10 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Where copies from buckets are kept; nothing here is ever deleted by itself."""
+    """Where copies from buckets are kept, of which none is ever deleted by itself.
+
+    Vectors of dictionaries are kept in a folder in it, too, up to a size (`vector_cache.py`).
+    """
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "coder_jax"
     return Path(os.environ.get("CODER_JAX_CACHE") or default).expanduser()
 
