@@ -95,9 +95,9 @@ def has_terms(header: Sequence[str], path: Path) -> bool:
     return {"term", "concept"} <= roles(header, path).keys()
 
 
-def header_of(rows: Rows) -> list[str]:
-    """The first row that is not empty."""
-    return next((fields for _, fields in rows if not is_empty(fields)), [])
+def header_of(rows: Rows) -> tuple[int, list[str]]:
+    """The first row that is not empty, and its number; of an empty table (1, [])."""
+    return next((row for row in rows if not is_empty(row[1])), (1, []))
 
 
 def read_term_table(path: Path) -> TermTable:
@@ -111,7 +111,7 @@ def read_term_table(path: Path) -> TermTable:
 
 def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
     """As `read_term_table`, of rows that were read."""
-    header = header_of(rows)
+    _, header = header_of(rows)
     found = roles(header, path)
     if not {"term", "concept"} <= found.keys():
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}")

@@ -41,20 +41,20 @@ def rows_of_table(path: Path, choice: Choice) -> Rows | None:
       BadInput: neither of these, a row without term or concept, or a choice that the table has no
         column for, or no row.
     """
-    if not path.is_file():  # who reads it says so
+    if not path.is_file():  # said by who reads it, as it is of an empty one
         return None
     if not is_workbook(path) and path.suffix.lower() != ".gz":
         fields = _first_fields(path)
+        if not fields:
+            return None
         is_double = len(fields) == 1 and DOUBLE_PIPE in fields[0]
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
             return None
     dialect, rows = read_rows(path, remedy=SAVE_AS_UTF8)
-    if not rows:  # who reads two columns says so
-        return None
-    header = header_of(rows)
+    line, header = header_of(rows)
     if not has_terms(header, path):
         raise BadInput(
-            f"{path}:{rows[0][0] if rows else 1}: found {len(header)} columns; expected 2: "
+            f"{path}:{line}: found {len(header)} columns; expected 2: "
             f"term<TAB>CUI, or {EXPECTED}; the first row is {listed(header)}"
         )
     return _chosen(term_table(path, dialect, rows), choice)

@@ -147,8 +147,8 @@ def test_choices_that_a_table_does_not_have(write):
             "headache;C2\npain;C1\n",
             "d.csv:1: found 2 columns; .*first row is headache, C2",
         ),
-        ("d.csv", "\nKode;Begriff;x\n1;a;b\n", "d.csv:.: found 3 columns; .*is Kode, Begriff, x"),
-        ("d.csv", "", "d.csv:1: found 0 columns"),
+        ("d.csv", "\nKode;Begriff;x\n1;a;b\n", "d.csv:2: found 3 columns; .*is Kode, Begriff, x"),
+        ("d.csv", " \n", "d.csv: found no lines; expected tab-separated rows"),
         (
             "d.tsv",
             "id\tcode\tterm\n1\tC1\ta\n",
