@@ -32,6 +32,7 @@ def test_equal_but_for_rounding_stay_together():
     table = precision_and_coverage(similarities, np.array([True, True, False, True, False]))
     assert table == CutoffTable(5, [0.1234, 0.8, 1.0], [5, 4, 2], [3, 3, 2])
     assert [int(answered_at(similarities, cutoff).sum()) for cutoff in table.cutoffs] == [5, 4, 2]
+    assert precision_and_coverage(similarities[3:4], np.array([True])).cutoffs == [0.8]
 
 
 def test_no_mention_has_an_answer():
