@@ -141,7 +141,7 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
     (files / "other.tsv").write_text("C0\tC2\n")
     (files / "mentions.tsv").write_text("heart attack\tC0\n")
     terms = Dictionary(["infarction", "cough"], ["C1", "C2"], str(files / "data"))
-    monkeypatch.setattr(dictionary, "read_dictionary", lambda path, *chosen: terms)
+    monkeypatch.setattr(dictionary, "read_dictionary", lambda path, **chosen: terms)
 
     def gold(*more):
         parser = argparse.ArgumentParser()
