@@ -24,17 +24,20 @@ HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 HELD_OUT = 1149
 BENCHMARK = "held-out synonyms"
 # As people write, for the line that the demo ends with.
-MENTIONS = """\
-strange heart beat
-chest tightness when climbing stairs
-can't sleep at night
-gets out of breath quickly
-pins and needles in both hands
-hard to swallow food
-unusually small head
-loss of hearing in one ear
-whites of the eyes look yellow
-cannot see in the dark
+LIST = """\
+id,local_term
+1,strange heart beat
+2,chest tightness when climbing stairs
+3,can't sleep at night
+4,gets out of breath quickly
+5,Pins and needles in both hands
+6,"hard to swallow, mostly solids"
+7,microcephaly
+8,loss of hearing in one ear
+9,whites of the eyes look yellow
+10,cannot see in the dark
+11,hypertenison
+12,see attached letter
 """
 
 
@@ -125,6 +128,24 @@ def score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
+def measure_cutoffs(encoder: Any, mentions: Path, model: str) -> None:
+    """Writes cutoffs.json of the export: when `normalize` may trust the nearest concept."""
+    from coder_jax.evaluation.benchmark import Given
+    from coder_jax.evaluation.normalization.mentions import Mentions
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.measure import measured_cutoffs
+    from coder_jax.mapping.normalizer import Normalizer
+    from data_pipeline.files.identity import CUTOFFS
+    from data_pipeline.process.progress import tell
+
+    (fold,) = Mentions.read(Given(BENCHMARK, mentions)).folds
+    candidates = Candidates(encoder, encoder.encode_dictionary(fold.dictionary), "both")
+    normalizer = Normalizer(fold.dictionary, candidates)
+    about = {"model": model, "dictionary": fold.dictionary.description}
+    cutoffs = measured_cutoffs(normalizer, fold.mentions, fold.gold, None, about, tell)
+    cutoffs.write(Path(model) / CUTOFFS.file)
+
+
 def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
     """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
     from coder_jax.commands.report import MOST_TERMS
@@ -201,12 +222,13 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
     records = [before, dataclasses.replace(after, encoder=protocol)]
     write_records(out / "results.json", records)
+    measure_cutoffs(trained, mentions, str(out / "export"))
 
     heading("6. Report")
     title = f"{Path(name_of(init)).name}, trained on {source.name}"
     subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
     report = make_report(out, title, *subjects)
-    (out / "mentions.txt").write_text(MENTIONS, encoding="utf-8")
+    (out / "list.csv").write_text(LIST, encoding="utf-8")
     return {
         "scores": score_rows(records),
         "before_by_pooling": score_rows([before, other]),
@@ -237,9 +259,11 @@ def table(found: dict[str, Any], python: str) -> str:
         shares = f"{100 * row['acc@1']:7.1f} {100 * row['acc@5']:7.1f}"
         lines.append(f"  {row['encoder']:<18} {shares}   {row['pooling']}")
     worst = max(found["export_largest_difference"].values())
-    phrases = str(Path(found["results"]).parent / "mentions.txt")
+    folder = Path(found["results"]).parent
+    listed = str(folder / "list.csv")
     words = ["-m", "coder_jax", "normalize", "--model", found["export"], "--dictionary"]
-    words += [f"{found['dataset']}/heldout/dictionary.tsv", phrases]
+    words += [found["dataset"], "--column", "local_term", "--out", str(folder / "coded.csv")]
+    words += ["--review", str(folder / "review.html"), listed]
     return "\n".join(
         [
             *lines,
@@ -252,7 +276,7 @@ def table(found: dict[str, Any], python: str) -> str:
             f"results  {found['results']}",
             f"report   {found['report']} (open it in a browser)",
             "",
-            f"To find the concepts of the phrases in {phrases}, and of your own:",
+            f"To code the list {listed}, or one of your own, and look at what was found:",
             f"  {shlex.join([python, *words])}",
         ]
     )

@@ -3,6 +3,8 @@
 What it says and writes at its end is tested quickly, too.
 """
 
+import csv
+import io
 import json
 import os
 import re
@@ -77,10 +79,15 @@ def test_demo(repo, tmp_path, hpo_path, minilm_path):
     line = done.stdout.rstrip().rpartition("\n")[2].strip()
     found = run(shlex.split(line))
     assert found.returncode == 0, found.stderr
-    rows = [row.split("\t") for row in found.stdout.splitlines()]
-    assert rows[0] == ["mention", "concept", "term", "similarity"]
-    assert [row[0] for row in rows[1:]] == demo.MENTIONS.splitlines()
-    assert all(re.fullmatch(r"HP:\d{7}", row[1]) for row in rows[1:])
+    listed = list(csv.DictReader(io.StringIO(demo.LIST)))
+    with (out / "coded.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [{name: row[name] for name in ("id", "local_term")} for row in rows] == listed
+    assert all(re.fullmatch(r"HP:\d{7}", row["concept"]) for row in rows[:-1])
+    assert (rows[6]["status"], rows[6]["preferred_name"]) == ("exact", "Microcephaly")
+    assert (rows[-1]["status"], rows[-1]["concept"]) == ("no answer", "")
+    assert 0 < float(rows[0]["confidence"]) < 1, "measured on the held-out synonyms"
+    assert (out / "review.html").stat().st_size > 100_000
 
     # And the command that makes such a report of files.
     words = ["report", "--model", "demo/run", "--results", "demo/results.json", "--out", "r.html"]
@@ -145,7 +152,8 @@ def test_the_end_names_the_report_and_a_line_to_copy():
     assert "  after                 64.9    84.3   cls" in lines
     assert any(line.startswith("report   my runs/report.html") for line in lines)
     words = ["python", "-m", "coder_jax", "normalize", "--model", "my runs/export", "--dictionary"]
-    words += ["my runs/dataset/heldout/dictionary.tsv", "my runs/mentions.txt"]
+    words += ["my runs/dataset", "--column", "local_term", "--out", "my runs/coded.csv"]
+    words += ["--review", "my runs/review.html", "my runs/list.csv"]
     assert shlex.split(lines[-1]) == words
 
 
