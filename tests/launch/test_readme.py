@@ -6,6 +6,7 @@ place of a licensed one; and at its end an export that is opened elsewhere.
 """
 
 import argparse
+import csv
 import importlib
 import os
 import re
@@ -159,12 +160,24 @@ def test_the_first_hour(repo, minilm_path, tmp_path):
             printed[number] = bash(text)
 
     assert "acc@1" in printed[0] and (home / "runs" / "demo" / "report.html").is_file()
-    # The line that the demo prints to be copied works as it is printed.
+    # The line that the demo prints to be copied does the same as the README's.
     line = printed[0].strip().splitlines()[-1].strip()
-    copied = run(["bash", "-euo", "pipefail", "-c", line]).splitlines()
-    concepts = (home / "concepts.tsv").read_text(encoding="utf-8").splitlines()
-    assert concepts[0].split("\t") == ["mention", "concept", "term", "similarity"]
-    assert len(concepts) == 11 and concepts[1] in copied
+    run(["bash", "-euo", "pipefail", "-c", line])
+    coded = (home / "coded.csv").read_text(encoding="utf-8")
+    assert (home / "runs" / "demo" / "coded.csv").read_text(encoding="utf-8") == coded
+    rows = list(csv.DictReader(coded.splitlines()))
+    assert [row["status"] for row in rows[6:7] + rows[-1:]] == ["exact", "no answer"]
+    # What the review page saves is taken back.
+    assert (home / "review.html").stat().st_size > 100_000
+    (home / "list_decisions.csv").write_text(
+        "mention,concept,preferred_name,decision,note\n"
+        f"{rows[0]['local_term']},{rows[1]['concept']},,accepted,\n"
+    )
+    mapping = next(text for _, text in blocks(home) if "--review" in text)
+    bash(mapping.replace("--review review.html", "--decided list_decisions.csv"))
+    again = list(csv.DictReader((home / "coded.csv").read_text(encoding="utf-8").splitlines()))
+    assert (again[0]["status"], again[0]["concept"]) == ("decided", rows[1]["concept"])
+    assert again[1:] == rows[1:]
     assert (home / "runs" / "coder_eng" / "report.html").is_file()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
