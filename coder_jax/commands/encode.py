@@ -2,8 +2,8 @@
 
 Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
 also be those of a dictionary: a TSV file of term<TAB>CUI, a table whose header names its columns
-(.csv, .tsv, .xlsx), or a dataset folder. The model is a folder or a hub id: an export of ours, or
-any BERT or XLM-R of Hugging Face.
+(.csv, .tsv, .xlsx), or a dataset folder; these are cleaned as `normalize` does, not as the model
+would. The model is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
 
 OUT is a .npy file, float32 [n, D] or float16; OUT.json beside it says what the vectors are made of.
 There may be any number of terms: chunks of vectors are written to the folder OUT.partial as they
@@ -116,11 +116,13 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     from coder_jax.devices.agree import host_count
     from coder_jax.encoding.term_lines import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
+    from data_pipeline.terminology.clean import lookup_rules
 
     size = args.terms_per_chunk
     if args.dictionary:
-        # As `normalize` reads it, which takes the vectors.
+        # As `normalize` reads and cleans it, which takes the vectors.
         dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
+        args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
         yield TermList(dictionary.terms, size)
     elif args.terms in (None, "-"):
         if host_count() > 1:
