@@ -183,13 +183,12 @@ def print_answers(
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
         writer.writerow(["mention", *(args.prefix + name for name in COLUMNS)])
-        for part in parts:
-            for first in range(0, len(part), MENTIONS_AT_A_TIME):
-                stopping.poll()
-                answers = normalizer.answers(part[first : first + MENTIONS_AT_A_TIME], args.k)
-                for answer in decided(answers, decisions, normalizer.dictionary):
-                    rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
-                    writer.writerows([answer.mention, *row] for row in rows)
+        for mentions in parts:
+            stopping.poll()
+            answers = normalizer.answers(mentions, args.k)
+            for answer in decided(answers, decisions, normalizer.dictionary):
+                rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
+                writer.writerows([answer.mention, *row] for row in rows)
             sys.stdout.flush()
 
 

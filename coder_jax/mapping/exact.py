@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+TERMS_AT_ONCE = 1 << 20
+
 
 def folded(terms: Sequence[str]) -> pl.Series:
     """Strings with case and blanks folded, and accents written in one way (Unicode's NFC)."""
@@ -26,7 +28,13 @@ class SameStrings:
 
     def __init__(self, terms: Sequence[str]):
         self.terms = terms
-        hashes = folded(terms).hash().to_numpy()
+        parts = range(0, len(terms), TERMS_AT_ONCE)  # or all strings would be there several times
+        hashes = np.concatenate(
+            [
+                np.zeros(0, np.uint64),
+                *(folded(terms[one : one + TERMS_AT_ONCE]).hash().to_numpy() for one in parts),
+            ]
+        )
         self.order = np.argsort(hashes, kind="stable")
         self.hashes = hashes[self.order]
 

@@ -11,7 +11,7 @@ without losing what it says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import polars as pl
@@ -19,6 +19,7 @@ import polars as pl
 from data_pipeline.process.errors import BadInput
 
 Strings = TypeVar("Strings", pl.Expr, pl.Series)
+TERMS_AT_ONCE = 1 << 20  # looked at: more need more memory
 
 # A balanced pair of round brackets with up to two further levels inside.
 _BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
@@ -95,14 +96,17 @@ def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
     return terms.str.replace(rf"(?i)(\S)\s+\((?:{_either(tags)})\)\s*$", "${1}")
 
 
-def semantic_tags(terms: Iterable[str]) -> frozenset[str]:
+def semantic_tags(terms: Sequence[str] | pl.Series) -> frozenset[str]:
     """Those of SEMANTIC_TAGS that end one or more of the terms."""
-    column = terms if isinstance(terms, pl.Series) else pl.Series(list(terms), dtype=pl.String)
-    ends = column.str.extract(rf"(?i)\S\s+\(({_either(SEMANTIC_TAGS)})\)\s*$")
-    return frozenset(ends.drop_nulls().str.to_lowercase().unique())
+    pattern = rf"(?i)\S\s+\(({_either(SEMANTIC_TAGS)})\)\s*$"
+    found: set[str] = set()
+    for first in range(0, len(terms), TERMS_AT_ONCE):
+        part = pl.Series(terms[first : first + TERMS_AT_ONCE], dtype=pl.String)
+        found.update(part.str.extract(pattern).drop_nulls().str.to_lowercase().unique())
+    return frozenset(found)
 
 
-def lookup_rules(terms: Iterable[str]) -> str:
+def lookup_rules(terms: Sequence[str] | pl.Series) -> str:
     """The rule set by which mentions are looked up among terms: 'lookup', or 'none'.
 
     A mention keeps its semantic tag where no term of the dictionary ends with one.
