@@ -24,21 +24,7 @@ HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 HELD_OUT = 1149
 BENCHMARK = "held-out synonyms"
 # As people write, for the line that the demo ends with.
-LIST = """\
-id,local_term
-1,strange heart beat
-2,chest tightness when climbing stairs
-3,can't sleep at night
-4,gets out of breath quickly
-5,Pins and needles in both hands
-6,"hard to swallow, mostly solids"
-7,microcephaly
-8,loss of hearing in one ear
-9,whites of the eyes look yellow
-10,cannot see in the dark
-11,hypertenison
-12,see attached letter
-"""
+LIST = Path(__file__).with_name("demo_list.csv")
 
 
 def package_file(package: str, inside: str) -> Path | None:
@@ -128,24 +114,6 @@ def score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def measure_cutoffs(encoder: Any, mentions: Path, model: str) -> None:
-    """Writes cutoffs.json of the export: when `normalize` may trust the nearest concept."""
-    from coder_jax.evaluation.benchmark import Given
-    from coder_jax.evaluation.normalization.mentions import Mentions
-    from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.measure import measured_cutoffs
-    from coder_jax.mapping.normalizer import Normalizer
-    from data_pipeline.files.identity import CUTOFFS
-    from data_pipeline.process.progress import tell
-
-    (fold,) = Mentions.read(Given(BENCHMARK, mentions)).folds
-    candidates = Candidates(encoder, encoder.encode_dictionary(fold.dictionary), "both")
-    normalizer = Normalizer(fold.dictionary, candidates)
-    about = {"model": model, "dictionary": fold.dictionary.description}
-    cutoffs = measured_cutoffs(normalizer, fold.mentions, fold.gold, None, about, tell)
-    cutoffs.write(Path(model) / CUTOFFS.file)
-
-
 def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
     """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
     from coder_jax.commands.report import MOST_TERMS
@@ -190,15 +158,19 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     dataset = build(source, out / "dataset", init)
     mentions = dataset / "heldout" / "mentions.tsv"
 
+    from coder_jax.commands.evaluate_cutoffs import measure
     from coder_jax.commands.train import open_source
     from coder_jax.encoding.encoder_protocol import hash_weights
     from coder_jax.encoding.remembered import RememberingEncoder
+    from coder_jax.evaluation.benchmark import Given
+    from coder_jax.evaluation.normalization.mentions import Mentions
     from coder_jax.evaluation.record import write_records
     from coder_jax.report.pictures.heldout_plots import plot_heldout
     from coder_jax.report.pictures.plots import plot_training
     from coder_jax.report.subject import Subject, run_subject
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train
+    from data_pipeline.files.identity import CUTOFFS
 
     heading("2. Before training: all terms of the ontology, two poolings")
     initial, (before, other) = score_initial(init, mentions)
@@ -222,13 +194,14 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
     records = [before, dataclasses.replace(after, encoder=protocol)]
     write_records(out / "results.json", records)
-    measure_cutoffs(trained, mentions, str(out / "export"))
+    folds = Mentions.read(Given(BENCHMARK, mentions)).folds
+    measure(trained, str(out / "export"), folds, out / "export" / CUTOFFS.file)
 
     heading("6. Report")
     title = f"{Path(name_of(init)).name}, trained on {source.name}"
     subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
     report = make_report(out, title, *subjects)
-    (out / "list.csv").write_text(LIST, encoding="utf-8")
+    shutil.copyfile(LIST, out / "list.csv")
     return {
         "scores": score_rows(records),
         "before_by_pooling": score_rows([before, other]),

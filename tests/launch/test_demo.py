@@ -4,7 +4,6 @@ What it says and writes at its end is tested quickly, too.
 """
 
 import csv
-import io
 import json
 import os
 import re
@@ -79,7 +78,7 @@ def test_demo(repo, tmp_path, hpo_path, minilm_path):
     line = done.stdout.rstrip().rpartition("\n")[2].strip()
     found = run(shlex.split(line))
     assert found.returncode == 0, found.stderr
-    listed = list(csv.DictReader(io.StringIO(demo.LIST)))
+    listed = list(csv.DictReader(demo.LIST.read_text().splitlines()))
     with (out / "coded.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [{name: row[name] for name in ("id", "local_term")} for row in rows] == listed
