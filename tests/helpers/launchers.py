@@ -33,9 +33,12 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def start(*command: object, cwd: Path, **environment: object) -> subprocess.Popen:
     """Start a bash script; variables of the machine that runs the tests do not leak into it.
 
-    Nor do signals that an earlier test's library has blocked: a script inherits them.
+    Nor do signals that are blocked or ignored here, as Ctrl-C is in what a shell starts with `&`: a
+    script would inherit that.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         ["bash", *map(str, command)],
         cwd=cwd,

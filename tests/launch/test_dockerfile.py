@@ -137,6 +137,7 @@ def test_the_build_of_jax_is_chosen_by_the_argument(repo, tmp_path):
     assert "ACCELERATOR is 'rocm'; expected cpu, cuda12, cuda13 or tpu" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_what_gets_in_is_enough(repo, in_git, patterns, tmp_path):
     """Every module of the rooms is imported from a copy that has nothing else, as is every verb."""
     image = tmp_path / "coder_jax"

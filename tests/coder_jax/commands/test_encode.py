@@ -238,6 +238,7 @@ def many(model, tmp_path_factory):
     return folder / "terms.txt", (folder / "vectors.npy").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_and_asked_to_stop_it_goes_on(model, many, tmp_path):
     terms, undisturbed = many
     out = tmp_path / "vectors.npy"

@@ -221,6 +221,7 @@ for at in sys.argv[4:]:
 """
 
 
+@pytest.mark.slow
 def test_no_export_is_lost_by_a_kill_at_a_rename(source, loaded, tmp_path, quick, repo):
     bert, hf_config, _ = loaded
     moments = ["before rename 1", "before rename 2", "after rename 2"]

@@ -35,7 +35,7 @@ def pictures():
 
 
 def test_the_page_s_colours_are_matplotlib_s_in_light(repo):
-    css = (repo / "coder_jax/report/page/report.css").read_text(encoding="utf-8")
+    css = (repo / "coder_jax/report/page/colours.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"--([\w-]+): (#\w{6});", css.split("@media")[0]))
     assert {name: light[name] for name in plots.COLOURS} == plots.COLOURS
     assert light["plus"] == plots.COLOURS["c0"], "what a heat map's positive squares have"

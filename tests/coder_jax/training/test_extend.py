@@ -83,6 +83,7 @@ def test_a_linear_rate_is_that_of_the_longer_run_from_there_on(model, source, tm
         load_run(out)
 
 
+@pytest.mark.slow
 def test_relations_are_those_of_dense_adam_where_a_stopped_run_is_made_longer(
     model, source, tmp_path
 ):

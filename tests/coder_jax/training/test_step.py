@@ -117,7 +117,9 @@ def test_devices_and_passes_change_nothing(
 
 
 @pytest.mark.parametrize(
-    "system", [dataclasses.replace(CODER, score="translation"), V1], ids=["transe", "v1"]
+    "system",
+    [pytest.param(dataclasses.replace(CODER, score="translation"), marks=pytest.mark.slow), V1],
+    ids=["transe", "v1"],
 )
 def test_nor_for_the_other_objectives(dataset, system):
     plain = run(dataset, system)
@@ -140,7 +142,9 @@ def test_the_norm_of_the_gradient_is_told_by_part(plain):
     assert min(parts) > 0 and np.hypot(*parts) == pytest.approx(first["grad_norm"], rel=1e-6)
 
 
-@pytest.mark.parametrize(("devices", "passes"), [(1, 1), (8, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("devices", "passes"), [pytest.param(1, 1, marks=pytest.mark.slow), (8, 1), (3, 2)]
+)
 def test_the_lazy_update_changes_nothing(dataset, devices, passes):
     """With few triplets, so that most steps lack most relations; devices and passes, too."""
     dense = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=2, triplets=1))

@@ -82,6 +82,7 @@ def content_hash(tmp_path_factory, repo) -> str:
     return build.content_hash()
 
 
+@pytest.mark.slow
 def test_sigterm_keeps_the_finished_shards(build, content_hash):
     process = build.start()
     build.wait_for_shards(process, 2)

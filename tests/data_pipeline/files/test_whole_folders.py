@@ -199,7 +199,7 @@ def test_what_processes_of_earlier_versions_left_goes_once_they_are_gone(tmp_pat
 
 
 def test_file_systems_without_locks(tmp_path, monkeypatch):
-    def no_lock(path):
+    def no_lock(path, *, shared=False):
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr("data_pipeline.files.whole_files.lock_file", no_lock)
