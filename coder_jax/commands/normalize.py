@@ -78,22 +78,25 @@ def run(args: argparse.Namespace) -> int:
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
-    # ---- all that is given is read and checked before anything is encoded ----
     alone("normalize")
     check(args)
-    table = read_list(args)
-    decisions = read_decisions(args.decided) if args.decided else {}
-    abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
-    dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
-    if args.retired_cuis:
-        dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
-    if args.decided:
-        check_decisions(decisions, dictionary, args.decided)
     with contextlib.ExitStack() as files:
-        parts = read_lines(args, files) if table is None else [table.frame[args.column].to_list()]
-        is_stream = args.mentions == "-"
-        if not is_stream:
-            parts = list(parts)
+        # ---- all that is given is read and checked before anything is encoded ----
+        table = read_list(args)
+        parts: Iterable[list[str]]
+        if table is not None:
+            parts = [table.frame[args.column].to_list()]
+        elif args.mentions == "-":
+            parts = read_lines(args, files)  # as they come
+        else:
+            parts = list(read_lines(args, files))
+        decisions = read_decisions(args.decided) if args.decided else {}
+        abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
+        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
+        if args.retired_cuis:
+            dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
+        if args.decided:
+            check_decisions(decisions, dictionary, args.decided)
 
         # ---- encoder and dictionary ----
         normalizer = make_normalizer(args, dictionary, abbreviations)
