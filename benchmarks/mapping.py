@@ -58,7 +58,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "concepts": len(known),
         "cleaning": encoder.settings.cleaning,
         "own": {one: table.mentions for one, table in cutoffs.tables.items()},
-        "share_of_letters": {one: rule.share_of_letters for one, rule in cutoffs.rules.items()},
+        "weight_of_letters": {one: rule.weight_of_letters for one, rule in cutoffs.rules.items()},
         "tests": found,
     }
 
@@ -74,8 +74,8 @@ def of_test(
 
     rule, table = cutoffs.rules[language], cutoffs.of(language)
     result: dict[str, Any] = {"names": len(names)}
-    for what, share in (("vectors", 0.0), ("both", rule.share_of_letters)):
-        asked = Normalizer(normalizer.dictionary, normalizer.candidates.with_share(share))
+    for what, weight in (("vectors", 0.0), ("both", rule.weight_of_letters)):
+        asked = Normalizer(normalizer.dictionary, normalizer.candidates.with_weight(weight))
         for kind, some in (("clean", names), ("misspelt", misspelt(names, seed=1))):
             result[f"{kind}_{what}"] = float(np.mean(right_of(asked.answers(some), gold)))
     for precision in PRECISIONS:
@@ -84,7 +84,7 @@ def of_test(
             continue
         promised = next(row for row in table.rows if row.cutoff == least)
         sure = Rule(measured=Confidence(*rule[1:]), least_confidence=least)
-        candidates = normalizer.candidates.with_share(rule.share_of_letters)
+        candidates = normalizer.candidates.with_weight(rule.weight_of_letters)
         answers = Normalizer(normalizer.dictionary, candidates, rule=sure).answers(names)
         near = [row for row, answer in enumerate(answers) if answer.confidence is not None]
         given = [row for row in near if answers[row].concept is not None]

@@ -170,7 +170,7 @@ def make_normalizer(
         assert encoder.weights_hash is not None, "it was loaded from a folder"
         vectors = read_vectors(args.dictionary_vectors, encoder, encoder.weights_hash, listed)
         encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
-    candidates = Candidates(encoder, encoded, chosen.kind, chosen.share)
+    candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
 
 

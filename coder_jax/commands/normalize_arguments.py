@@ -174,7 +174,7 @@ class Chosen(NamedTuple):
     """How candidates are found, and which are answers."""
 
     kind: str
-    share: float | None  # of letters
+    weight: float | None  # of letters
     rule: Rule
 
 
@@ -221,7 +221,7 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
         tell(f"{path}: nothing was measured for {args.language} (there is {there}); all is taken")
     confidence = Confidence(*rule[1:])
     sure = 0.0 if args.precision is None else least_confidence(args, measured, language, path)
-    return Chosen(str(kind), rule.share_of_letters, Rule(least, confidence, sure))
+    return Chosen(str(kind), rule.weight_of_letters, Rule(least, confidence, sure))
 
 
 def least_confidence(

@@ -19,11 +19,11 @@ from data_pipeline.process.errors import BadInput
 SAME = 1e-6
 # Terms of each kind that are compared at first; a concept often has several near ones.
 LOOKED_AT = 20
-# The share of letters in a joined score, the rest being the vectors', where none was measured. Of
-# 0, 0.1, ... 1 it was the best for English names that were held out of openmeta and the same names
-# with one typing error each, together: 49.0 % and 40.9 % right, and 47.5 % and 36.1 % with vectors
-# alone (606 names among 130,000 terms of five vocabularies, MiniLM after 250 steps of CODER v1).
-SHARE_OF_LETTERS = 0.3
+# How much letters count beside vectors, where it was not measured. Of 0, 1, 2, 3, 4, 6, 10 it was
+# the best for English names that were held out of openmeta and the same names with one typing error
+# each, together: 50.0 % and 42.9 % right, and 47.5 % and 36.1 % with vectors alone (606 names among
+# 130,000 terms of five vocabularies, MiniLM after 250 steps of CODER v1).
+WEIGHT_OF_LETTERS = 3.0
 
 
 class Compared(NamedTuple):
@@ -37,14 +37,16 @@ class Compared(NamedTuple):
 class Candidates:
     """Ranks the concepts of a dictionary for mentions.
 
-    A concept's score is `(1 - share) * cosine + share * letters`: of its terms that were found, the
-    largest cosine of the vectors and the largest similarity of the letters.
+    A concept's score is `(cosine + w * letters) / (1 + w)`: of its terms that were found, the
+    largest cosine of the vectors and the largest similarity of the letters. Letters count the more,
+    the further away the nearest vector is: `w = weight * (1 - largest cosine of all terms)`. So
+    they decide where the encoder knows no word of a mention, and not between near neighbours.
 
     Args:
       encoder: of mentions; the one that `encoded` was made with.
       encoded: the dictionary.
       kind: 'vectors', 'characters' or 'both'.
-      share: of letters in the score of both; SHARE_OF_LETTERS if None.
+      weight: of letters beside vectors; WEIGHT_OF_LETTERS if None.
     """
 
     def __init__(
@@ -52,19 +54,18 @@ class Candidates:
         encoder: TermEncoder,
         encoded: EncodedDictionary,
         kind: str = "vectors",
-        share: float | None = None,
+        weight: float | None = None,
     ):
         if kind not in KINDS:
             raise BadInput(f"candidates: found {kind!r}; expected {', '.join(KINDS)}")
-        joined = SHARE_OF_LETTERS if share is None else share
         self.encoder, self.encoded, self.kind = encoder, encoded, kind
-        self.share = {"vectors": 0.0, "characters": 1.0, "both": joined}[kind]
+        self.weight = WEIGHT_OF_LETTERS if weight is None else weight
         self.characters = None if kind == "vectors" else Characters(encoded.terms)
 
-    def with_share(self, share: float) -> Candidates:
-        """The same with another share of letters, and the same parts."""
+    def with_weight(self, weight: float) -> Candidates:
+        """The same with another weight of letters, and the same parts."""
         other = copy.copy(self)
-        other.share = share
+        other.weight = weight
         return other
 
     def ranked(self, strings: Sequence[str], k: int) -> list[list[Candidate]]:
@@ -81,27 +82,27 @@ class Candidates:
             some = [strings[row] for row in open_rows]
             compared = self._compared(some, vectors[open_rows], width)
             for row, one in zip(open_rows, compared, strict=True):
-                found[row] = self._of_concepts(one, self.share)
+                found[row] = self._of_concepts(one, self.weight)
             if width == len(self.encoded.terms):
                 break
             open_rows = [row for row in open_rows if is_open(found[row], k)]
             width *= 8
         return found
 
-    def first_by_share(
-        self, strings: Sequence[str], shares: Sequence[float]
+    def first_by_weight(
+        self, strings: Sequence[str], weights: Sequence[float]
     ) -> list[list[str | None]]:
-        """The best concept of each string for each of some shares of letters, [shares][strings].
+        """The best concept of each string for each of some weights of letters, [weights][strings].
 
         The terms are compared once; None where none is found.
         """
         compared = self._compared(strings, self._vectors(strings), LOOKED_AT)
         return [
             [
-                found[0].concept if (found := self._of_concepts(one, share)) else None
+                found[0].concept if (found := self._of_concepts(one, weight)) else None
                 for one in compared
             ]
-            for share in shares
+            for weight in weights
         ]
 
     def _vectors(self, strings: Sequence[str]) -> np.ndarray:
@@ -136,10 +137,11 @@ class Candidates:
             for some, vector in zip(rows, vectors, strict=True)
         ]
 
-    def _of_concepts(self, compared: Compared, share: float) -> list[Candidate]:
+    def _of_concepts(self, compared: Compared, weight: float) -> list[Candidate]:
         """The concepts of some terms, best first; of equal ones the dictionary's order."""
         rows, cosines, letters = compared
-        scores = (1 - share) * cosines + share * letters
+        of_vectors, of_letters = self._shares(cosines, weight)
+        scores = of_vectors * cosines + of_letters * letters
         of_concept: dict[str, list[int]] = {}
         for place in np.argsort(rows, kind="stable"):
             for concept in split_concepts(self.encoded.concepts[rows[place]]):
@@ -147,9 +149,16 @@ class Candidates:
         candidates = []
         for concept, places in of_concept.items():
             best = max(places, key=scores.__getitem__)
-            score = (1 - share) * cosines[places].max() + share * letters[places].max()
+            score = of_vectors * cosines[places].max() + of_letters * letters[places].max()
             candidates.append(Candidate(concept, self.encoded.terms[rows[best]], float(score)))
         return sorted(candidates, key=lambda one: -one.similarity)
+
+    def _shares(self, cosines: np.ndarray, weight: float) -> tuple[float, float]:
+        """What cosines and letters count in a score, 1 together."""
+        if self.kind != "both":
+            return (1.0, 0.0) if self.kind == "vectors" else (0.0, 1.0)
+        w = weight * max(0.0, 1 - float(cosines.max(initial=-1.0)))
+        return 1 / (1 + w), w / (1 + w)
 
 
 def is_open(candidates: list[Candidate], k: int) -> bool:

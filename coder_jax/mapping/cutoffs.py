@@ -151,7 +151,7 @@ def cutoff_for(
 class MeasuredRule(NamedTuple):
     """What `measure` found for a language, beside its table: see `rule.Confidence`."""
 
-    share_of_letters: float  # in a joined score
+    weight_of_letters: float  # beside vectors, see `candidates.Candidates`
     intercept: float
     of_similarity: float
     of_margin: float

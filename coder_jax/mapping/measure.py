@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_jax.mapping.candidates import SHARE_OF_LETTERS, Candidates
+from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS, Candidates
 from coder_jax.mapping.cutoffs import ALL, Cutoffs, MeasuredRule, precision_and_coverage
 from coder_jax.mapping.normalizer import Normalizer
 from coder_jax.mapping.rule import Confidence, margin_of
@@ -20,7 +20,7 @@ from coder_jax.mapping.unanswerable import why_unanswerable
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 
-SHARES = tuple(tenth / 10 for tenth in range(10))
+WEIGHTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)  # of letters, to choose from
 LEAST_MENTIONS = 100  # of a language, for a table of its own
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -76,7 +76,7 @@ def measured_cutoffs(
         )
         tell(
             f"{language}: {len(rows):,} mentions, {accuracy:.1%} right; letters count "
-            f"{rules[language].share_of_letters:.1f}"
+            f"{rules[language].weight_of_letters:g}"
         )
     described = {"candidates": normalizer.candidates.kind, **(measured_on or {})}
     return Cutoffs(tables, described, rules)
@@ -84,31 +84,31 @@ def measured_cutoffs(
 
 def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]):
     """(table, rule, share of right answers) of mentions in one language."""
-    share = candidates.share
+    weight = candidates.weight
     if candidates.kind == "both":
-        share = best_share(candidates, mentions, gold)
-    similarities, margins, right = outcomes(candidates.with_share(share), mentions, gold)
+        weight = best_weight(candidates, mentions, gold)
+    similarities, margins, right = outcomes(candidates.with_weight(weight), mentions, gold)
     found = np.isfinite(similarities)
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
     likely = np.full(len(mentions), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
     table = precision_and_coverage(likely, right)
-    return table, MeasuredRule(share, *confidence), float(right.mean())
+    return table, MeasuredRule(weight, *confidence), float(right.mean())
 
 
-def best_share(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]) -> float:
-    """The share of letters with which most of the mentions, and of them misspelt, are right.
+def best_weight(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]) -> float:
+    """The weight of letters with which most of the mentions, and of them misspelt, are right.
 
-    Of equally good ones the nearest to SHARE_OF_LETTERS.
+    Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
-    firsts = candidates.first_by_share([*mentions, *misspelt(mentions)], SHARES)
+    firsts = candidates.first_by_weight([*mentions, *misspelt(mentions)], WEIGHTS)
     right = [
         sum(concept in concepts for concept, concepts in zip(first, [*gold, *gold], strict=True))
         for first in firsts
     ]
     best = max(right)
-    equal = [share for share, count in zip(SHARES, right, strict=True) if count == best]
-    return min(equal, key=lambda share: abs(share - SHARE_OF_LETTERS))
+    equal = [weight for weight, count in zip(WEIGHTS, right, strict=True) if count == best]
+    return min(equal, key=lambda weight: abs(weight - WEIGHT_OF_LETTERS))
 
 
 def outcomes(

@@ -257,7 +257,7 @@ class CutoffTable(TypedDict):
 class MeasuredRule(TypedDict):
     """How letters and vectors make a score, and score and margin a confidence."""
 
-    share_of_letters: Annotated[float, Meta(ge=0, le=1)]
+    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
     intercept: Finite
     of_similarity: Finite
     of_margin: Finite

@@ -113,7 +113,7 @@ def test_no_answer_below_a_similarity(run):
 def measured(files, sure):
     """cutoffs.json by which a similarity of 0.5 has the confidence 0.5."""
     table = CutoffTable(100, [0.2, sure], [100, 40], [50, 38])
-    rule = MeasuredRule(0.3, -5.0, 10.0, 0.0)
+    rule = MeasuredRule(3.0, -5.0, 10.0, 0.0)
     described = {"candidates": "both"}
     tables, rules = {ALL: table, "GER": table}, {ALL: rule, "GER": rule}
     Cutoffs(tables, described, rules).write(files / "cutoffs.json")

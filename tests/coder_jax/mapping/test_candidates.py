@@ -29,25 +29,28 @@ def encoded(encoder):
     return encoder.encode_dictionary((TERMS, CONCEPTS))
 
 
-def by_hand(encoder, encoded, mention, share):
+def by_hand(encoder, encoded, mention, kind):
     """Concept -> score, from all terms."""
     weigh = TfidfVectorizer(
         analyzer="char_wb", ngram_range=(3, 3), strip_accents="unicode", sublinear_tf=True
     )
     letters = (weigh.fit_transform(TERMS) @ weigh.transform([mention]).T).toarray().ravel()
     cosines = encoded.vectors @ encoder.encode([mention])[0]
+    w = 3 * (1 - cosines.max())
     scores = {}
     for concept in {one for joined in CONCEPTS for one in joined.split("|")}:
         rows = [row for row, joined in enumerate(CONCEPTS) if concept in joined.split("|")]
-        scores[concept] = (1 - share) * cosines[rows].max() + share * letters[rows].max()
+        near, alike = cosines[rows].max(), letters[rows].max()
+        both = (near + w * alike) / (1 + w)
+        scores[concept] = {"vectors": near, "characters": alike, "both": both}[kind]
     return scores
 
 
-@pytest.mark.parametrize(("kind", "share"), [("vectors", 0), ("both", 0.3), ("characters", 1)])
-def test_scores_are_those_by_hand(encoder, encoded, kind, share):
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_those_by_hand(encoder, encoded, kind):
     ranked = Candidates(encoder, encoded, kind).ranked(MENTIONS, 6)
     for mention, found in zip(MENTIONS, ranked, strict=True):
-        expected = by_hand(encoder, encoded, mention, share)
+        expected = by_hand(encoder, encoded, mention, kind)
         values = [one.similarity for one in found]
         assert values == sorted(values, reverse=True)
         for one in found:
@@ -56,14 +59,14 @@ def test_scores_are_those_by_hand(encoder, encoded, kind, share):
 
 
 def test_letters_find_what_vectors_miss(encoder, encoded):
+    names = [*MENTIONS, "hedache", "cephalagia", "nephropatia"]
+    right = ["MI", "KD", "HE", "HT", "HA", "HA", "KD"]
     first = {
-        kind: [found[0].concept for found in Candidates(encoder, encoded, kind).ranked(MENTIONS, 1)]
+        kind: [found[0].concept for found in Candidates(encoder, encoded, kind).ranked(names, 1)]
         for kind in KINDS
     }
-    assert first["both"] == ["MI", "KD", "HE", "HT"]
-    assert first["vectors"] != first["both"] != first["characters"] or first["both"] == [
-        *first["characters"]
-    ]
+    assert first["both"] == right
+    assert first["vectors"] != right, "else it shows nothing"
     found = Candidates(encoder, encoded, "both").ranked(["hepatite"], 1)[0][0]
     assert found.term == "Hépatite", "the term that is most like the mention"
 
@@ -95,24 +98,25 @@ def test_what_shares_no_letters_has_no_candidate(encoder, encoded):
         Candidates(encoder, encoded, "letters")
 
 
-def test_another_share(encoder, encoded):
+def test_another_weight(encoder, encoded):
     both = Candidates(encoder, encoded, "both")
-    more = both.with_share(0.6)
-    assert (both.share, more.share, more.characters) == (0.3, 0.6, both.characters)
+    more = both.with_weight(6)
+    assert (both.weight, more.weight, more.characters) == (3, 6, both.characters)
     assert both.ranked(["nefropathy"], 1)[0][0].similarity != pytest.approx(
         more.ranked(["nefropathy"], 1)[0][0].similarity
     )
+    none = both.with_weight(0).ranked(MENTIONS, 1)
+    vectors = Candidates(encoder, encoded, "vectors").ranked(MENTIONS, 1)
+    assert [found[0] for found in none] == [found[0] for found in vectors]
 
 
-def test_the_first_of_each_share_is_the_first_ranked(encoder, encoded):
-    both = Candidates(encoder, encoded, "both")
-    for share, first in zip(
-        (0, 0.4, 0.9), both.first_by_share(MENTIONS, (0, 0.4, 0.9)), strict=True
-    ):
-        ranked = both.with_share(share).ranked(MENTIONS, 1)
+def test_the_first_of_each_weight_is_the_first_ranked(encoder, encoded):
+    both, weights = Candidates(encoder, encoded, "both"), (0, 2, 9)
+    for weight, first in zip(weights, both.first_by_weight(MENTIONS, weights), strict=True):
+        ranked = both.with_weight(weight).ranked(MENTIONS, 1)
         assert first == [found[0].concept for found in ranked]
     letters = Candidates(None, encoded, "characters")
-    assert letters.first_by_share(["zzz", "hepatitis"], [1.0]) == [[None, "HE"]]
+    assert letters.first_by_weight(["zzz", "hepatitis"], [1.0]) == [[None, "HE"]]
 
 
 def test_the_most_alike_terms():

@@ -9,7 +9,7 @@ from coder_jax.encoding.encoder import EncodedDictionary
 from coder_jax.mapping import measure
 from coder_jax.mapping.candidates import Candidates
 from coder_jax.mapping.cutoffs import ALL, Cutoffs, cutoff_for
-from coder_jax.mapping.measure import best_share, measured_cutoffs, outcomes
+from coder_jax.mapping.measure import best_weight, measured_cutoffs, outcomes
 from coder_jax.mapping.normalizer import Normalizer
 from coder_jax.mapping.rule import Confidence, Rule, margin_of
 from data_pipeline.dataset.dictionary import Dictionary
@@ -98,15 +98,17 @@ def test_too_few_mentions(names, normalizer):
     assert list(found.tables) == [ALL, "GER"] and "no table" in said[1]
 
 
-def test_the_share_with_most_right_answers():
-    right_at = {share: 3 for share in measure.SHARES} | {0.2: 7, 0.5: 7}
+def test_the_weight_with_most_right_answers():
+    right_at = {weight: 3 for weight in measure.WEIGHTS} | {2.0: 7, 6.0: 7}
 
     class Given:
-        def first_by_share(self, strings, shares):
+        def first_by_weight(self, strings, weights):
             assert len(strings) == 20, "names, and the same misspelt"
-            return [["C"] * right_at[share] + [None] * (20 - right_at[share]) for share in shares]
+            return [
+                ["C"] * right_at[weight] + [None] * (20 - right_at[weight]) for weight in weights
+            ]
 
-    assert best_share(Given(), ["name"] * 10, [{"C"}] * 10) == 0.2
+    assert best_weight(Given(), ["name"] * 10, [{"C"}] * 10) == 2.0
 
 
 def test_outcomes(normalizer):
