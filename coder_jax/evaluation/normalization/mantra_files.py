@@ -14,23 +14,22 @@ A path may be a .zip, a folder, or one XML file.
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 from xml.etree import ElementTree
 
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.bounds import check_unpacked
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources import brat
+from data_pipeline.sources.brat import check_spans
 
 LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
 CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
 XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
-ANNOTATION = re.compile(r"T\d+\t(C\d{7}) (\d+ \d+(?:;\d+ \d+)*)\t(.*)")
 CUI = re.compile(r"C\d{7}")
+EXAMPLE = "T1<TAB>C0000000 start end<TAB>mention"
 
 Mentions = dict[tuple[str, str], tuple[str, dict[str, None]]]  # (unit, span) -> (text, CUIs)
 
@@ -89,32 +88,11 @@ def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     if path.is_file() and is_xml(path):
         yield PurePosixPath(path.name), {".xml": decoded(path.read_bytes(), str(path))}
         return
-    if path.is_dir():
-        files = (one for one in path.rglob("*") if one.is_file())
-        inside = {PurePosixPath(one.relative_to(path).as_posix()): one for one in files}
-        kept = {name: one.read_bytes() for name, one in inside.items() if is_kept(name)}
-        yield from texts_of(kept, path)
-        return
-    try:
-        with zipfile.ZipFile(path) as archive:
-            kept = {}
-            for info in archive.infolist():
-                name = PurePosixPath(info.filename)
-                if is_kept(name):
-                    place = f"{info.filename} in {path}"
-                    check_unpacked(place, info.compress_size, info.file_size)
-                    kept[name] = archive.read(info)
-            yield from texts_of(kept, path)
-    except (zipfile.BadZipFile, zlib.error, OSError) as error:
-        raise BadInput(
-            f"{path}: cannot be read as a .zip file ({error}); fetch it again"
-        ) from error
+    yield from texts_of(brat.contents(path, is_kept), path)
 
 
 def is_kept(name: PurePosixPath) -> bool:
-    """Whether the corpus may have such a file, and it is none of those that macOS adds to files."""
-    if "__MACOSX" in name.parts or name.name.startswith("._"):
-        return False
+    """Whether the corpus may have such a file."""
     return name.suffix in (".ann", ".txt") or is_xml(name)
 
 
@@ -130,11 +108,8 @@ def texts_of(
             # Of the corpus, so a name that is not known is refused; other XML files are no matter.
             yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
         elif name.suffix == ".ann":
-            beside = name.with_suffix(".txt")
-            if beside not in contents:
-                raise BadInput(f"{path}/{name}: found no {beside.name} beside it; fetch it again")
-            pair = {name: contents[name], beside: contents[beside]}
-            yield name, {n.suffix: decoded(held, f"{path}/{n}") for n, held in pair.items()}
+            ann, text = brat.document(contents, name, path)
+            yield name, {".ann": ann, ".txt": text}
 
 
 def fold_of_xml(file: PurePosixPath, path: Path) -> str:
@@ -214,38 +189,25 @@ def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
             words = [re.escape(word) for word in found.split()]
             in_order = len(words) > 1 and re.match(".*?".join(words), text[start:], re.DOTALL)
             if end > len(text) or not in_order:
-                check_span(f"{where}, offset {offset}", text, [(start, end)], found)
+                check_spans(f"{where}, offset {offset}", text, [(start, end)], found)
             add(mentions, where, f"{offset} {length}", found, cui)
 
 
 def add_brat(
     mentions: Mentions, file: PurePosixPath, content: Mapping[str, str], path: Path
 ) -> None:
-    """Adds the annotations of an .ann file; lines that do not begin with T are notes."""
-    for number, line in enumerate(content[".ann"].split("\n"), start=1):
-        if not line.startswith("T"):
-            continue
-        place = f"{path}/{file}:{number}"
-        match = ANNOTATION.fullmatch(line.rstrip("\r"))
-        if match is None:
-            raise BadInput(
-                f"{place}: found {line[:80]!r}; expected T1<TAB>C0000000 start end<TAB>mention"
-            )
-        cui, span, found = match.groups()
-        ends = [(int(start), int(end)) for start, end in (s.split() for s in span.split(";"))]
-        check_span(place, content[".txt"], ends, found)
-        add(mentions, str(file), span, found, cui)
+    """Adds the annotations of an .ann file."""
+    for one in brat.annotations(
+        content[".ann"], content[".txt"], f"{path}/{file}", check_type=check_cui, example=EXAMPLE
+    ):
+        span = ";".join(f"{start} {end}" for start, end in one.spans)
+        add(mentions, str(file), span, one.text, one.type)
 
 
-def check_span(place: str, text: str, ends: list[tuple[int, int]], found: str) -> None:
-    """BadInput where the text does not hold the mention at its place."""
-    there = " ".join(text[start:end] for start, end in ends)
-    if there.split() != found.split() or max(end for _, end in ends) > len(text):
-        raise BadInput(
-            f"{place}: found the mention {found!r} where the text has {there!r} (of its {len(text)}"
-            " characters); expected the same: text and mentions do not belong together, or were "
-            "converted; fetch them again"
-        )
+def check_cui(found: str, place: str) -> None:
+    """BadInput for a type of a mention that is no CUI."""
+    if not CUI.fullmatch(found):
+        raise BadInput(f"{place}: found a mention of the type {found!r}; expected {EXAMPLE}")
 
 
 def add(mentions: Mentions, unit: str, span: str, text: str, cui: str) -> None:
