@@ -17,7 +17,7 @@ import numpy as np
 
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
-from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.batches.spec import BatchSpec, StepCut, TermSpec
 from data_pipeline.batches.stored import read_sample, read_stored
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity
 from data_pipeline.files.whole_files import whole_folder
@@ -86,7 +86,7 @@ class BatchFiles(PackedGroups):
     def __init__(
         self,
         folder: Path,
-        spec: BatchSpec,
+        spec: BatchSpec | TermSpec,
         cut: StepCut | None = None,
         *,
         rows: int = 0,

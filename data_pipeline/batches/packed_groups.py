@@ -7,18 +7,18 @@ from typing import Any, Self
 import numpy as np
 
 from data_pipeline.batches.packing import rows_in_use
-from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut, StepSpec, TermSpec
 from data_pipeline.process.errors import BadInput
 
 
 class PackedGroups:
-    """The part of a `BatchSource` that follows from dataset, BatchSpec, StepCut and RowPlan."""
+    """The part of a `BatchSource` that follows from dataset, StepSpec, StepCut and RowPlan."""
 
     kept: tuple[str, ...] = ("tokenizer",)
     packed: tuple[str, ...] = ("tokens", "positions", "segments")
     folder: Path
     manifest: Mapping[str, Any]
-    spec: BatchSpec
+    spec: BatchSpec | TermSpec
     cut: StepCut
     plan: RowPlan
 
@@ -54,12 +54,10 @@ class PackedGroups:
         raise BadInput(f"found an index in {index}, but these batches ({self.folder}) use none")
 
 
-def batch_shapes(spec: BatchSpec, cut: StepCut, rows: int) -> dict[str, tuple[int, ...]]:
+def batch_shapes(spec: StepSpec, cut: StepCut, rows: int) -> dict[str, tuple[int, ...]]:
     """The shape of each array of a host's batch; `rows` packed rows in a block."""
     passes, blocks, groups = cut.groups(spec).shape
-    terms = (passes, blocks, groups, spec.terms // spec.groups)
     return {
         **dict.fromkeys(PackedGroups.packed, (passes, blocks, rows, spec.row_length)),
-        **dict.fromkeys(("concepts", "types") if spec.semantic_types else ("concepts",), terms),
-        "relations": (passes, blocks, groups, spec.labels),
+        **{name: (passes, blocks, groups, *shape) for name, shape in spec.arrays.items()},
     }

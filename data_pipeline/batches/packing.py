@@ -8,7 +8,7 @@ does the same inside tf.data, and a test holds the two together.
 
 import numpy as np
 
-from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut
+from data_pipeline.batches.spec import RowPlan, StepCut, StepSpec
 from data_pipeline.process.errors import BadInput
 
 MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation: seconds on a CPU
@@ -110,7 +110,7 @@ def pack_rows(
 
 def plan_rows(
     lengths_SGN: np.ndarray,
-    spec: BatchSpec,
+    spec: StepSpec,
     cut: StepCut,
     rows: int = 0,
     run_steps: int = LONG_RUN,

@@ -1,4 +1,4 @@
-"""What a batch is made of: the numbers that decide the batch of every step."""
+"""What a batch is made of: the numbers that decide the batch of every step, and their cut."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -65,6 +65,22 @@ class BatchSpec:
         """The terms of a step."""
         return self.groups * (3 if self.corrupted_tails else 2) * self.pairs
 
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        names = ("concepts", "types") if self.semantic_types else ("concepts",)
+        return {
+            **dict.fromkeys(names, (self.terms // self.groups,)),
+            "relations": (self.labels,),
+        }
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        made = {"groups x triplets x repeats": f"{self.groups} x {self.triplets} x {self.repeats}"}
+        if self.fill_pairs:
+            made = {"groups x pairs": f"{self.groups} x {self.fill_pairs}"}
+        return {**made, "draw": self.draw}
+
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
         for least, names in (
@@ -88,6 +104,82 @@ class BatchSpec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TermSpec:
+    """The batch of a step are some terms; each term comes once an epoch.
+
+    Each with its concept and a semantic group of it: a term whose concept is of two groups comes
+    twice (`draws/terms.py`).
+    """
+
+    terms: int = 128
+    """Terms in a step."""
+    groups: int = 8
+    """Parts of a step that may lie on different devices; changes no result but for rounding."""
+    row_length: int = 128
+    """Tokens in a packed row."""
+    seed: int = 0
+    """Of the order of the terms and the dropout."""
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        return dict.fromkeys(("concepts", "semantic_groups"), (self.terms // self.groups,))
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        return {"draw": "each term once an epoch"}
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        for least, names in ((1, ("terms", "groups", "row_length")), (0, ("seed",))):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.terms % self.groups:
+            raise BadInput(
+                f"{self.terms} terms do not divide evenly into {self.groups} parts; use a number "
+                "of groups that divides the terms"
+            )
+
+
+class StepSpec(Protocol):
+    """What holds of all settings of batches, whatever a batch is made of."""
+
+    @property
+    def groups(self) -> int:
+        """The parts of a step that may lie on different devices."""
+        ...
+
+    @property
+    def terms(self) -> int:
+        """The terms of a step."""
+        ...
+
+    @property
+    def row_length(self) -> int:
+        """Tokens in a packed row."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the terms, and the dropout."""
+        ...
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        ...
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepCut:
     """How the groups of a step are cut for the machines; changes no result.
 
@@ -107,7 +199,7 @@ class StepCut:
     last: int | None = None
     """One after this host's last block; all of them if None."""
 
-    def groups_per_block(self, spec: BatchSpec) -> int:
+    def groups_per_block(self, spec: StepSpec) -> int:
         """Groups in one block.
 
         Raises:
@@ -121,7 +213,7 @@ class StepCut:
             )
         return spec.groups // (self.passes * self.blocks)
 
-    def groups(self, spec: BatchSpec) -> np.ndarray:
+    def groups(self, spec: StepSpec) -> np.ndarray:
         """int64 [P, blocks of this host, groups of a block]: their numbers within the step."""
         shape = (self.passes, self.blocks, self.groups_per_block(spec))
         return np.arange(spec.groups).reshape(shape)[:, self.first : self.last]

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.batches.spec import StepSpec
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.semantic_groups import ANY
 
 AGAIN = (
     "see that the disk is well, or write the batches again; a run then goes on from its last "
@@ -19,7 +20,7 @@ AGAIN = (
 HEADER = 4096  # bytes, more than an array's file has before its values
 
 
-def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one step, as `BatchMaker.unpacked` says.
 
     Args:
@@ -34,9 +35,7 @@ def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dic
     longest = manifest["tokenizer"]["max_length"]
     shapes: dict[str, tuple[int, ...]] = {
         "lengths": (spec.groups, terms),
-        "concepts": (spec.groups, terms),
-        "relations": (spec.groups, spec.labels),
-        **({"types": (spec.groups, terms)} if spec.semantic_types else {}),
+        **{name: (spec.groups, *shape) for name, shape in spec.arrays.items()},
     }
     most = 8 * (spec.terms * longest + sum(map(math.prod, shapes.values()))) + 8 * HEADER
     try:
@@ -56,6 +55,7 @@ def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dic
         "concepts": (0, manifest["counts"]["concepts"] - 1),
         "relations": (-1, len(manifest["relations"]) - 1),
         "types": (-1, len(manifest["semantic_types"]) - 1),
+        "semantic_groups": (0, ANY),
     }
     if batch.keys() != shapes.keys() | {"tokens"}:
         raise _broken(path, f"the arrays {', '.join(batch)}", ", ".join([*shapes, "tokens"]))
@@ -71,7 +71,7 @@ def read_stored(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> dic
     return batch
 
 
-def read_sample(path: Path, spec: BatchSpec, manifest: Mapping[str, Any]) -> np.ndarray:
+def read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.ndarray:
     """int [S, G, N]: the lengths of the terms of some steps, on which rows are planned.
 
     Raises:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from data_pipeline.batches.draws.groups import Draw
+from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.batches.spec import BatchSpec, StepCut, TermSpec
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.dataset.store import TripletDataset, as_tensor
 from data_pipeline.process.errors import BadInput
@@ -83,14 +84,18 @@ class BatchMaker(PackedGroups):
     def __init__(
         self,
         dataset: TripletDataset,
-        spec: BatchSpec,
+        spec: BatchSpec | TermSpec,
         cut: StepCut | None = None,
         *,
         rows: int = 0,
         run_steps: int = LONG_RUN,
         shapes: int = MOST_SHAPES,
     ):
-        self.draw = Draw(dataset, spec)
+        self.draw: Draw | TermDraw
+        if isinstance(spec, TermSpec):
+            self.draw = TermDraw(dataset, spec)
+        else:
+            self.draw = Draw(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
         self.groups = self.cut.groups(spec)
         self.max_length = int(dataset.manifest["tokenizer"]["max_length"])

@@ -107,6 +107,7 @@ def quick(monkeypatch):
     return quicken(monkeypatch, encode)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     pytest.importorskip("sentence_transformers")
     report = tmp_path / "encode.json"

@@ -153,6 +153,7 @@ def test_what_was_typed_wrong_is_named(pod, words, message):
     assert (status, out) == (2, "") and message in err
 
 
+@pytest.mark.slow
 def test_two_processes_encode_one_file(repo, tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "Ordner für Ä"

@@ -17,8 +17,8 @@ value where it stands. What a recipe does not set is the default of `CoderSystem
 import dataclasses
 
 from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.groups.group import MultiSimilarity
-from coder_jax.systems.groups.group_system import ModelConfig
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
 

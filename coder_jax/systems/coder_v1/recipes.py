@@ -12,7 +12,7 @@ import dataclasses
 
 from coder_jax.systems.coder.recipes import small
 from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.systems.groups.group_system import ModelConfig
+from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.training.config import Config, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
 

@@ -1,58 +1,17 @@
-"""What run.json of a system of groups holds, key by key: types for `json_files.typed`."""
+"""What run.json of a system of groups holds beside what that of any encoder does."""
 
-from typing import Any, NotRequired, TypedDict
-
-from data_pipeline.files.contents import (
-    CarriedFrom,
-    ConfigOfRun,
-    Count,
-    DataOfRun,
-    Run,
-    StartOfRun,
-    SystemOfRun,
-    TokenizerOfRun,
-)
+from coder_jax.systems.encoders.contents import EncoderRun, StartOfEncoder
+from data_pipeline.files.contents import Count
 
 
-class EncoderOfRun(TypedDict):
-    """What run.json says of the encoder that a run began with."""
-
-    config: dict[str, Any]
-    pooler: bool
-    license: str | None
-    run: NotRequired[CarriedFrom]
-
-
-class ModelOfRun(TypedDict):
-    """What others read of a run's `ModelConfig`."""
-
-    pooling: str
-
-
-class SystemOfGroups(SystemOfRun):
-    """What others read of a run's `GroupSystem`."""
-
-    model: ModelOfRun
-
-
-class ConfigOfGroups(ConfigOfRun):
-    """The configuration in run.json."""
-
-    system: SystemOfGroups  # type: ignore[misc]
-
-
-class StartOfGroups(StartOfRun):
+class StartOfGroups(StartOfEncoder):
     """What run.json says of a run's start."""
 
-    encoder: EncoderOfRun
     relations: Count
     types: Count
 
 
-class GroupRun(Run):
+class GroupRun(EncoderRun):
     """run.json of a system of groups."""
 
-    config: ConfigOfGroups  # type: ignore[misc]
-    dataset: DataOfRun  # type: ignore[misc]
-    tokenizer: TokenizerOfRun  # type: ignore[misc]
     start: StartOfGroups  # type: ignore[misc]

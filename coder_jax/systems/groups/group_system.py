@@ -1,4 +1,4 @@
-"""What the systems share that learn from groups of terms: the data, the BERT, the export.
+"""Systems that learn from groups of terms: their loss is the mean over the groups of a step.
 
 A subclass adds the parts that are trained beside the encoder, and the loss of a group.
 """
@@ -6,253 +6,47 @@ A subclass adds the parts that are trained beside the encoder, and the loss of a
 import abc
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import tyro
 from jax.sharding import Mesh
 
-from coder_jax.devices.accelerator import arithmetic
-from coder_jax.devices.agree import say
-from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
-from coder_jax.runs.files import is_run
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.systems.encoders.encoder_system import EncoderSystem
+from coder_jax.systems.encoders.packed_encoder import term_vectors
 from coder_jax.systems.groups.contents import GroupRun
 from coder_jax.systems.groups.group import Group
-from coder_jax.systems.groups.packed_encoder import term_vectors
-from coder_jax.training.config import OptimizerConfig, RunConfig
-from coder_jax.training.system import (
-    Batch,
-    Loss,
-    Params,
-    Part,
-    SavedRun,
-    Scorer,
-    System,
-    Tick,
-    Trained,
-    Tree,
-    View,
-)
-from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
-from data_pipeline.batches.spec import BatchSource, BatchSpec, StepCut
-from data_pipeline.files.json_files import typed
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.system import Batch, Loss, Params, Tick, Tree
+from data_pipeline.batches.spec import BatchSpec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The encoder that is trained."""
-
-    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the BERT to start from; or the folder of a run, with whose encoder this
-    one begins (--from takes all that it has learnt)."""
-    pooling: Literal["cls", "mean", "pooler"] = "cls"
-    """How the hidden states of a term become its vector."""
-    dropout: float | None = None
-    """Rate for hidden states and attention; the initial encoder's own rates if None."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
-
-    def validate(self) -> None:
-        """Raise BadInput where a value cannot be used."""
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise BadInput(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupSystem(System):
+class GroupSystem(EncoderSystem):
     """A system whose loss is the mean over groups of terms (`Group`)."""
 
     scored: ClassVar[tuple[str, ...]] = ("encoder",)
     content: ClassVar[Any] = GroupRun
-    title: ClassVar[str]
-    """What the model card calls it."""
 
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ModelConfig
-    )
     batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=BatchSpec
     )
-
-    # ---- What a paper says; nothing but the loss of a group is needed ----
 
     @abc.abstractmethod
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
 
-    def told(self) -> dict[str, Any]:
-        """Hyperparameters that the model card tells."""
-        return {}
-
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        """Raise BadInput if a dataset lacks what the loss needs."""
-
-    def head_parts(self) -> dict[str, Part]:
-        """The parts beside the encoder."""
-        return {}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        """Their shapes, for an encoder of `width`."""
-        return {}
-
-    def new_heads(self, shapes: Params) -> Params:
-        """For traced code: some of these parts before the first step."""
-        return {}
-
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
-        return group
-
-    # ---- The protocol ----
-
-    @property
-    def groups(self) -> int:
-        return self.batch.groups
-
-    @property
-    def terms(self) -> int:
-        return self.batch.terms
-
-    @property
-    def arithmetic(self) -> str:
-        return self.model.dtype
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        self.model.validate()
-        self.batch.validate()
-
-    def decided(self) -> Self:
-        dtype: Any = arithmetic(self.model.dtype)
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
-
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        from data_pipeline.batches.files import INDEX, BatchFiles
-
-        on_cpu = jax.default_backend() == "cpu"
-        planned: dict[str, Any] = {
-            "rows": rows,
-            "run_steps": steps,
-            "shapes": MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS,
-        }
-        if (data / INDEX).exists():
-            files = BatchFiles(data, self.batch, cut, **planned)
-            if steps > files.last_step:
-                raise BadInput(
-                    f"{data} has the batches of {files.last_step} steps, but the run has "
-                    f"{steps}; write more of them, or set --steps {files.last_step}"
-                )
-            return files
-        # Only here does training meet TensorFlow.
-        from data_pipeline.batches.stream import BatchMaker
-        from data_pipeline.dataset.store import open_dataset
-
-        return BatchMaker(open_dataset(data), self.batch, cut, **planned)
-
-    def parts(self) -> dict[str, Part]:
-        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
-        encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
-        return {"encoder": encoder, **self.head_parts()}
-
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
-        # Here and below, what takes a second to import is imported where it is used: `--help` and
-        # the start of other commands stay quick.
-        from coder_jax.models.hf_files import find_folder
-        from coder_jax.models.hf_weights import load_bert
-        from coder_jax.systems.groups.initial_encoder import (
-            check_length,
-            check_tokenizer,
-            read_license,
-        )
-
-        if is_run(self.model.init):
-            return self.start_with_encoder_of(self.model.init, source, noted)
-        self.needs(source.manifest, source.folder)
-        folder = find_folder(self.model.init)
-        check_tokenizer(source.manifest, folder, self.model.init)
-        bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
-        check_length(source.manifest, bert.config, self.model.init)
-        encoder = {
-            "config": hf_config,
-            "pooler": bert.pooler is not None,
-            "license": read_license(folder),
-        }
-        say(str(report))
-        return self.about(encoder, source.manifest), {"encoder": split_encoder(bert)[1]}
-
-    def start_with_encoder_of(
-        self, run: str, source: BatchSource, noted: Mapping[str, Any] | None
-    ) -> tuple[dict[str, Any], Params]:
-        """As `start`, with the encoder of a run that is there."""
-        from coder_jax.systems.groups.initial_encoder import read_run
-
-        taken = noted["encoder"].get("run") if noted else None
-        other = read_run(run, best=self.best is not None, noted=taken)
-        about, carried = self.carry(other.params, other.identity, source)
-        pooling = other.identity["config"]["system"]["model"]["pooling"]
-        if pooling != self.model.pooling:
-            say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
-        about["encoder"]["run"] = other.told
-        say(f"starting with the encoder of step {other.step} of {run}")
-        return about, {"encoder": carried["encoder"]}
-
-    def carry(
-        self, params: Params, identity: Mapping[str, Any], source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
-        from coder_jax.systems.groups.initial_encoder import check_length
-
-        identity = typed(identity, GroupRun, "run.json of the run to start from")
-        self.needs(source.manifest, source.folder)
-        ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
-        if ours["hash"] != theirs["hash"]:
-            raise BadInput(
-                f"the run to start from has a tokenizer of hash {theirs['hash'][:12]}, but the "
-                f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
-                "dataset with that run's tokenizer"
-            )
-        encoder = identity["start"]["encoder"]
-        check_length(
-            source.manifest, BertConfig.from_hf(encoder["config"]), "the run to start from"
-        )
-        if self.model.pooling == "pooler" and not encoder["pooler"]:
-            raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        carried = {"encoder": params["encoder"]}
-        # A table that numbers other labels, or has another shape, would be another table.
-        shapes, _ = self.shapes(self.about(encoder, source.manifest))
-        table = params.get("relations")
-        if identity["dataset"]["relations"] == source.manifest["relations"] and table is not None:
-            if "relations" in shapes and shapes["relations"].shape == table.shape:
-                carried["relations"] = table
-        return self.about(encoder, source.manifest), carried
-
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """What `shapes` and `loss` must know of the start, as JSON."""
         return {
-            "encoder": dict(encoder),
+            **super().about(encoder, manifest),
             "relations": len(manifest["relations"]),
             "types": len(manifest["semantic_types"]),
         }
 
-    def structure(self, about: Mapping[str, Any]) -> Bert:
-        """The encoder as shapes, with the run's dropout and arithmetic."""
-        encoder, rate = about["encoder"], self.model.dropout
-        config = BertConfig.from_hf(encoder["config"])
-        if rate is not None:
-            config = dataclasses.replace(config, hidden_dropout=rate, attention_dropout=rate)
-        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
-
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        structure = self.structure(about)
-        heads = self.head_shapes(about, structure.config.hidden_size)
-        return {"encoder": split_encoder(structure)[1], **heads}, {}
-
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return self.new_heads(params), {}
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
+        return group
 
     def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """The mean loss over the groups of a pass."""
@@ -273,25 +67,3 @@ class GroupSystem(System):
             return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
 
         return pass_loss
-
-    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        from coder_jax.evaluation.normalization.heldout import HeldOut
-
-        heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
-
-        def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.about))
-            return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
-
-        return score
-
-    def trained(self, run: SavedRun) -> Trained:
-        from coder_jax.systems.groups.trained import trained_groups
-
-        return trained_groups(self, run)
-
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        from coder_jax.systems.groups.trained import export_groups
-
-        return export_groups(self, run, out, **options)

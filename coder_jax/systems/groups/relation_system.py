@@ -73,6 +73,21 @@ class RelationSystem(GroupSystem):
         shape = table_shape(self.score, about["relations"], width)
         return {"relations": jax.ShapeDtypeStruct(shape, jnp.float32)}
 
+    def carried_heads(
+        self,
+        params: Params,
+        identity: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        about: Mapping[str, Any],
+    ) -> Params:
+        shapes, _ = self.shapes(about)
+        table = params.get("relations")
+        # A table that numbers other labels, or has another shape, would be another table.
+        if identity["dataset"]["relations"] == manifest["relations"] and table is not None:
+            if "relations" in shapes and shapes["relations"].shape == table.shape:
+                return {"relations": table}
+        return {}
+
     def new_heads(self, shapes: Params) -> Params:
         if "relations" not in shapes:
             return {}

@@ -128,6 +128,7 @@ def test_word_and_concept_vectors(all_kinds, capsys):
     assert merged.scoring["retired_cuis"]["source"] == str(files / "merged.tsv")
 
 
+@pytest.mark.slow
 def test_fine_tuned_features(all_kinds, minilm_path):
     benchmark = ["--benchmark", f"rel={all_kinds / 'relations'}"]
     arguments = ["--model", minilm_path, "--json", all_kinds / "out.json", *benchmark]

@@ -17,8 +17,8 @@ from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.groups.group_system import ModelConfig
 from coder_jax.training import step as step_module
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
@@ -119,6 +119,7 @@ def test_export_and_back(folder, tmp_path, pooling):
     np.testing.assert_array_equal(encoder.encode(TERMS), before.encode(TERMS))
 
 
+@pytest.mark.slow
 def test_training_moves_the_encoder_and_exports_it(folder, tmp_path, monkeypatch):
     one = jax.devices()[:1]  # eight would only make the compiler slow here
     monkeypatch.setattr(step_module, "make_mesh", lambda groups, _=None: make_mesh(groups, one))

@@ -73,6 +73,7 @@ def test_checkpoints_are_saved_restored_and_deleted_whole(server, repo, monkeypa
     assert lines_of(start(server, repo, url, 1)) == ["found 3 4", "restored 4", "saved 5"]
 
 
+@pytest.mark.slow
 def test_two_processes_save_and_one_goes_on(server, repo, monkeypatch):
     use(monkeypatch, server)
     url = f"{BUCKET}/several"

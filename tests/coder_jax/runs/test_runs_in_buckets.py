@@ -237,6 +237,7 @@ UNREACHABLE = {
 }
 
 
+@pytest.mark.slow  # one waits until a host gives up
 @pytest.mark.parametrize("case", UNREACHABLE)
 def test_a_bucket_that_cannot_be_reached_is_said_soon(server, repo, case):
     changes, url, problem = UNREACHABLE[case]

@@ -163,6 +163,7 @@ def losses_so_far(out: Path) -> list[int]:
     return [json.loads(line)["step"] for line in lines]
 
 
+@pytest.mark.slow
 def test_hosts_that_were_started_differently_say_so(inputs, tmp_path):
     out = tmp_path / "run"
     assert statuses(start(inputs, out, 2, of_last=("--save-steps", "7"))) == [2, 2]

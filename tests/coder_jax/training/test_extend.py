@@ -100,6 +100,7 @@ def test_relations_are_those_of_dense_adam_where_a_stopped_run_is_made_longer(
     assert off.max() < 1e-5
 
 
+@pytest.mark.slow
 def test_run_json_says_so_once_nothing_is_left_that_could_fail_before_a_step(
     model, source, tmp_path, monkeypatch
 ):

@@ -49,6 +49,7 @@ def out(folder, request):
     assert names == {str(step) for step in saved_steps(out)}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_in_a_save_and_then_stopped_loses_nothing(folder, straight, out):
     process = TrainingProcess(folder, out, STEPS, *OFTEN)
     process.until(lambda: newest(out) >= 2)
@@ -217,6 +218,7 @@ cp -r "$disk/run" "$copies/run"
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(folder, straight, out):
     if not shutil.which("unshare"):
         pytest.skip("no unshare on this system")

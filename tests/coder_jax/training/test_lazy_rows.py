@@ -71,7 +71,7 @@ def steps_of(number, seed=0):
         yield [*ids, -1, ROWS - 2 if step in (3, 90) else ids[0]]
 
 
-@pytest.mark.parametrize("number", [1, 2, 30, 200])
+@pytest.mark.parametrize("number", [1, 2, 30, pytest.param(200, marks=pytest.mark.slow)])
 def test_lazy_is_dense(number):
     every_row = {**PARTS, "relations": dataclasses.replace(TABLE, touched=None)}
     dense, lazy = new_state(every_row), new_state(PARTS)

@@ -11,7 +11,7 @@ from tiny_bert import TINY
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.groups.group_system import ModelConfig
+from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.training.config import Config, RunConfig
 from coder_jax.training.state import bytes_per_device, new_state, overview
 from coder_jax.training.step import make_step

@@ -16,8 +16,8 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.systems.groups.group_system import ModelConfig
-from coder_jax.systems.groups.packed_encoder import dropout_ids
+from coder_jax.systems.encoders.encoder_system import ModelConfig
+from coder_jax.systems.encoders.packed_encoder import dropout_ids
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
@@ -104,7 +104,13 @@ def plain(dataset):
 
 @pytest.mark.parametrize(
     ("devices", "passes", "shard_encoder"),
-    [(8, 1, False), (2, 4, False), (8, 4, False), (8, 2, True), (3, 1, True)],
+    [
+        pytest.param(8, 1, False, marks=pytest.mark.slow),
+        pytest.param(2, 4, False, marks=pytest.mark.slow),
+        (8, 4, False),
+        (8, 2, True),
+        (3, 1, True),
+    ],
 )
 def test_devices_and_passes_change_nothing(
     dataset, plain, devices, passes, shard_encoder, monkeypatch
@@ -116,9 +122,10 @@ def test_devices_and_passes_change_nothing(
     assert_same_run(again, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
-    [pytest.param(dataclasses.replace(CODER, score="translation"), marks=pytest.mark.slow), V1],
+    [dataclasses.replace(CODER, score="translation"), V1],
     ids=["transe", "v1"],
 )
 def test_nor_for_the_other_objectives(dataset, system):
@@ -143,7 +150,12 @@ def test_the_norm_of_the_gradient_is_told_by_part(plain):
 
 
 @pytest.mark.parametrize(
-    ("devices", "passes"), [pytest.param(1, 1, marks=pytest.mark.slow), (8, 1), (3, 2)]
+    ("devices", "passes"),
+    [
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        (8, 1),
+        pytest.param(3, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_lazy_update_changes_nothing(dataset, devices, passes):
     """With few triplets, so that most steps lack most relations; devices and passes, too."""

@@ -158,10 +158,8 @@ sys.exit(build.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(s, marks=[pytest.mark.slow] * (s != "rename")) for s in LAST_STEPS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", LAST_STEPS)
 def test_kill_9_in_the_last_steps(build, content_hash, step):
     """An older dataset gives way only to a whole one, and a second run mends what is half done."""
     tiny = write_release(build.out.parent / "tiny")

@@ -218,6 +218,7 @@ def test_sizes_that_no_release_has():
         Size(concepts=10, terms=10, relations=7).validate()
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_no_file_that_looks_whole(tmp_path, repo):
     out = tmp_path / "META"
     command = [sys.executable, "-m", "data_pipeline.synthetic", "--out", str(out)]

@@ -1,4 +1,4 @@
-"""A trained system of groups as a folder for the Hub: the encoder, its relations, a model card."""
+"""A trained encoder as a folder for the Hub: the encoder, its relations, a model card."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.training.system import SavedRun, Trained
-from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
 if TYPE_CHECKING:
-    from coder_jax.systems.groups.group_system import GroupSystem
+    from coder_jax.systems.encoders.encoder_system import EncoderSystem
 
 
-def trained_groups(system: GroupSystem, run: SavedRun) -> Trained:
+def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
     """The encoder of a run, its relations, and what is known of it."""
     tokenizer = load_tokenizer(run.folder / "tokenizer")
     encoder = TermEncoder(trained_bert(run), tokenizer, trained_settings(system, run))
@@ -40,7 +39,7 @@ def trained_bert(run: SavedRun) -> Bert:
     return merge_encoder(graph, run.params["encoder"])
 
 
-def trained_settings(system: GroupSystem, run: SavedRun) -> EncoderSettings:
+def trained_settings(system: EncoderSystem, run: SavedRun) -> EncoderSettings:
     """How terms became vectors in training."""
     return EncoderSettings(
         pooling=system.model.pooling,
@@ -55,8 +54,8 @@ def trained_relations(run: SavedRun) -> ExportedRelations | None:
     return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
 
 
-def export_groups(
-    system: GroupSystem,
+def export_trained(
+    system: EncoderSystem,
     run: SavedRun,
     out: Path,
     *,
@@ -86,7 +85,7 @@ def export_groups(
     )
 
 
-def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
+def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     counts, batch, optimizer = dataset["counts"], system.batch, config["optimizer"]
@@ -115,8 +114,7 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
             "name": config["recipe"],
             "steps": f"{run.step:,} of {optimizer['steps']:,}",
             "terms per step": batch.terms,
-            **groups_in_words(batch),
-            "draw": batch.draw,
+            **batch.told(),
             **system.told(),
             "learning rate": optimizer["learning_rate"],
             "seed": batch.seed,
@@ -129,10 +127,3 @@ def describe(system: GroupSystem, run: SavedRun) -> dict[str, Any]:
 def of_another_run(start: Mapping[str, Any]) -> bool:
     """Whether a run began with what another one had learnt."""
     return "from" in start or "run" in start["encoder"]
-
-
-def groups_in_words(batch: BatchSpec) -> dict[str, str]:
-    """What a step is made of, for the model card."""
-    if batch.fill_pairs:
-        return {"groups x pairs": f"{batch.groups} x {batch.fill_pairs}"}
-    return {"groups x triplets x repeats": f"{batch.groups} x {batch.triplets} x {batch.repeats}"}

@@ -1,0 +1,1 @@
+"""What the systems share that train a BERT."""
