@@ -52,7 +52,7 @@ def export_encoder(
       tokenizer: folder or hub id of its tokenizer, or a transformers tokenizer.
       hf_config: config.json of the encoder that training began with.
       out: the folder to write; an earlier export there is replaced, anything else refused.
-      pooling: 'cls', 'mean' or 'pooler'.
+      pooling: one of POOLINGS; with 'pieces' it opens in no sentence-transformers.
       cleaning: the rule set that terms went through in training.
       max_length: longest term in tokens.
       relations: what was learned of relations, or None.
@@ -75,7 +75,10 @@ def export_encoder(
         with whole_folder(out) as new:
             tensors = write_model(new, bert, hf_config, pytorch_bin)
             write_tokenizer(new, tokenizer, bert, max_length)
-            write_sentence_transformers_files(new, tensors, pooling=pooling, max_length=max_length)
+            if pooling != "pieces":  # which sentence-transformers has no module for
+                write_sentence_transformers_files(
+                    new, tensors, pooling=pooling, max_length=max_length
+                )
             if relations is not None:
                 write_relations(new, relations)
             write_descriptions(new, settings, card, relations)

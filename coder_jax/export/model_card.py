@@ -18,6 +18,7 @@ from data_pipeline.terminology.clean import IN_WORDS
 POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",
     "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
+    "pieces": "the mean of the last hidden states of its word pieces, without [CLS] and [SEP]",
     "pooler": "BERT's tanh pooler over [CLS]",
 }
 # A language of the UMLS: its name, and what the hub calls it.
@@ -61,6 +62,13 @@ KEYS = {
     "results",  # measured: list of rows, each column -> value
     "dataset_hash",
 }
+SENTENCE_TRANSFORMERS = """```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarction"])
+```
+
+"""
 TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
 
 
@@ -88,7 +96,7 @@ def model_card(
         license=card.get("license"),
         base_model=base if base and is_hub_id(base) else None,
         language=card.get("language") or hub_languages(card.get("languages", ())) or None,
-        library_name="sentence-transformers",
+        library_name="transformers" if settings.pooling == "pieces" else "sentence-transformers",
         pipeline_tag="feature-extraction",
         tags=[*TAGS, *card.get("tags", [])],
     )
@@ -181,8 +189,11 @@ def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str
         "cls": "hidden[:, 0]",
         "mean": '(hidden * batch["attention_mask"][..., None]).sum(1) '
         '/ batch["attention_mask"].sum(1, keepdim=True)',
+        "pieces": "(hidden * pieces).sum(1) / pieces.sum(1).clamp(min=1)",
         "pooler": "output.pooler_output",
     }[settings.pooling]
+    mask = 'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
+    mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
     text = f"""`MODEL` is the path of this folder or its id on the hub.
 
 ```python
@@ -192,13 +203,7 @@ encoder = TermEncoder.from_pretrained(MODEL)
 vectors = encoder.encode(["heart attack", "myocardial infarction"])
 ```
 
-```python
-from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarction"])
-```
-
-```python
+{SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
 import torch
 from transformers import AutoModel, AutoTokenizer
 
@@ -208,7 +213,7 @@ batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
 with torch.inference_mode():
     output = model(**batch)
 hidden = output.last_hidden_state
-vectors = torch.nn.functional.normalize({pooled}, dim=-1)
+{mask if settings.pooling == "pieces" else ""}vectors = torch.nn.functional.normalize({pooled}, dim=-1)
 ```"""
     if relations:
         name, _ = KINDS[relations.table.ndim]

@@ -103,7 +103,8 @@ def verify_export(
         max_length=settings.max_length,
     )
     theirs = {"transformers": transformers_vectors(folder, terms, settings)}
-    if importlib.util.find_spec("sentence_transformers") is not None:
+    has_modules = (folder / "modules.json").exists()
+    if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
         theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
     worst = {name: float(np.abs(ours - vectors).max()) for name, vectors in theirs.items()}
     for name, difference in worst.items():
@@ -132,7 +133,10 @@ def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettin
         vectors = output.last_hidden_state[:, 0]
     else:
         mask = batch["attention_mask"][:, :, None]
-        vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)
+        if settings.pooling == "pieces":  # neither the first token nor the last of each
+            mask = mask.roll(-1, 1) * mask
+            mask[:, [0, -1]] = 0
+        vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
     return torch.nn.functional.normalize(vectors, dim=-1).numpy()
 
 

@@ -20,7 +20,7 @@ from flax import nnx
 
 from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout
-from coder_jax.models.pooling import first_tokens, mean_by_term
+from coder_jax.models.pooling import first_tokens, inner_segments, mean_by_term
 
 __all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert", "merge_encoder", "split_encoder"]
 
@@ -230,8 +230,10 @@ class Bert(nnx.Module):
             raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}")
         if pooling == "pooler" and self.pooler is None:
             raise ValueError("pooling 'pooler' needs weights with a pooler; these have none")
-        if pooling == "mean":
+        if pooling in ("mean", "pieces"):
             hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
+            if pooling == "pieces":
+                segments_RL = inner_segments(segments_RL)
             return mean_by_term(hidden_RLD, segments_RL, num_terms)
         # Only [CLS] is read: nothing else needs the last layer's dense part.
         x_RLD, attended_RLD, site = self._attended(

@@ -17,7 +17,9 @@ from data_pipeline.files.contents import Vocabulary, Width
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
-POOLINGS = ("cls", "mean", "pooler")
+# The vector of [CLS]; the mean over all tokens; the mean over word pieces, without [CLS] and [SEP];
+# [CLS] after the tanh pooler.
+POOLINGS = ("cls", "mean", "pieces", "pooler")
 # model_type in config.json -> the class of transformers that opens the same weights.
 ARCHITECTURES = {
     "bert": "BertModel",

@@ -35,7 +35,7 @@ class EncoderSettings:
     """What turns hidden states into the vectors that a model was trained for.
 
     Attributes:
-      pooling: 'cls', 'mean' or 'pooler'.
+      pooling: 'cls', 'mean', 'pieces' or 'pooler'.
       cleaning: name of the rule set of `terminology.clean` that terms go through first.
       max_length: longest term in tokens, [CLS] and [SEP] included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).

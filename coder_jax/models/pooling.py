@@ -22,8 +22,17 @@ def first_tokens(segments_RL: jax.Array, num_terms: int) -> jax.Array:
     return jnp.full(num_terms, segments.size, jnp.int32).at[term].set(place, mode="drop")
 
 
+def inner_segments(segments_RL: jax.Array) -> jax.Array:
+    """int32 [R, L]: the segments without the first and the last token of each, [CLS] and [SEP]."""
+    before_RL = jnp.pad(segments_RL, ((0, 0), (1, 0)))[:, :-1]
+    after_RL = jnp.pad(segments_RL, ((0, 0), (0, 1)))[:, 1:]
+    return jnp.where((segments_RL == before_RL) & (segments_RL == after_RL), segments_RL, 0)
+
+
 def mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
     """float32 [N, D]: the mean over the tokens of each term, [CLS] and [SEP] too (CODER's e_avg).
+
+    With the segments of `inner_segments`, the mean over its word pieces alone.
 
     Args:
       hidden_RLD: hidden states.

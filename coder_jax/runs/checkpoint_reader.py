@@ -70,6 +70,21 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
         ) from damage
 
 
+def read_extra(out: Path, step: int) -> Any:
+    """What a checkpoint has that is neither parameter nor moment, NumPy arrays (`TrainState.extra`).
+
+    Raises:
+        BadInput: if it cannot be read, or is not what was saved.
+    """
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return read_item(folder, "rest")["extra"]
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
 def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
     """What run.json said when the checkpoint after `step` steps was saved.
 

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from coder_jax.runs.checkpoint_reader import (
     best_step,
+    read_extra,
     read_params,
     read_saved_identity,
     saved_steps,
@@ -53,6 +56,11 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     if step is None:
         step = best_step(out) if system.best else steps[-1]
     check_unchanged(out, step, identity)
+    has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
     return system, SavedRun(
-        step=step, params=read_params(out, step), identity=identity, folder=files
+        step=step,
+        params=read_params(out, step),
+        identity=identity,
+        folder=files,
+        extra=read_extra(out, step) if has_extra else {},
     )

@@ -7,11 +7,15 @@ from coder_jax.systems.coder import recipes as coder
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1 import recipes as coder_v1
 from coder_jax.systems.coder_v1.objective import CoderV1System
+from coder_jax.systems.mlnorm import recipes as mlnorm
+from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.training.config import Config, OptimizerConfig, from_json
 from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
 
-SYSTEMS: dict[str, type[System]] = {system.name: system for system in (CoderSystem, CoderV1System)}
+SYSTEMS: dict[str, type[System]] = {
+    system.name: system for system in (CoderSystem, CoderV1System, MLNormSystem)
+}
 
 RECIPES: dict[str, Callable[[], Config]] = {
     recipe.__name__: recipe
@@ -29,6 +33,8 @@ RECIPES: dict[str, Callable[[], Config]] = {
         coder.small_synonyms,
         coder.small_transe,
         coder_v1.small_v1,
+        mlnorm.mlnorm,
+        mlnorm.mlnorm_small,
     )
 }
 

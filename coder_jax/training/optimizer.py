@@ -10,13 +10,17 @@ from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, Part
 
 
-def learning_rate(config: OptimizerConfig) -> optax.Schedule:
+def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Schedule:
     """Step -> rate: linear from 0 to the peak during the warm-up, then as `config.schedule` says.
 
     The first step already has a rate above 0, so that no step is without effect.
+
+    Args:
+        config: of the run.
+        warms_up: False: at the peak during the warm-up, too.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
-    rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
+    rise = optax.linear_schedule(peak / (warmup + 1) if warms_up else peak, peak, warmup)
     if config.schedule == "constant":
         return optax.join_schedules([rise, optax.constant_schedule(peak)], [warmup])
     fall = optax.linear_schedule(peak, 0.0, config.steps - warmup)
@@ -25,7 +29,7 @@ def learning_rate(config: OptimizerConfig) -> optax.Schedule:
 
 def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:
     """Step -> learning rate of a part that is trained."""
-    schedule, multiple = learning_rate(config), part.rate
+    schedule, multiple = learning_rate(config, warms_up=part.warms_up), part.rate
     assert multiple is not None
     if multiple == 1.0:
         return schedule

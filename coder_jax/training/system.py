@@ -38,6 +38,8 @@ class Part:
     rate: float | None = 1.0
     """Its learning rate as a multiple of the run's. None: held fixed, with no gradient and no
     moments."""
+    warms_up: bool = True
+    """Whether its rate rises during the warm-up. False: it is at its peak from the first step."""
     decay: bool = False
     """Whether weight decay applies to its arrays of two dimensions or more."""
     undecayed: tuple[str, ...] = ()
@@ -108,6 +110,8 @@ class SavedRun:
     """Of run.json."""
     folder: Path
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
+    extra: Tree = dataclasses.field(default_factory=dict)
+    """NumPy arrays, as in training; {} where the system has none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,6 +202,27 @@ class System(abc.ABC):
         Raises:
             BadInput: if its files cannot be read, or do not fit the data.
         """
+
+    def prepare(
+        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    ) -> Params:
+        """What else a new run begins with that takes long to make, or files that belong to it.
+
+        Called on all hosts after `start`, until the run has a checkpoint: what a run that was
+        stopped meanwhile has in `folder` is used again, and equal arguments give equal parameters.
+
+        Args:
+            source: of the run.
+            about, initial: of `start`.
+            folder: of the run's small files; the first host writes there.
+
+        Returns:
+            Parameters beside, or in place of, those of `initial`.
+
+        Raises:
+            Stopped: if it was asked to.
+        """
+        return {}
 
     def carry(
         self, params: Params, identity: Mapping[str, Any], source: BatchSource

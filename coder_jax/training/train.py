@@ -117,6 +117,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if initial is None:  # the run stopped before its first checkpoint
                 again, initial = start(config, source, about)
                 check_identity(about, json.loads(json.dumps(again)), f"the start of {files.name}")
+            initial |= system.prepare(source, about, initial, files.here)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
         else:

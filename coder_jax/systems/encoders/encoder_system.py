@@ -42,7 +42,7 @@ class ModelConfig:
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
     """Folder or hub id of the BERT to start from; or the folder of a run, with whose encoder this
     one begins (--from takes all that it has learnt)."""
-    pooling: Literal["cls", "mean", "pooler"] = "cls"
+    pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
     """How the hidden states of a term become its vector."""
     dropout: float | None = None
     """Rate for hidden states and attention; the initial encoder's own rates if None."""

@@ -1,0 +1,1 @@
+"""MLNorm (Wajsbürt, Sarfati and Tannier 2021): a cosine softmax over all concepts."""

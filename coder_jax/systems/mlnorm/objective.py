@@ -1,0 +1,204 @@
+"""MLNorm's first step: an encoder, a head and one row per concept, by a softmax over all of them.
+
+Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
+terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021, sections 4.2
+and 4.3.1.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax.sharding import Mesh
+
+from coder_jax.devices.mesh import EVERYWHERE, constrain
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.models.bits import mix_bits
+from coder_jax.models.dropout import hash_dropout
+from coder_jax.systems.encoders.encoder_system import EncoderSystem, ModelConfig
+from coder_jax.systems.encoders.packed_encoder import term_vectors
+from coder_jax.systems.mlnorm.class_softmax import class_scores, class_softmax_loss, padded_rows
+from coder_jax.systems.mlnorm.classes import classes_of, write_classes
+from coder_jax.systems.mlnorm.head import head_shapes, new_head, new_statistics, train_head
+from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.training.system import (
+    Batch,
+    Loss,
+    Params,
+    Part,
+    SavedRun,
+    Scorer,
+    Tick,
+    Trained,
+    Tree,
+    View,
+)
+from data_pipeline.batches.spec import BatchSource, TermSpec
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.semantic_groups import ANY
+
+POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MLNormSystem(EncoderSystem):
+    """Encoder, head and classes are trained together; the loss needs the whole batch."""
+
+    name: ClassVar[str] = "mlnorm"
+    title: ClassVar[str] = "MLNorm"
+    whole: ClassVar[bool] = True
+
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
+        init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
+    )
+    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
+
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
+    within_group: bool = True
+    """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
+    the released code does in this step)."""
+    head_learning_rate_factor: float = 400.0
+    """Head and classes learn at this multiple of the encoder's rate, without a warm-up: 8e-3."""
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.width < 1:
+            raise BadInput(f"width is {self.width}; it must be at least 1")
+        if not 0 < self.scale <= 40:
+            raise BadInput(
+                f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"
+            )
+
+    def told(self) -> dict[str, Any]:
+        of = "the semantic group" if self.within_group else "the dataset"
+        return {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
+
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        if self.within_group and not manifest["semantic_types"]:
+            raise BadInput(
+                f"{folder} has no semantic types, but the softmax is over the concepts of a "
+                "semantic group; use --no-within-group, or a release with semantic types"
+            )
+
+    # ---- Parameters ----
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
+
+    def parts(self) -> dict[str, Part]:
+        rate = self.head_learning_rate_factor
+        return {
+            **super().parts(),
+            "head": Part(rate=rate, warms_up=False),
+            "classes": Part(rate=rate, warms_up=False, spread=0),
+            "class_groups": Part(rate=None, spread=0),
+        }
+
+    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+        params, _ = super().shapes(about)
+        head, statistics = head_shapes(self.structure(about).config.hidden_size, self.width)
+        rows = padded_rows(about["concepts"])
+        return {
+            **params,
+            "head": head,
+            "classes": jax.ShapeDtypeStruct((rows, self.width), jnp.float32),
+            "class_groups": jax.ShapeDtypeStruct((rows,), jnp.uint16),
+        }, statistics
+
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        key = jax.random.key(self.batch.seed)
+        begun: Params = {}
+        if "head" in params:
+            begun["head"] = new_head(params["head"], jax.random.fold_in(key, 0))
+        if "classes" in params:  # Xavier's uniform, as the released code has it
+            shape = params["classes"].shape
+            bound = (6 / (shape[0] + shape[1])) ** 0.5
+            of_classes = jax.random.fold_in(key, 1)
+            begun["classes"] = jax.random.uniform(of_classes, shape, minval=-bound, maxval=bound)
+        return begun, new_statistics(extra)
+
+    def prepare(
+        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    ) -> Params:
+        classes = classes_of(source.folder)
+        write_classes(folder, classes)
+        groups = np.zeros(padded_rows(about["concepts"]), np.uint16)
+        groups[: len(classes.concepts)] = classes.groups
+        return {"class_groups": groups}
+
+    # ---- The loss ----
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
+        structure = self.structure(about)
+        graph, _ = split_encoder(structure)
+        rate = structure.config.hidden_dropout if dropout else 0.0
+        seed = self.batch.seed if dropout else None
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            bert = merge_encoder(graph, params["encoder"])
+            vector_BGNW = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
+            pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
+            pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
+            pooled_NW = self.dropped(pooled_NW, tick, rate)
+            vector_ND, extra = train_head(params["head"], extra, pooled_NW)
+            class_N = batch["concepts"].reshape(-1)
+            group_N = batch["semantic_groups"].reshape(-1)
+            if not self.within_group:
+                group_N = jnp.full_like(group_N, ANY)
+            scores = class_scores(
+                vector_ND,
+                params["classes"],
+                params["class_groups"],
+                class_N,
+                group_N,
+                scale=self.scale,
+                mesh=mesh,
+            )
+            loss, metrics = class_softmax_loss(scores)
+            return loss, (extra, metrics)
+
+        return pass_loss
+
+    def dropped(self, pooled_NW: jax.Array, tick: Tick, rate: float) -> jax.Array:
+        """Pooled vectors with dropout, which depends on seed, step and the term's place alone."""
+        of_step = mix_bits(
+            mix_bits(jnp.uint32(self.batch.seed % 2**32)) ^ tick.step.astype("uint32")
+        )
+        ids_N = mix_bits(of_step ^ jnp.arange(pooled_NW.shape[0], dtype=jnp.uint32))
+        features_W = jnp.arange(pooled_NW.shape[1], dtype=jnp.uint32)
+        return hash_dropout(pooled_NW, ids_N[:, None], POOLED_SITE, features_W[None, :], rate)
+
+    # ---- Scores, and what was learnt ----
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
+        from coder_jax.systems.mlnorm.heldout import HeldOutClasses
+
+        nearest = super().scorer(source, run)
+        assert nearest is not None
+        heldout = HeldOutClasses(self, source)
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            return {**nearest(view), "classes": heldout.scores(view)}
+
+        return score
+
+    def trained(self, run: SavedRun) -> Trained:
+        from coder_jax.systems.mlnorm.export import trained_classifier
+
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        from coder_jax.systems.mlnorm.export import export_classifier
+
+        return export_classifier(self, run, out, **options)

@@ -1,0 +1,71 @@
+"""Recipes of MLNorm (Wajsbürt, Sarfati and Tannier 2021), and one for small machines.
+
+Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
+value where it stands. What a recipe does not set is the default of `MLNormSystem` and `TermSpec`:
+
+| value | where it stands |
+|---|---|
+| mean of the word pieces, linear to 350, ReLU, batch norm, 20 x cosine | paper, 4.2 and 5 |
+| the softmax over the concepts of the mention's semantic group | paper, equation 5; the released \
+code takes all concepts in step 1: --no-within-group |
+| 128 terms a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 |
+| encoder 2e-5 after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5 |
+| classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
+| Adam without weight decay, gradients not clipped | released code alone |
+"""
+
+import dataclasses
+
+from coder_jax.systems.encoders.encoder_system import ModelConfig
+from coder_jax.systems.mlnorm.objective import MLNormSystem
+from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.spec import TermSpec
+
+# 15 epochs of the 724,375 French terms and their English mirror of UMLS 2014AB, 128 a step; the
+# group filter leaves somewhat fewer.
+STEPS = 84_900
+
+
+def mlnorm() -> Config[MLNormSystem]:
+    """Step 1 of the paper: French terms and their English mirror, encoder and classes together.
+
+        python -m data_pipeline.build --source umls-2014AB.zip --languages FRE ENG --mirror FRE \\
+            --semantic-groups ANAT CHEM DEVI DISO GEOG LIVB OBJC PHEN PHYS PROC --cleaning mlnorm \\
+            --max-length 100 --tokenizer bert-base-multilingual-uncased --out data/fr_mirror
+        bash launch/train.sh --recipe mlnorm --data data/fr_mirror --out runs/s1
+
+    Five hours on one P40 in the paper. Its score with French and English terms alone: F1 .678 on
+    Quaero's EMEA of 2015. The steps are 15 epochs of its terms: with other data set --steps and
+    --warmup-steps. Not trained to its end here.
+    """
+    return Config(
+        recipe="mlnorm",
+        system=MLNormSystem(),
+        optimizer=OptimizerConfig(
+            steps=STEPS, warmup_steps=STEPS // 10, weight_decay=0.0, clip_norm=0.0
+        ),
+    )
+
+
+def mlnorm_small() -> Config[MLNormSystem]:
+    """Step 1 with a small encoder on a small machine, for terms of one or two languages.
+
+    bash launch/train.sh --recipe mlnorm_small --data data/fr_mirror --out runs/s1
+    """
+    base = mlnorm()
+    system = dataclasses.replace(
+        base.system,
+        model=ModelConfig(
+            init="sentence-transformers/all-MiniLM-L6-v2", pooling="pieces", dropout=0.1
+        ),
+        batch=TermSpec(row_length=32),
+        head_learning_rate_factor=80.0,
+    )
+    return Config(
+        recipe="mlnorm_small",
+        system=system,
+        optimizer=dataclasses.replace(
+            base.optimizer, steps=1_300, warmup_steps=130, learning_rate=1e-4
+        ),
+        run=RunConfig(eval_steps=325, save_steps=325),
+    )
