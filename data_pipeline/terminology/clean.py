@@ -5,7 +5,7 @@ ends, so a cleaned term never holds a tab or a line break. A term may become the
 build drops and counts it.
 
 `paper` is for training and for the papers' benchmarks, `lookup` for finding a term in a dictionary
-without losing what it says.
+without losing what it says, `mlnorm` for MLNorm, which compares terms of several languages.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import polars as pl
+from anyascii import anyascii
 
 from data_pipeline.process.errors import BadInput
 
@@ -83,6 +84,43 @@ def _lookup_rules(terms: Strings) -> Strings:
     return without_tags(_fold_blanks(terms), SEMANTIC_TAGS)
 
 
+def _mlnorm_rules(terms: Strings) -> Strings:
+    """The rules of MLNorm's first released code, in its order; nothing is deleted.
+
+    1. letters, quotes and signs beyond ASCII become ASCII, and all lower case: "Œdème d’Á" -> "oedeme
+       d'a", "≥ 5 µg" -> ">= 5 ug", "β" -> "b". The code used Unidecode, which is GPL; this is
+       anyascii, with Unidecode's reading of what `_CLASSICAL` has;
+    2. a blank before and behind each ASCII punctuation mark: "l'os (droit)" -> "l ' os ( droit )";
+    3. a blank between a letter and a digit, in both orders: "b12a" -> "b 12 a";
+    4. white space is folded.
+    """
+    lower = _to_ascii(terms).str.to_lowercase()
+    apart = lower.str.replace_all(r"([!-/:-@\[-`{-~])", " ${1} ")
+    letter_digit = apart.str.replace_all(r"([a-z])([0-9])", "${1} ${2}")
+    return _fold_blanks(letter_digit.str.replace_all(r"([0-9])([a-z])", "${1} ${2}"))
+
+
+class _Ascii(dict[int, str]):
+    """A table for `str.translate`; what it has not yet, it learns of anyascii."""
+
+    def __missing__(self, point: int) -> str:
+        self[point] = anyascii(chr(point))
+        return self[point]
+
+
+# Letters of chemistry and genetics that anyascii reads as modern Greek does ("v" for beta).
+_CLASSICAL = {"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"}
+_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
+
+
+def _to_ascii(terms: Strings) -> Strings:
+    if isinstance(terms, pl.Expr):
+        return terms.map_batches(_to_ascii, return_dtype=pl.String, is_elementwise=True)
+    beyond = (terms.str.len_bytes() != terms.str.len_chars()).arg_true()
+    folded = [term.translate(_ASCII) for term in terms.gather(beyond)]
+    return terms.clone().scatter(beyond, pl.Series(folded, dtype=pl.String))
+
+
 def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
     """Terms without the one of these semantic tags that ends them, in whatever case.
 
@@ -122,6 +160,7 @@ CLEANING: dict[str, Callable] = {
     "paper": _paper_rules,
     "lookup": _lookup_rules,
     "none": _fold_blanks,
+    "mlnorm": _mlnorm_rules,
 }
 IN_WORDS = {
     "paper": "in lower case, without what stands in round brackets, without the word 'nos' and "
@@ -129,6 +168,8 @@ IN_WORDS = {
     "lookup": "as they stand, but for a semantic tag of SNOMED CT at the end, such as "
     "'(disorder)'; all other brackets stay",
     "none": "as they stand, with all brackets",
+    "mlnorm": "in lower case, accents and other signs as ASCII ('œdème' is 'oedeme'), a blank on "
+    "both sides of each punctuation mark and between letters and digits; all brackets stay",
 }
 """What becomes of terms by each rule set, white space aside; for help texts and model cards."""
 ALL_IN_WORDS = ". ".join(f"{rules}: {what}" for rules, what in IN_WORDS.items())

@@ -83,13 +83,43 @@ def test_the_tags_of_a_dictionary():
     assert without_tags(mentions, frozenset()).to_list() == mentions.to_list()
 
 
+MLNORM = {
+    "Œdème de l’œil (droit)": "oedeme de l ' oeil ( droit )",
+    "Fie\u0300vre  À 40°C": "fievre a 40 degc",
+    "IL2-Rβ1, β-η φ": "il 2 - rb 1 , b - e ph",
+    "≥ 5µg/mL ×3": "> = 5 ug / ml x 3",
+    "“Pain” NOS—“x”…": '" pain " nos - " x " . . .',
+    "a1b22c T4N0M0": "a 1 b 22 c t 4 n 0 m 0",
+    "a-b_c\\d[e]^f`{g|h}~!": "a - b _ c \\ d [ e ] ^ f ` { g | h } ~ !",
+    "Straße Łódź №5": "strasse lodz no 5",
+    "a\u2028b\u00a0\u3000c\u200bd": "a b cd",
+    "()": "( )",
+    "\u0301 ": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("term", MLNORM)
+def test_mlnorm_rules(term):
+    assert clean_term(term, "mlnorm") == MLNORM[term]
+    assert clean_term(MLNORM[term], "mlnorm") == MLNORM[term]
+
+
+def test_mlnorm_makes_ascii_of_every_character():
+    """Also where a column is read in parts, and where a value is missing."""
+    letters = [chr(point) for point in range(0x3000) if not 0xD800 <= point < 0xE000]
+    column = clean(pl.Series([*letters, None, "É"]), "mlnorm")
+    assert column[-2:].to_list() == [None, "e"]
+    assert all(term.isascii() and term == term.lower() for term in column.drop_nulls())
+
+
 def test_words_for_all_rules():
     assert set(IN_WORDS) == set(CLEANING)
 
 
 @pytest.mark.parametrize("rules", CLEANING)
 def test_column_expression_and_single_term_agree(rules):
-    terms = [*PAPER, *LOOKUP, *(f"{a} {b}" for a in PAPER for b in PAPER)]
+    terms = [*PAPER, *LOOKUP, *MLNORM, *(f"{a} {b}" for a in PAPER for b in PAPER)]
     column = clean(pl.Series(terms), rules).to_list()
     lazy = pl.LazyFrame({"t": terms}).select(clean(pl.col("t"), rules)).collect()["t"].to_list()
     assert column == lazy == [clean_term(term, rules) for term in terms]
@@ -98,6 +128,6 @@ def test_column_expression_and_single_term_agree(rules):
 
 def test_unknown_rules_are_refused():
     with pytest.raises(
-        BadInput, match="unknown cleaning 'papper'; expected one of lookup, none, paper"
+        BadInput, match="unknown cleaning 'papper'; expected one of lookup, mlnorm, none, paper"
     ):
         clean_term("x", "papper")
