@@ -87,9 +87,9 @@ def _lookup_rules(terms: Strings) -> Strings:
 def _mlnorm_rules(terms: Strings) -> Strings:
     """The rules of MLNorm's first released code, in its order; nothing is deleted.
 
-    1. letters, quotes and signs beyond ASCII become ASCII, and all lower case: "Œdème d’Á" -> "oedeme
-       d'a", "≥ 5 µg" -> ">= 5 ug", "β" -> "b". The code used Unidecode, which is GPL; this is
-       anyascii, with Unidecode's reading of what `_CLASSICAL` has;
+    1. letters, quotes and signs beyond ASCII become ASCII, and all lower case: "Œdème d’Á" ->
+       "oedeme d'a", "≥ 5 µg" -> ">= 5 ug", "β" -> "b". The code used Unidecode, which is GPL; this
+       is anyascii, with Unidecode's reading of what `_CLASSICAL` has;
     2. a blank before and behind each ASCII punctuation mark: "l'os (droit)" -> "l ' os ( droit )";
     3. a blank between a letter and a digit, in both orders: "b12a" -> "b 12 a";
     4. white space is folded.
