@@ -90,7 +90,7 @@ MLNORM = {
     "≥ 5µg/mL ×3": "> = 5 ug / ml x 3",
     "“Pain” NOS—“x”…": '" pain " nos - " x " . . .',
     "a1b22c T4N0M0": "a 1 b 22 c t 4 n 0 m 0",
-    "a-b_c\\d[e]^f`{g|h}~!@": "a - b _ c \\ d [ e ] ^ f ` { g | h } ~ ! @",
+    "a-b_c\\d[e]^f`{g|h}~!@i": "a - b _ c \\ d [ e ] ^ f ` { g | h } ~ ! @ i",
     "Straße Łódź №5": "strasse lodz no 5",
     "a\u2028b\u00a0\u3000c\u200bd": "a b cd",
     "()": "( )",
