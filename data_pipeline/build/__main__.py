@@ -46,6 +46,14 @@ examples:
     python -m data_pipeline.build --source SnomedCT_InternationalRF2.zip --term-types PT SY \\
         --tokenizer MODEL --out data/snomed
 
+  French and its English mirror, as for the first step of MLNorm:
+    python -m data_pipeline.build --source META --languages FRE ENG --mirror FRE \\
+        --semantic-groups ANAT CHEM DEVI DISO GEOG LIVB OBJC PHEN PHYS PROC --cleaning mlnorm \\
+        --tokenizer google-bert/bert-base-multilingual-uncased --max-length 100 --out data/fr_mirror
+
+  and the English terms of five vocabularies, whatever their concepts, for its second step:
+    python -m data_pipeline.build ... --sources ENG=CHV,SNOMEDCT_US,MTH,NCI,MSH --out data/fr_all
+
   preferred names and exact synonyms only, hierarchy only, test mentions kept out:
     python -m data_pipeline.build --source META --term-types PT SY --relations 'CHD|isa' 'PAR|*' \\
         --exclude-terms test_mentions.tsv --tokenizer MODEL --out data/small

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from data_pipeline.build.options import BuildOptions
+from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import SYNONYM_SCOPES
 from data_pipeline.terminology.clean import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import Filters
+from data_pipeline.terminology.semantic_groups import GROUPS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +57,33 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         help="languages, the most wanted first: a string that a concept has in several languages "
         "keeps the first (default: all; ENG first, then A to Z)",
     )
-    filters.add_argument("--sources", nargs="+", default=(), metavar="SAB", help="vocabularies")
+    filters.add_argument(
+        "--sources",
+        nargs="+",
+        default=(),
+        metavar="SAB",
+        help="vocabularies, of terms and of relations: MSH NCI; or those of the terms of a "
+        "language: ENG=CHV,MSH FRE=MSHFRE (a language that is not named keeps all of its, and "
+        "relations stay)",
+    )
     filters.add_argument(
         "--without-sources", nargs="+", default=(), metavar="SAB", help="vocabularies to leave out"
+    )
+    filters.add_argument(
+        "--semantic-groups",
+        nargs="+",
+        default=(),
+        metavar="GROUP",
+        help="only concepts with a semantic type of one of these groups of the UMLS: "
+        f"{', '.join(GROUPS)}",
+    )
+    filters.add_argument(
+        "--mirror",
+        metavar="LAT",
+        help="only concepts that have a term in this language, with their terms in all --languages "
+        "(FRE: French and its English mirror). With --sources ENG=CHV,MSH these keep all their "
+        "English terms, whatever the vocabulary, and all other concepts come in, too, with "
+        "their English terms of CHV and MSH",
     )
     filters.add_argument("--term-types", nargs="+", default=(), metavar="TTY", help="PT, SY, ...")
     filters.add_argument(
@@ -133,15 +160,45 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
     heldout.add_argument("--seed", type=int, default=0, help="of the held-out choice (default: 0)")
 
 
+def _sources(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """The values of --sources: vocabularies, and vocabularies by language ("ENG=CHV,MSH").
+
+    Raises:
+      BadInput: both forms, or a language or vocabulary that is empty.
+    """
+    by_language: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        language, is_named, joined = word.partition("=")
+        if not is_named:
+            continue
+        found = tuple(name for name in joined.split(",") if name)
+        if not language or not found:
+            raise BadInput(
+                f"--sources {word}: expected a language and its vocabularies: ENG=CHV,MSH"
+            )
+        by_language[language] = tuple(dict.fromkeys((*by_language.get(language, ()), *found)))
+    plain = tuple(word for word in words if "=" not in word)
+    if plain and by_language:
+        raise BadInput(
+            f"--sources {' '.join(words)}: found vocabularies with and without a language; "
+            "expected one form: MSH NCI, or ENG=MSH,NCI FRE=MSHFRE"
+        )
+    return plain, by_language
+
+
 def options_from(args: argparse.Namespace) -> BuildOptions:
     """The parsed command line as `BuildOptions`."""
+    sources, language_sources = _sources(args.sources)
     return BuildOptions(
         source=args.source,
         out=args.out,
         tokenizer=args.tokenizer,
         filters=Filters(
             languages=tuple(args.languages),
-            sources=tuple(args.sources),
+            sources=sources,
+            language_sources=language_sources,
+            semantic_groups=tuple(name.upper() for name in args.semantic_groups),
+            mirror=args.mirror,
             without_sources=tuple(args.without_sources),
             term_types=tuple(args.term_types),
             relations=tuple(args.relations),

@@ -68,6 +68,7 @@ class BuildOptions:
             )
         if self.shards is not None and self.shards < 1:
             raise BadInput(f"--shards {self.shards}: expected 1 or more")
+        self.filters.validate()
         if not self.source.exists():
             raise BadInput(f"--source {self.source} does not exist; expected {EXPECTED}")
         if self.exclude_terms is not None and not self.exclude_terms.is_file():

@@ -7,14 +7,18 @@ most), so that counting the drops costs one grouped scan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import polars as pl
 
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.suggestions import did_you_mean
+from data_pipeline.terminology.semantic_groups import group_number
 
+NO_SOURCE = "source not asked for"
+NO_GROUP = "semantic group not asked for"
 SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by source and type
 
 
@@ -26,10 +30,16 @@ class Filters:
       languages: as in LAT (ENG, FRE), the most wanted first: a string that a concept has in several
         of them keeps the first.
       sources: vocabularies as in SAB; for terms and relations.
+      language_sources: vocabularies of the terms of a language; a language that is not named keeps
+        all. For terms alone.
       without_sources: vocabularies to leave out.
       term_types: as in TTY (PT, SY, MH).
       relations: labels "REL|RELA" with wild cards: "CHD|isa", "RO|*".
       keep_suppressed: keep rows whose SUPPRESS is O, E or Y, as CODER's released code does.
+      semantic_groups: groups of the Semantic Network (DISO, ANAT); a concept stays with a semantic
+        type of one of them.
+      mirror: a language. Terms of other languages stay where their concept has a term of this one;
+        and, whatever their concept has, where `language_sources` names their language and source.
     """
 
     languages: tuple[str, ...] = ()
@@ -38,15 +48,58 @@ class Filters:
     term_types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     keep_suppressed: bool = False
+    language_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    semantic_groups: tuple[str, ...] = ()
+    mirror: str | None = None
+
+    def validate(self) -> None:
+        """Raises BadInput for groups that there are not, and for languages that are not kept."""
+        for name in self.semantic_groups:
+            try:
+                group_number(name)
+            except BadInput as error:
+                raise BadInput(f"--semantic-groups: {error}") from None
+        named = [(f"--sources {name}=...", name) for name in self.language_sources]
+        if self.mirror:
+            named.append(("--mirror", self.mirror))
+        for option, language in named:
+            if self.languages and language not in self.languages:
+                raise BadInput(
+                    f"{option}: {language} is none of --languages {' '.join(self.languages)}; "
+                    f"expected one of them: add it there, or name another"
+                    f"{did_you_mean(language, self.languages)}"
+                )
 
 
 def term_drop_reason(filters: Filters) -> pl.Expr:
-    """Why a row of `Source.atoms` is dropped (string), or null where it is kept."""
+    """Why a row of `Source.atoms` is dropped (string), or null where it is kept.
+
+    With `semantic_groups` the rows must have the column in_group. What a mirror drops is known only
+    of whole concepts: see `needs_mirror`.
+    """
+    needed = [
+        _reason_unless((pl.col("language") != language) | _allowed("source", sources), NO_SOURCE)
+        for language, sources in filters.language_sources.items()
+        if filters.mirror in (None, language)
+    ]
+    if filters.semantic_groups:
+        needed.append(_reason_unless(pl.col("in_group"), NO_GROUP))
     return pl.coalesce(
         *_shared_reasons(filters),
         _reason_unless(_allowed("language", filters.languages), "language not asked for"),
         _reason_unless(_allowed("term_type", filters.term_types), "term type not asked for"),
+        *needed,
     )
+
+
+def needs_mirror(filters: Filters) -> pl.Expr:
+    """Whether a kept row of `Source.atoms` stays only where its concept is in the mirror (bool)."""
+    if filters.mirror is None:
+        return pl.lit(False)
+    stays = pl.col("language") == filters.mirror
+    for language, sources in filters.language_sources.items():
+        stays |= (pl.col("language") == language) & _allowed("source", sources)
+    return ~stays
 
 
 def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
@@ -104,12 +157,28 @@ def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
             raise BadInput(
                 f"--{option} {missing[0]}: no term of the source has it. It has {some(there)}."
             )
+    languages = sorted(values["language"].unique().to_list())
+    named = [("sources", language) for language in filters.language_sources]
+    if filters.mirror:
+        named.append(("mirror", filters.mirror))
+    for option, language in named:
+        if language not in languages:
+            raise BadInput(
+                f"--{option}: no term of the source is in {language}. It has {some(languages)}."
+            )
+    for language, sources in filters.language_sources.items():
+        there = sorted(values.filter(language=language)["source"].unique().to_list())
+        if missing := [value for value in sources if value not in there]:
+            raise BadInput(
+                f"--sources {language}={missing[0]}: no term of the source in {language} has it. "
+                f"It has {some(there)}; leave out what it has not."
+            )
 
 
 def _shared_reasons(filters: Filters) -> list[pl.Expr]:
     reasons = [
-        _reason_unless(_allowed("source", filters.sources), "source not asked for"),
-        _reason_unless(~pl.col("source").is_in(filters.without_sources), "source not asked for"),
+        _reason_unless(_allowed("source", filters.sources), NO_SOURCE),
+        _reason_unless(~pl.col("source").is_in(filters.without_sources), NO_SOURCE),
     ]
     if not filters.keep_suppressed:
         suppressed = pl.col("suppress").is_in(SUPPRESSED)

@@ -15,11 +15,14 @@ import polars as pl
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.source import Source
+from data_pipeline.terminology.chosen_concepts import in_mirror, keep_mirror, mark_groups
 from data_pipeline.terminology.clean import clean
 from data_pipeline.terminology.filters import (
+    NO_GROUP,
     Filters,
     check_filter_values,
     count_reasons,
+    needs_mirror,
     term_drop_reason,
 )
 from data_pipeline.terminology.retired_cuis import successors
@@ -99,23 +102,27 @@ def read_terminology(
     """
     report: Counter[str] = Counter()
     merged = _successors(source)
+    source = mark_groups(source, filters, merged)
     languages, vocabularies, reason = _count_terms(source, filters, report)
     stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
-    frame = _clean_terms(source, reason, languages, vocabularies, cleaning, report)
+    rows = source.atoms.filter(reason.is_null()).with_columns(needs_mirror=needs_mirror(filters))
+    frame = _clean_terms(rows, languages, vocabularies, cleaning, report)
     if excluded is not None:
         frame = _leave_out(frame, excluded, merged, cleaning, report)
+    frame, mirror = keep_mirror(frame, filters, languages, report)
     if not frame.height:
         raise BadInput(
             "no concept is left: the filters and the cleaning dropped every term "
             f"({_listing(report)}). Loosen them."
         )
     cuis = frame["cui"].unique().sort()
-    report["concepts dropped: no term left"] = report["concepts read"] - len(cuis)
+    dropped = sum(count for what, count in report.items() if what.startswith("concepts dropped"))
+    report["concepts dropped: no term left"] = report["concepts read"] - dropped - len(cuis)
     lookup = _lookup(cuis, merged)
     terms = _distinct_terms(frame, lookup, report)
     del frame
     stopping.poll()
-    codes = _read_codes(source, reason, lookup, vocabularies)
+    codes = _read_codes(in_mirror(rows, mirror), lookup, vocabularies)
     triplets = read_triplets(source, filters, lookup, len(cuis), report)
     stopping.poll()
     types = _read_types(source, lookup, len(cuis))
@@ -128,17 +135,21 @@ def _count_terms(
     source: Source, filters: Filters, report: Counter[str]
 ) -> tuple[list[str], list[str], pl.Expr]:
     """Counts rows by drop reason; languages, the most wanted first; vocabularies; the reason."""
+    columns = ["language", "source", "term_type", "suppress"]
+    cuis = pl.col("cui")
+    numbers = [cuis.n_unique()]
+    if filters.semantic_groups:
+        columns.append("in_group")
+        numbers.append(cuis.filter(~pl.col("in_group")).n_unique().alias("outside"))
     counts, concepts = pl.collect_all(
-        [
-            source.atoms.group_by("language", "source", "term_type", "suppress").len(),
-            source.atoms.select(pl.col("cui").n_unique()),
-        ],
-        engine="streaming",
+        [source.atoms.group_by(columns).len(), source.atoms.select(numbers)], engine="streaming"
     )
     check_filter_values(counts, filters)
     reason = term_drop_reason(filters)
     counts = counts.with_columns(reason=reason)
-    report["concepts read"] = concepts.item()
+    report["concepts read"] = concepts["cui"].item()
+    if filters.semantic_groups:
+        report[f"concepts dropped: {NO_GROUP}"] = concepts["outside"].item()
     report["terms read"] = int(counts["len"].sum())
     count_reasons(counts, "terms", report)
     counts = counts.filter(pl.col("reason").is_null())
@@ -150,22 +161,22 @@ def _count_terms(
 
 
 def _clean_terms(
-    source: Source,
-    reason: pl.Expr,
+    rows: pl.LazyFrame,
     languages: list[str],
     vocabularies: list[str],
     cleaning: str,
     report: Counter[str],
 ) -> pl.DataFrame:
     if not languages:
-        return pl.DataFrame(schema={"cui": pl.String, "term": pl.String})
+        columns = {"cui": pl.String, "term": pl.String}
+        return pl.DataFrame(schema=columns | {"language": pl.UInt8, "needs_mirror": pl.Boolean})
     # What would break a line of a table is a blank.
     string = pl.col("term").str.replace_all(r"[\t\n\v\f\r]", " ")
     frame = (
-        source.atoms.filter(reason.is_null())
-        .select(
+        rows.select(
             "cui",
             "rank",
+            "needs_mirror",
             _number("language", languages, pl.UInt8),
             _number("source", vocabularies, pl.UInt16),
             string=string,
@@ -242,12 +253,10 @@ def _distinct_terms(
     return terms
 
 
-def _read_codes(
-    source: Source, reason: pl.Expr, lookup: pl.LazyFrame, vocabularies: list[str]
-) -> pl.DataFrame:
+def _read_codes(rows: pl.LazyFrame, lookup: pl.LazyFrame, vocabularies: list[str]) -> pl.DataFrame:
     """`Terminology.codes`: of all rows that the filters keep, whatever became of their terms."""
     return (
-        source.atoms.filter(reason.is_null() & (pl.col("code") != ""))
+        rows.filter(pl.col("code") != "")
         .select("cui", "code", vocabulary=_number("source", vocabularies, pl.UInt16))
         .join(lookup, on="cui")
         .select("concept", "vocabulary", "code")
