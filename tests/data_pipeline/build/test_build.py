@@ -150,6 +150,30 @@ def test_a_stop_by_the_user_is_no_traceback(options, monkeypatch, capsys, model,
     assert "interrupted" in capsys.readouterr().err
 
 
+def test_a_mirror_of_some_groups(model, tmp_path, capsys):
+    release, out = write_release(tmp_path / "META"), tmp_path / "out"
+    arguments = ["--source", str(release), "--out", str(out), "--tokenizer", str(model)]
+    arguments += ["--languages", "FRE", "ENG", "--semantic-groups", "DISO", "anat"]
+    asked = ["--mirror", "FRE", "--sources", "ENG=MSH", "ENG=SNOMEDCT_US,MSH", "FRE=MSHFRE"]
+    assert main([*arguments, *asked, "--cleaning", "mlnorm"]) == 0
+    manifest = manifest_of(out)
+    assert manifest["filters"]["semantic_groups"] == ["DISO", "ANAT"]
+    assert manifest["filters"]["mirror"] == "FRE" and manifest["filters"]["sources"] == []
+    named = {"ENG": ["MSH", "SNOMEDCT_US"], "FRE": ["MSHFRE"]}
+    assert manifest["filters"]["language_sources"] == named
+    assert manifest["options"]["filters"] == manifest["filters"]
+    assert open_dataset(out, strings=True).cuis == ["C0000001", "C0000002", "C0000003"]
+    assert "semantic group not asked for" in capsys.readouterr().out
+    assert main([*arguments, "--mirror", "FRE"]) == 2  # another dataset
+    for words, message in (
+        (["MSH", "ENG=MSH"], "found vocabularies with and without a language; expected one form"),
+        (["ENG="], "--sources ENG=: expected a language and its vocabularies: ENG=CHV,MSH"),
+        (["GER=MSH"], "--sources GER=...: GER is none of --languages FRE ENG"),
+    ):
+        assert main([*arguments, "--overwrite", "--sources", *words]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
     text = tiny_files()["MRREL.RRF"].replace("|N||\n", "|N|\n", 1)
     release = write_release(tmp_path / "META", MRREL=text)
