@@ -49,7 +49,7 @@ class Annotation:
     note: str | None = None
 
 
-def annotations(
+def read_mentions(
     ann: str,
     text: str,
     place: str,
@@ -129,7 +129,8 @@ def documents(path: Path) -> Iterator[tuple[PurePosixPath, str, str]]:
     held = contents(path, lambda name: name.suffix in (".ann", ".txt"))
     for name in sorted(held):
         if name.suffix == ".ann":
-            yield name, *document(held, name, path)
+            ann, text = document(held, name, path)
+            yield name, ann, text
 
 
 def document(held: Mapping[PurePosixPath, bytes], name: PurePosixPath, path: Path) -> list[str]:

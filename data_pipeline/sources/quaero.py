@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
-from data_pipeline.sources.brat import TAR_ENDINGS, Span, annotations, documents, names_in
+from data_pipeline.sources.brat import TAR_ENDINGS, Span, documents, names_in, read_mentions
 
 GROUPS = ("ANAT", "CHEM", "DEVI", "DISO", "GEOG", "LIVB", "OBJC", "PHEN", "PHYS", "PROC")
 SETS, PARTS = ("train", "dev", "test"), ("EMEA", "MEDLINE")
@@ -88,7 +88,7 @@ def read_quaero(path: Path) -> dict[tuple[str, str], list[QuaeroMention]]:
                 f"{path}: found {'/'.join(chosen)} both in {folder_of[chosen]} and in "
                 f"{name.parent}; expected one corpus: give the folder of one"
             )
-        read = annotations(ann, text, f"{path}/{name}", check_type=check_group, example=EXAMPLE)
+        read = read_mentions(ann, text, f"{path}/{name}", check_type=check_group, example=EXAMPLE)
         document = "/".join((*chosen, name.stem))
         found.setdefault(chosen, []).extend(
             QuaeroMention(document, one.type, one.spans, one.text, one.note) for one in read

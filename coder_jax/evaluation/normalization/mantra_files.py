@@ -197,7 +197,7 @@ def add_brat(
     mentions: Mentions, file: PurePosixPath, content: Mapping[str, str], path: Path
 ) -> None:
     """Adds the annotations of an .ann file."""
-    for one in brat.annotations(
+    for one in brat.read_mentions(
         content[".ann"], content[".txt"], f"{path}/{file}", check_type=check_cui, example=EXAMPLE
     ):
         span = ";".join(f"{start} {end}" for start, end in one.spans)

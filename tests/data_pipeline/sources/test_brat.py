@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.brat import Annotation, annotations, contents, documents, names_in
+from data_pipeline.sources.brat import Annotation, contents, documents, names_in, read_mentions
 
 TEXT = " mal de tête ’ et de dos"
 MENTION = "T1\tDISO 1 12\tmal de tête\n"
@@ -16,7 +16,7 @@ BACK = "T2\tDISO 1 4;18 24\tmal de dos\n"
 
 
 def read(ann, text=TEXT):
-    return annotations(
+    return read_mentions(
         ann, text, "a.ann", check_type=lambda kind, place: None, example="T1<TAB>DISO 0 3<TAB>mal"
     )
 
