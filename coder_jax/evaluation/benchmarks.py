@@ -19,6 +19,7 @@ from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.normalization.xl_bel import XlBel
 from coder_jax.evaluation.published import PublishedRow, rows_for
+from coder_jax.evaluation.quaero.benchmark import Quaero
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
@@ -37,6 +38,7 @@ BENCHMARKS: tuple[type[Benchmark], ...] = (
     Folds,
     XlBel,
     SimilarityBenchmark,
+    Quaero,
     Mantra,
     ConceptSet,
     RelationBenchmark,
