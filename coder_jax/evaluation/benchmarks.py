@@ -14,12 +14,12 @@ from typing import Any
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
 from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
+from coder_jax.evaluation.given_groups.quaero import Quaero
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.normalization.xl_bel import XlBel
 from coder_jax.evaluation.published import PublishedRow, rows_for
-from coder_jax.evaluation.quaero.benchmark import Quaero
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark

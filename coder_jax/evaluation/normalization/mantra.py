@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
 from coder_jax.evaluation.cells import (
     Row,
     Table,
@@ -55,7 +55,16 @@ class Mantra(NormalizationBenchmark):
 MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
           precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
           hits per pair of mention and CUI, is the recall; a second row has it."""
-    flags: ClassVar[tuple[Flag, ...]] = ()
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--given-groups",
+            "give the semantic group of each mention of MANTRA GSC, and search in it alone: scored "
+            "and shown as QUAERO is",
+            default=False,
+            argparse={"action": "store_true"},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions with semantic groups"
     published: ClassVar[tuple[PublishedRow, ...]] = MANTRA
 
     @classmethod
@@ -67,7 +76,11 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
         return found.is_folder and is_mantra(found.path)
 
     @classmethod
-    def read(cls, given: Given) -> Self:
+    def read(cls, given: Given) -> Benchmark:
+        if given.options.get("given_groups"):
+            from coder_jax.evaluation.given_groups.mantra import GroupedMantra
+
+            return GroupedMantra.read(given)
         return cls.of_folds(given, read_mantra(given.path, given.dictionary))
 
     def averaged(self) -> list[str]:

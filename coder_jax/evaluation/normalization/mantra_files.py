@@ -24,6 +24,7 @@ from data_pipeline.files.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources import brat
 from data_pipeline.sources.brat import check_spans
+from data_pipeline.terminology.semantic_groups import GROUPS
 
 LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
 CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
@@ -31,7 +32,10 @@ XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", 
 CUI = re.compile(r"C\d{7}")
 EXAMPLE = "T1<TAB>C0000000 start end<TAB>mention"
 
-Mentions = dict[tuple[str, str], tuple[str, dict[str, None]]]  # (unit, span) -> (text, CUIs)
+QUOTED = re.compile(r'"([^"]*)"')
+
+# (unit, span) -> (text, {CUI: its semantic groups as written, such as "DISO", or ""})
+Mentions = dict[tuple[str, str], tuple[str, dict[str, str]]]
 
 
 def is_mantra(path: Path) -> bool:
@@ -54,6 +58,23 @@ def read_mantra(path: Path, dictionary: Dictionary | None) -> list[Normalization
             "dataset folder or a release (and --dictionary-sources SNOMEDCT_US MSH MDR, the "
             "papers') or a TSV file of term<TAB>CUI"
         )
+    return [
+        NormalizationFold(
+            fold,
+            [text for text, _ in mentions.values()],
+            [CONCEPT_SEPARATOR.join(cuis) for _, cuis in mentions.values()],
+            dictionary,
+            [fold.split()[-1]] * len(mentions),
+        )
+        for fold, mentions in corpora_in(path).items()
+    ]
+
+
+def corpora_in(path: Path) -> dict[str, Mentions]:
+    """The mentions of each language and corpus, sorted by these.
+
+    BadInput: as `read_mantra`, but for the dictionary.
+    """
     corpora: dict[str, Mentions] = {}
     first: dict[tuple[str, ...], PurePosixPath] = {}
     for file, content in files_in(path):
@@ -71,16 +92,7 @@ def read_mantra(path: Path, dictionary: Dictionary | None) -> list[Normalization
             "files such as Medline_GSC_fr_man.xml, or folders such as French/Medline_... with .txt "
             "and .ann files: fetch it again"
         )
-    return [
-        NormalizationFold(
-            fold,
-            [text for text, _ in mentions.values()],
-            [CONCEPT_SEPARATOR.join(cuis) for _, cuis in mentions.values()],
-            dictionary,
-            [fold.split()[-1]] * len(mentions),
-        )
-        for fold, mentions in sorted(corpora.items())
-    ]
+    return dict(sorted(corpora.items()))
 
 
 def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
@@ -190,7 +202,7 @@ def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
             in_order = len(words) > 1 and re.match(".*?".join(words), text[start:], re.DOTALL)
             if end > len(text) or not in_order:
                 check_spans(f"{where}, offset {offset}", text, [(start, end)], found)
-            add(mentions, where, f"{offset} {length}", found, cui)
+            add(mentions, where, f"{offset} {length}", found, cui, mark.get("grp", ""))
 
 
 def add_brat(
@@ -201,7 +213,7 @@ def add_brat(
         content[".ann"], content[".txt"], f"{path}/{file}", check_type=check_cui, example=EXAMPLE
     ):
         span = ";".join(f"{start} {end}" for start, end in one.spans)
-        add(mentions, str(file), span, one.text, one.type)
+        add(mentions, str(file), span, one.text, one.type, groups_of_note(one.note or ""))
 
 
 def check_cui(found: str, place: str) -> None:
@@ -210,5 +222,15 @@ def check_cui(found: str, place: str) -> None:
         raise BadInput(f"{place}: found a mention of the type {found!r}; expected {EXAMPLE}")
 
 
-def add(mentions: Mentions, unit: str, span: str, text: str, cui: str) -> None:
-    mentions.setdefault((unit, span), (text, {}))[1][cui] = None
+def groups_of_note(note: str) -> str:
+    """The semantic groups that a note names, such as "DISO"; "" of none.
+
+    It is '"C0007115", "Malignant neoplasm of thyroid", "Neoplastic Process" ,"DISO"'.
+    Types and groups may have changed places; a concept of several groups has a "|" between them.
+    """
+    fields = QUOTED.findall(note)[2:]
+    return next((one for one in fields if set(one.split("|")) <= set(GROUPS)), "")
+
+
+def add(mentions: Mentions, unit: str, span: str, text: str, cui: str, groups: str) -> None:
+    mentions.setdefault((unit, span), (text, {}))[1].setdefault(cui, groups)

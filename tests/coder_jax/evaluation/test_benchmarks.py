@@ -17,11 +17,11 @@ from coder_jax.evaluation.benchmarks import (
 )
 from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
+from coder_jax.evaluation.given_groups.quaero import Quaero
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.normalization.xl_bel import XlBel
-from coder_jax.evaluation.quaero.benchmark import Quaero
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
@@ -135,7 +135,13 @@ def test_what_a_path_is_shows_in_its_content(write, tmp_path, kind, name, conten
 def test_every_kind_is_listed_once_and_in_the_order_of_tables():
     assert tuple(KINDS) == BENCHMARKS
     assert kind_of("paper:knowledge") is kind_of("paper:unknown") is CaseStudy
-    tables = ["normalization", "similarity", "QUAERO", "MANTRA GSC", "concept similarity"]
+    tables = [
+        "normalization",
+        "similarity",
+        "semantic group given",
+        "MANTRA GSC",
+        "concept similarity",
+    ]
     tables += ["relation classification", "link prediction", "nearest terms"]
     assert list(makers_of_tables()) == tables
     assert makers_of_tables()["normalization"] is Mentions
@@ -176,7 +182,7 @@ def test_options_have_the_defaults_of_their_flags():
     assert options_with({}) == {
         **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
-        **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm"},
+        **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
@@ -184,7 +190,9 @@ def test_options_have_the_defaults_of_their_flags():
     names = {heading: [f.name for f in flags] for heading, flags in flags_by_heading().items()}
     assert names == {
         "mentions and terms": ["--k", "--predictions", "--nearest"],
-        "QUAERO": ["--threshold", "--semantic-groups", "--count-as"],
+        "mentions with semantic groups": [
+            *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
+        ],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }

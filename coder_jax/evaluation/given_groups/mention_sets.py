@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_jax.evaluation.quaero.majority import majority_answers, majority_cuis
+from coder_jax.evaluation.given_groups.majority import majority_answers, majority_cuis
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.quaero import PARTS, QuaeroMention
 from data_pipeline.terminology.semantic_groups import group_number

@@ -1,4 +1,4 @@
-"""Answers to the mentions of QUAERO, and their scores."""
+"""Answers to the mentions whose group is given, and their scores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE
-from coder_jax.evaluation.quaero.counts import (
+from coder_jax.evaluation.given_groups.counts import (
     MEASURES,
     Counting,
     accuracy_at,
@@ -16,14 +15,15 @@ from coder_jax.evaluation.quaero.counts import (
     measures,
     measures_drawn,
 )
-from coder_jax.evaluation.quaero.mention_sets import MentionSet
+from coder_jax.evaluation.given_groups.mention_sets import MentionSet
+from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results.bootstrap import ABOUT, named, resampled
 
 if TYPE_CHECKING:
     from coder_jax.evaluation.benchmark import Options
+    from coder_jax.evaluation.given_groups.benchmark import GroupedMentions
     from coder_jax.evaluation.normalization.group_normalizer import GroupNormalizer
-    from coder_jax.evaluation.quaero.benchmark import Quaero
 
 RANKED = 20  # answers of each mention that MRR looks at
 MEANT = (*MEASURES, "mrr", "acc@1", "acc@5")
@@ -37,7 +37,7 @@ class Scorer:
 
     def __init__(
         self,
-        benchmark: Quaero,
+        benchmark: GroupedMentions,
         normalizer: GroupNormalizer,
         counting: Counting,
         thresholds: Sequence[float],

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coder_jax.evaluation.quaero.counts import count_items, measures
-from coder_jax.evaluation.quaero.majority import majority_answers, majority_cuis
-from coder_jax.evaluation.quaero.mention_sets import mention_sets
+from coder_jax.evaluation.given_groups.counts import count_items, measures
+from coder_jax.evaluation.given_groups.majority import majority_answers, majority_cuis
+from coder_jax.evaluation.given_groups.mention_sets import mention_sets
 from data_pipeline.sources.quaero import read_quaero
 
 

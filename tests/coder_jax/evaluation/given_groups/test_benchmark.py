@@ -9,7 +9,7 @@ from evaluating import ENCODER, records_in, run
 from quaero_corpus import write_quaero
 
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
-from coder_jax.evaluation.quaero.benchmark import Quaero
+from coder_jax.evaluation.given_groups.quaero import Quaero
 from data_pipeline.dataset.dictionaries.rows import AboutConcept
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
@@ -154,7 +154,10 @@ def test_what_is_searched(corpus):
     assert len(benchmark.dictionary.terms) == 7
     keys = benchmark.keys("terms")
     assert {"douleurs du dos", "liver metastasis"} <= set(keys) and len(keys) == len(set(keys))
-    with pytest.raises(BadInput, match="found QUAERO and no dictionary to search; give --dictiona"):
+    with pytest.raises(
+        BadInput,
+        match="found mentions with semantic groups and no dictionary to search; give --dictiona",
+    ):
         read_benchmark("quaero", corpus).keys("terms")
     with pytest.raises(BadInput, match="terms to look up, and concept vectors"):
         benchmark.keys("concepts")
@@ -183,7 +186,7 @@ def test_table(corpus):
     records = [scored(corpus, threshold=[0.9]), scored(corpus, Chosen({}))]
     header, rows = Quaero.table(records, {})
     cells = [dict(zip(header, row.cells, strict=True)) for row in rows]
-    labels = [one["QUAERO"] for one in cells]
+    labels = [one["semantic group given"] for one in cells]
     leaflet = labels[: labels.index("quaero MEDLINE 2015")]
     restricted = "quaero EMEA 2015, restricted to reachable gold"
     assert leaflet[:6] == ["quaero EMEA 2015", restricted] * 3
@@ -210,7 +213,7 @@ def test_nearest_terms_of_an_encoder(corpus, minilm_path, tmp_path, capsys):
     words = ["--model", minilm_path, "--benchmark", f"quaero={corpus}", "--dictionary", table]
     assert run(*words, "--threshold", "0.99", "--json", out) == 0
     (record,) = records_in(out)
-    assert record.kind == "QUAERO" and record.dictionary["terms"] == 7
+    assert record.kind == "semantic group given" and record.dictionary["terms"] == 7
     # The only terms of ANAT are liver and sinus, and sinus is sinus.
     assert record.folds["MEDLINE 2015"]["reachable"]["recall"] >= 1 / 2
     assert record.folds["MEDLINE 2015"]["thresholds"]["0.99"]["reachable"]["recall"] == 1 / 2

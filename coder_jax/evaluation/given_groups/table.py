@@ -1,4 +1,4 @@
-"""The table of QUAERO: set by set, all encoders, the floor of training mentions, papers' rows."""
+"""The table of mentions with groups: set by set, encoders, floor of training mentions, papers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coder_jax.evaluation.cells import Row, Table, missing_column, short_percent
+from coder_jax.evaluation.given_groups.counts import MEASURES
 from coder_jax.evaluation.published import PublishedRow, rows_for
-from coder_jax.evaluation.quaero.counts import MEASURES
 from coder_jax.evaluation.record import EvaluationRecord
 
 SHOWN = (*MEASURES, "mrr", "acc@1")
@@ -20,7 +20,16 @@ def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]
     smaller dictionary cannot reach them.
     """
     missing = missing_column(records)
-    header = ["QUAERO", "pooling", "gold", "unreachable", "threshold", "precision", "recall", "F1"]
+    header = [
+        "semantic group given",
+        "pooling",
+        "gold",
+        "unreachable",
+        "threshold",
+        "precision",
+        "recall",
+        "F1",
+    ]
     header += ["MRR", "acc@1", "tied", *missing]
     rows = []
     sets = dict.fromkeys((r.benchmark, name) for r in records for name in r.folds)

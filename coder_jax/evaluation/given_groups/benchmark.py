@@ -1,9 +1,9 @@
-"""QUAERO: French mentions whose semantic group is given, normalized to one CUI each.
+"""Mentions whose semantic group is given, normalized to one CUI each.
 
-The task of MLNorm (Wajsbürt et al. 2021) and of CLEF eHealth 2015 and 2016 (dev and test): places
-and groups of mentions are given, the CUI is asked for. Answers are searched among the concepts of
-the mention's group alone. Whatever is a `GroupNormalizer` is scored: `score` makes one of an
-encoder, by nearest terms; `score_normalizer` takes any other.
+The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is asked
+for. The corpora are `quaero.Quaero` and, with --given-groups, `mantra.GroupedMantra`. Answers are
+searched among the concepts of the mention's group alone. Whatever is a `GroupNormalizer` is scored:
+`score` makes one of an encoder, by nearest terms; `score_normalizer` takes any other.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Given, Options
 from coder_jax.evaluation.cells import Table
+from coder_jax.evaluation.given_groups.counts import COUNTINGS
+from coder_jax.evaluation.given_groups.mention_sets import MentionSet
 from coder_jax.evaluation.published import QUAERO, PublishedRow
-from coder_jax.evaluation.quaero.counts import COUNTINGS
-from coder_jax.evaluation.quaero.mention_sets import MentionSet, mention_sets
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionaries.groups import groups_of_concepts
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import content_hash, split_concepts
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.quaero import GROUPS, is_quaero, read_quaero
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 from data_pipeline.terminology.semantic_groups import group_number
 
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Quaero(Benchmark):
-    """The test sets of 2015 and 2016 that are there, EMEA and MEDLINE apart.
+class GroupedMentions(Benchmark):
+    """Sets of mentions, each of which has a semantic group and gold CUIs.
 
     Attributes:
       sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
@@ -54,64 +53,29 @@ class Quaero(Benchmark):
     retired: int = 0
     retired_cuis: RetiredCuis | None = None
 
-    kind: ClassVar[str] = "QUAERO"
-    formats: ClassVar[str] = (
-        "QUAERO:   the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip of it"
-    )
-    about: ClassVar[str] = """\
-QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip of it; searched in
-          the terms of --dictionary whose concepts have the mention's semantic group, which is
-          given. Precision, recall and F1 of one CUI per mention, MRR and acc@1, on EMEA and MEDLINE
-          of 2015 (dev) and 2016 (test). Rows beside them: gold that the dictionary holds alone, and
-          the majority CUI of the training mentions.\
-"""
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--threshold",
-            "also score with no answer below these cosines (or probabilities, of a classifier)",
-            default=[],
-            argparse={"nargs": "+", "type": float, "metavar": "SCORE"},
-        ),
-        Flag(
-            "--semantic-groups",
-            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
-            default=[],
-            argparse={"nargs": "+", "choices": GROUPS, "metavar": "GROUP"},
-        ),
-        Flag(
-            "--count-as",
-            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
-            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough); "
-            "default: mlnorm",
-            default="mlnorm",
-            argparse={"choices": tuple(COUNTINGS)},
-        ),
-    )
-    flags_under: ClassVar[str] = "QUAERO"
+    kind: ClassVar[str] = "semantic group given"
     published: ClassVar[tuple[PublishedRow, ...]] = QUAERO
 
     @classmethod
-    def claims(cls, found: Found) -> bool:
-        return is_quaero(found.path)
+    def of_sets(cls, given: Given, sets: list[MentionSet]) -> Self:
+        """The benchmark of sets with gold as it is called today.
 
-    @classmethod
-    def read(cls, given: Given) -> Self:
-        chosen = tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))
+        BadInput for a dictionary that does not fit, see `searching`.
+        """
         retired = given.retired_cuis
         successor = retired.successor if retired else {}
-        sets = mention_sets(read_quaero(given.path), str(given.path), chosen, successor)
         rows = (
-            (s.name, *row)
-            for s in sets
-            for row in zip(s.documents, s.groups, s.texts, map("|".join, s.noted), strict=True)
+            (one.name, *row, " ".join(cuis))
+            for one in sets
+            for *row, cuis in zip(one.documents, one.groups, one.texts, one.noted, strict=True)
         )
         benchmark = cls(
             given.name,
             str(given.path),
             sets,
             content_hash(rows),
-            chosen=chosen,
-            retired=sum(cui in successor for s in sets for cuis in s.noted for cui in cuis),
+            chosen=chosen_groups(given),
+            retired=sum(cui in successor for one in sets for cuis in one.noted for cui in cuis),
             retired_cuis=retired,
         )
         return benchmark if given.dictionary is None else benchmark.searching(given.dictionary)
@@ -164,9 +128,9 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
     def _searched(self) -> Dictionary:
         if self.dictionary is None:
             raise BadInput(
-                f"{self.path}: found QUAERO and no dictionary to search; give --dictionary with a "
-                "dataset folder, the MRCONSO.RRF of a release with MRSTY.RRF beside it, or a table "
-                "with the columns term, concept and semantic_type"
+                f"{self.path}: found mentions with semantic groups and no dictionary to search; "
+                "give --dictionary with a dataset folder, the MRCONSO.RRF of a release with "
+                "MRSTY.RRF beside it, or a table with the columns term, concept and semantic_type"
             )
         return self.dictionary
 
@@ -195,7 +159,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
           missing: strings that have no vector.
           similarity: what its scores are.
         """
-        from coder_jax.evaluation.quaero.scores import Scorer
+        from coder_jax.evaluation.given_groups.scores import Scorer
 
         scorer = Scorer(self, normalizer, COUNTINGS[options["count_as"]], options["threshold"])
         return scorer.record(encoder, options, missing=missing, similarity=similarity)
@@ -203,6 +167,11 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
         """A row for each set and threshold, and below it what is said in `about`."""
-        from coder_jax.evaluation.quaero.table import table
+        from coder_jax.evaluation.given_groups.table import table
 
         return table(records, cls.published)
+
+
+def chosen_groups(given: Given) -> tuple[str, ...]:
+    """The groups whose mentions are asked for; none: all."""
+    return tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))

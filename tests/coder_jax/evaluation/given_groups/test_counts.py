@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coder_jax.evaluation.quaero.counts import (
+from coder_jax.evaluation.given_groups.counts import (
     accuracy_at,
     count_brateval,
     count_brateval_any,

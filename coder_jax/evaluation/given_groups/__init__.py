@@ -1,0 +1,1 @@
+"""Benchmarks of normalization whose mentions have a semantic group that is given."""
