@@ -6,8 +6,8 @@ keyed by CUI. What has no vector is counted. A benchmark is
 
 BENCHMARKS
 
-What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm or ddbrc
-gets the papers' own rows beside it, marked as published.
+What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm, ddbrc
+or quaero gets the papers' own rows beside it, marked as published.
 
 acc@k is the share of mentions whose gold concept is among the k concepts with the nearest terms.
 Concepts that are equally near are counted as the mean over their orders. Mentions whose gold
@@ -46,6 +46,8 @@ Examples:
       --dictionary-languages ENG --json sapbert.json
   python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary data/umls \\
       --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
+  python -m coder_jax evaluate --model coder_all --json quaero.json --dictionary data/umls \\
+      --benchmark quaero=QUAERO_FrenchMed
   python -m coder_jax evaluate --model PubMed-w2v.bin --vectors-of words --json words.json \\
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coder_jax.evaluation.given_groups.benchmark import GroupedMentions
     from coder_jax.evaluation.normalization.group_normalizer import GroupNormalizer
 
-RANKED = 20  # answers of each mention that MRR looks at
+RANKED = 100  # answers of each mention that MRR looks at
 MEANT = (*MEASURES, "mrr", "acc@1", "acc@5")
 
 Gold = Sequence[tuple[str, ...]]
@@ -139,7 +139,8 @@ class Scorer:
                 }
                 for threshold in self.thresholds
             },
-            "majority": self.majority(one),
+            "majority": self.majority(one, one.gold),
+            "majority_of_reachable": self.majority(one, kept),
             "counts": {
                 "mentions": len(one.gold),
                 "gold": len(can_be),
@@ -172,11 +173,16 @@ class Scorer:
         accuracies = {f"acc@{k}": accuracy_at(k, gold, ranked) for k in (1, 5)}
         return found | {"mrr": mean_reciprocal_rank(gold, ranked)} | accuracies
 
-    def majority(self, one: MentionSet) -> Mapping[str, float]:
-        """MEASURES of the CUI that training mentions mostly have; none without these."""
-        if one.majority is None:
+    def majority(self, one: MentionSet, gold: Gold) -> Mapping[str, float]:
+        """MEASURES of the CUI that training mentions mostly have; none without these.
+
+        Mentions that have no gold are left out.
+        """
+        rows = [row for row, cuis in enumerate(gold) if cuis]
+        if one.majority is None or not rows:
             return {}
-        counted = self.counting(one.gold, one.majority)
+        answered = [one.majority[row] for row in rows]
+        counted = self.counting([gold[row] for row in rows], answered)
         return dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
 
 

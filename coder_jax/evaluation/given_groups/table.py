@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from coder_jax.evaluation.cells import Row, Table, missing_column, short_percent
 from coder_jax.evaluation.given_groups.counts import MEASURES
@@ -11,6 +10,7 @@ from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EvaluationRecord
 
 SHOWN = (*MEASURES, "mrr", "acc@1")
+RESTRICTED = "restricted to reachable gold"
 
 
 def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
@@ -40,7 +40,7 @@ def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]
                 Row(_filled(cells, len(header)), record.encoder.model)
                 for cells in _cells(record, name, missing)
             ]
-        rows += _majority(own[0], name, len(header))
+        rows += list(_majority(own[0], name, len(header)))
         if own[0].scoring["semantic_groups"] == "all":
             rows += list(_of_papers(benchmark, name, published, len(header)))
     return header, rows
@@ -69,7 +69,7 @@ def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Itera
             scores = [short_percent(found["reachable"][one]) for one in SHOWN]
             left = f"{counts['gold'] - out:,}"
             yield [
-                f"{label}, restricted to reachable gold",
+                f"{label}, {RESTRICTED}",
                 pooling,
                 left,
                 "0",
@@ -83,14 +83,18 @@ def _label(record: EvaluationRecord, name: str) -> str:
     return f"{record.benchmark} {name}" + ("" if groups == "all" else f", {' '.join(groups)}")
 
 
-def _majority(record: EvaluationRecord, name: str, width: int) -> list[Row]:
-    found: Mapping[str, Any] = record.folds[name]["majority"]
-    if not found:
-        return []
-    gold = f"{record.folds[name]['counts']['gold']:,}"
-    scores = [short_percent(found[one]) for one in MEASURES]
+def _majority(record: EvaluationRecord, name: str, width: int) -> Iterator[Row]:
+    fold = record.folds[name]
+    counts = fold["counts"]
     label = f"{_label(record, name)}, majority CUI of training mentions"
-    return [Row(_filled([label, "", gold, "", "", *scores], width), "majority CUI")]
+    rows = [(label, counts["gold"], fold["majority"])]
+    if counts["unreachable"]:
+        left = counts["gold"] - counts["unreachable"]
+        rows.append((f"{label}, {RESTRICTED}", left, fold["majority_of_reachable"]))
+    for label, gold, found in rows:
+        if found:
+            scores = [short_percent(found[one]) for one in MEASURES]
+            yield Row(_filled([label, "", f"{gold:,}", "", "", *scores], width), "majority CUI")
 
 
 def _of_papers(

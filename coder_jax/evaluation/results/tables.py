@@ -23,7 +23,7 @@ def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table
 
     Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
     the rows of a benchmark whose name says that it is one of the papers' (cadec, psytar, mantra,
-    mcsm, ddbrc) are the papers' own, marked as published.
+    mcsm, ddbrc, quaero) are the papers' own, marked as published.
 
     Args:
       records: of any kinds.

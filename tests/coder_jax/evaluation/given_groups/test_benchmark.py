@@ -95,7 +95,7 @@ def test_a_set_by_hand(corpus):
     assert found["acc@1"] == pytest.approx(3 / 7) and found["acc@5"] == pytest.approx(4 / 7)
     # Within reach: metastasis, liver, back and one item of somnolence; all of them are answered.
     reachable = leaflet["reachable"]
-    assert reachable["recall"] == reachable["precision"] == 2 / 4
+    assert reachable["recall"] == reachable["precision"] == reachable["acc@1"] == 2 / 4
     nothing = leaflet["thresholds"]["0.9"]["scores"]
     assert (nothing["precision"], nothing["recall"], nothing["f1"]) == (0, 0, 0)
     assert nothing["acc@1"] == found["acc@1"], "without a threshold"
@@ -114,6 +114,8 @@ def test_majority_of_training_mentions(corpus):
     majority = scored(corpus).folds["EMEA 2015"]["majority"]
     # Train says the same as dev; of two CUIs of somnolence the first.
     assert majority == pytest.approx({"precision": 7 / 8, "recall": 7 / 8, "f1": 7 / 8})
+    reachable = scored(corpus).folds["EMEA 2015"]["majority_of_reachable"]
+    assert reachable == pytest.approx({"precision": 1, "recall": 1, "f1": 1}), "4 of 4"
     shutil.rmtree(corpus / "corpus" / "train")
     assert scored(corpus).folds["EMEA 2015"]["majority"] == {}
 
@@ -146,6 +148,10 @@ def test_retired_cuis(corpus):
     leaflet = record.folds["EMEA 2015"]["scores"]
     assert leaflet["recall"] == 4 / 8, "the liver is the sinus today, on both sides"
     assert leaflet["mrr"] == pytest.approx(4 / 8)
+    # What a concept of DISO and one of ANAT became is in both groups.
+    one = RetiredCuis({"C0004604": "C0030471"}, "MRCUI.RRF")
+    counts = scored(corpus, read={"retired_cuis": one}).folds["EMEA 2015"]["counts"]
+    assert counts["unreachable"] == 4
 
 
 def test_what_is_searched(corpus):
@@ -191,10 +197,11 @@ def test_table(corpus):
     restricted = "quaero EMEA 2015, restricted to reachable gold"
     assert leaflet[:6] == ["quaero EMEA 2015", restricted] * 3
     assert leaflet[6] == "quaero EMEA 2015, majority CUI of training mentions"
+    assert leaflet[7] == f"{leaflet[6]}, restricted to reachable gold"
     assert [one["threshold"] for one in cells[:6]] == ["none", "none", "0.9", "0.9", "none", "none"]
     assert cells[0]["F1"].startswith("42.9 ±") and cells[1]["F1"] == "50.0"
     assert (cells[0]["gold"], cells[0]["unreachable"], cells[1]["gold"]) == ("8", "4", "4")
-    assert cells[6]["recall"] == "87.5"
+    assert (cells[6]["recall"], cells[7]["recall"], cells[7]["gold"]) == ("87.5", "100.0", "4")
     papers = {row.encoder: row for row in rows if row.published and "EMEA" in row.cells[0]}
     distant = papers["MLNorm S2, distant"]
     assert distant.published == "MLNorm, table 3" and "76.5" in distant.cells
