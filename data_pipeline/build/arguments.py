@@ -9,6 +9,7 @@ from pathlib import Path
 from data_pipeline.build.options import BuildOptions
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import SYNONYM_SCOPES
+from data_pipeline.sources.quaero import SETS
 from data_pipeline.terminology.clean import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.semantic_groups import GROUPS
@@ -125,6 +126,25 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="longest term in tokens, special tokens included (default: 32)",
     )
+    terms.add_argument(
+        "--supervised",
+        nargs="+",
+        type=Path,
+        default=(),
+        metavar="FILES",
+        help="mentions of annotated text to train on, as terms of their concepts: tables with the "
+        "columns mention and cui, and perhaps language (default: --mirror, or the first of "
+        "--languages) and semantic_group; or the folder QUAERO_FrenchMed. Their concepts join the "
+        "mirror; --sources and --term-types do not drop them",
+    )
+    terms.add_argument(
+        "--supervised-sets",
+        nargs="+",
+        choices=SETS,
+        default=("train",),
+        metavar="SET",
+        help=f"sets of QUAERO_FrenchMed to train on: {', '.join(SETS)} (default: train)",
+    )
     heldout = parser.add_argument_group("evaluation")
     heldout.add_argument(
         "--hold-out",
@@ -211,6 +231,8 @@ def options_from(args: argparse.Namespace) -> BuildOptions:
         hold_out_languages=tuple(args.hold_out_languages),
         heldout_dictionary=args.heldout_dictionary,
         exclude_terms=args.exclude_terms,
+        supervised=tuple(args.supervised),
+        supervised_sets=tuple(args.supervised_sets),
         seed=args.seed,
         shards=args.shards,
         overwrite=args.overwrite,

@@ -50,6 +50,7 @@ from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
+from data_pipeline.terminology.supervised import read_supervised
 from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 LOCK = "lock"
@@ -143,7 +144,10 @@ def _read(
     source = read_source(options.source, scratch, options.synonym_scopes, options.release)
     tell(f"filtering and cleaning the terms of {source.name} {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
-    terminology = read_terminology(source, options.filters, options.cleaning, excluded)
+    supervised = None
+    if options.supervised:
+        supervised = read_supervised(options.supervised, options.supervised_sets)
+    terminology = read_terminology(source, options.filters, options.cleaning, excluded, supervised)
     if not len(terminology.heads):
         tell("warning: no relation is left; the encoder can train on synonyms alone")
     tell(

@@ -36,6 +36,8 @@ class BuildOptions:
       heldout_dictionary: most terms in heldout/dictionary.tsv.
       exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
         the other terms of these concepts.
+      supervised: tables of mentions and CUIs, and folders of the QUAERO corpus, to train on.
+      supervised_sets: which sets of the corpus are read.
       seed: of the held-out choice.
       shards: number of shard files; None: chosen by size. Does not change the content.
       overwrite: replace a dataset that is already at `out`.
@@ -53,6 +55,8 @@ class BuildOptions:
     hold_out_languages: tuple[str, ...] = ()
     heldout_dictionary: int = 50_000
     exclude_terms: Path | None = None
+    supervised: tuple[Path, ...] = ()
+    supervised_sets: tuple[str, ...] = ("train",)
     seed: int = 0
     shards: int | None = None
     overwrite: bool = False
@@ -76,6 +80,12 @@ class BuildOptions:
                 f"--exclude-terms {self.exclude_terms} does not exist; expected a .tsv file with "
                 "the header mention, CUI"
             )
+        for path in self.supervised:
+            if not path.exists():
+                raise BadInput(
+                    f"--supervised {path} does not exist; expected a table with the columns "
+                    "mention and cui, or the folder QUAERO_FrenchMed"
+                )
 
     def as_json(self) -> dict:
         """The options as JSON values, for the manifest."""
@@ -91,6 +101,8 @@ class BuildOptions:
         for name in ("out", "overwrite", "tokenizer"):
             del options[name]
         inputs = source_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
+        for path in self.supervised:
+            inputs += sorted(path.rglob("*.*")) if path.is_dir() else [path]
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]
         versions = [CONTENT, data_format, pl.__version__, tokenizers.__version__]
         content = json.dumps([options, stats, tokenizer_hash, versions], sort_keys=True)

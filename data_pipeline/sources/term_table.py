@@ -25,7 +25,7 @@ NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "language": (("language", "lang", "lat", "languagecode"),),
     "vocabulary": (("vocabulary", "sab"), ("source", "system", "codesystem", "terminology")),
     "preferred": (("preferred", "ispref", "ispreferred", "pref"),),
-    "type": (("semantictype", "semantictypes", "sty", "semtype"), ("type",)),
+    "type": (("semantictype", "semantictypes", "sty", "semtype"), ("type",), ("semanticgroup",)),
 }
 EXPECTED = (
     "a header with a column for the term (term, name, label, description, ...) and one for the "

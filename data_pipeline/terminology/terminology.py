@@ -26,6 +26,7 @@ from data_pipeline.terminology.filters import (
     term_drop_reason,
 )
 from data_pipeline.terminology.retired_cuis import successors
+from data_pipeline.terminology.supervised import rows_of_mentions
 from data_pipeline.terminology.triplets import read_triplets
 
 
@@ -88,7 +89,11 @@ def offsets(sorted_ids: np.ndarray, count: int) -> np.ndarray:
 
 
 def read_terminology(
-    source: Source, filters: Filters, cleaning: str, excluded: pl.DataFrame | None = None
+    source: Source,
+    filters: Filters,
+    cleaning: str,
+    excluded: pl.DataFrame | None = None,
+    supervised: pl.DataFrame | None = None,
 ) -> Terminology:
     """Filters, cleans and numbers a source.
 
@@ -98,14 +103,18 @@ def read_terminology(
       cleaning: name of a rule set of `clean.CLEANING`.
       excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and
         retired CUIs replaced by their successors.
+      supervised: mentions that join the terms, from `read_supervised`.
     Raises BadInput if no concept is left, or a chain of retired CUIs leads back to itself.
     """
     report: Counter[str] = Counter()
     merged = _successors(source)
     source = mark_groups(source, filters, merged)
-    languages, vocabularies, reason = _count_terms(source, filters, report)
+    added = rows_of_mentions(supervised, source, merged, filters, report)
+    languages, vocabularies, reason = _count_terms(source, filters, report, added)
     stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
     rows = source.atoms.filter(reason.is_null()).with_columns(needs_mirror=needs_mirror(filters))
+    if added.height:
+        rows = pl.concat([rows.select(added.columns), added.lazy()])
     frame = _clean_terms(rows, languages, vocabularies, cleaning, report)
     if excluded is not None:
         frame = _leave_out(frame, excluded, merged, cleaning, report)
@@ -132,7 +141,7 @@ def read_terminology(
 
 
 def _count_terms(
-    source: Source, filters: Filters, report: Counter[str]
+    source: Source, filters: Filters, report: Counter[str], added: pl.DataFrame
 ) -> tuple[list[str], list[str], pl.Expr]:
     """Counts rows by drop reason; languages, the most wanted first; vocabularies; the reason."""
     columns = ["language", "source", "term_type", "suppress"]
@@ -152,7 +161,8 @@ def _count_terms(
         report[f"concepts dropped: {NO_GROUP}"] = concepts["outside"].item()
     report["terms read"] = int(counts["len"].sum())
     count_reasons(counts, "terms", report)
-    counts = counts.filter(pl.col("reason").is_null())
+    counts = counts.filter(pl.col("reason").is_null()).select("language", "source")
+    counts = pl.concat([counts, added.select(counts.columns)])
     kept = counts["language"].unique().to_list()
     # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
     wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from quaero_corpus import write_quaero
 from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
 from tiny_ontology import write_ontology
 from tiny_rrf import tiny_files, write_release
@@ -172,6 +173,29 @@ def test_a_mirror_of_some_groups(model, tmp_path, capsys):
     ):
         assert main([*arguments, "--overwrite", "--sources", *words]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_training_mentions(model, tmp_path, capsys):
+    release, out = write_release(tmp_path / "META"), tmp_path / "out"
+    table, corpus = tmp_path / "mentions.tsv", write_quaero(tmp_path)
+    table.write_text("mention\tcui\tsemantic_group\nCrise cardiaque\tC0000009\tDISO\n")
+    arguments = ["--source", str(release), "--out", str(out), "--tokenizer", str(model)]
+    arguments += ["--languages", "FRE", "ENG", "--supervised", str(table), str(corpus)]
+    assert main(arguments) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "supervised mentions dropped: concept not in the release 12" in printed
+    assert {"crise cardiaque", "douxium"} < set(open_dataset(out, strings=True).terms)
+    assert manifest_of(out)["options"]["supervised"] == [str(table), str(corpus)]
+    assert main(arguments) == 0  # it is there
+    document = corpus / "corpus" / "train" / "EMEA" / "318_2.ann"
+    document.write_text(document.read_text().replace("C0494165", "C0000003"))
+    assert main(arguments) == 2
+    assert "already holds a dataset" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite", "--supervised-sets", "train", "dev"]) == 0
+    report = manifest_of(out)["report"]
+    assert report["supervised mentions dropped: concept not in the release"] == 23
+    assert main([*arguments, "--supervised", "none.tsv"]) == 2
+    assert "--supervised none.tsv does not exist; expected a table" in capsys.readouterr().err
 
 
 def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
