@@ -6,9 +6,10 @@ tokenizes with the encoder's own tokenizer, and writes a TFDS dataset folder. A 
 killed goes on where it stopped when the same command is run again.
 
 A table of terms (.tsv, .csv, .xlsx) has a header with the columns concept and name, in any order,
-and may have language (en, ENG, ...; without it UND), vocabulary, code, semantic_type and preferred
-(Y or 1). Relations may lie beside it: for terms.tsv in terms.relations.tsv (.csv, .xlsx), with the
-columns head, relation and tail, which read as a sentence: asthma, is a, lung disease.
+and may have language (en, ENG, ...; without it UND), vocabulary, code, semantic_type (or
+semantic_group: DISO, ...) and preferred (Y or 1). Relations may lie beside it: for terms.tsv in
+terms.relations.tsv (.csv, .xlsx), with the columns head, relation and tail, which read as a
+sentence: asthma, is a, lung disease.
 """
 
 from __future__ import annotations

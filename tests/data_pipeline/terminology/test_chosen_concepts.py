@@ -202,3 +202,26 @@ def test_filters_that_contradict_each_other(filters, message):
     Filters(languages=("FRE", "ENG"), mirror="FRE", semantic_groups=("DISO",)).validate()
     with pytest.raises(BadInput, match=message):
         Filters(languages=("FRE", "ENG"), **filters).validate()
+
+
+TEN = ("ANAT", "CHEM", "DEVI", "DISO", "GEOG", "LIVB", "OBJC", "PHEN", "PHYS", "PROC")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mirror", "concepts", "terms", "french"),
+    [("FRE", 13_255, 57_694, 17_852), (None, 296_772, 519_968, 17_852)],
+)
+def test_french_openmeta(shared_data, tmp_path, mirror, concepts, terms, french):
+    """Counts that were found in another way: distinct cleaned strings of each concept."""
+    source = read_rrf(shared_data / "openmeta", tmp_path / "scratch")
+    filters = Filters(
+        languages=("FRE", "ENG"),
+        term_types=("PT", "SY", "MH", "HT"),
+        semantic_groups=TEN,
+        mirror=mirror,
+    )
+    found = read_terminology(source, filters, "mlnorm")
+    assert (len(found.cuis), found.terms.height) == (concepts, terms)
+    assert found.terms.filter(language=0).height == french
+    assert counts_add_up(found)
