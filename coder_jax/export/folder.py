@@ -8,7 +8,7 @@ trained encoder's, and only then does it get its name.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ def export_encoder(
     relations: ExportedRelations | None = None,
     card: Mapping[str, Any] | None = None,
     pytorch_bin: bool = False,
+    beside: Callable[[Path], dict[str, float]] | None = None,
 ) -> dict[str, float]:
     """Writes and checks an export.
 
@@ -58,6 +59,7 @@ def export_encoder(
       relations: what was learned of relations, or None.
       card: what the model card tells; see `model_card`.
       pytorch_bin: also write pytorch_model.bin.
+      beside: writes more into the folder, and says what it found different, as this does.
 
     Returns:
       The largest difference of vectors for each library that opened the export; see
@@ -83,6 +85,8 @@ def export_encoder(
                 write_relations(new, relations)
             write_descriptions(new, settings, card, relations)
             differences = verify_export(new, bert, settings=settings)
+            if beside is not None:
+                differences |= beside(new)
             for path in new.rglob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:

@@ -192,8 +192,12 @@ def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str
         "pieces": "(hidden * pieces).sum(1) / pieces.sum(1).clamp(min=1)",
         "pooler": "output.pooler_output",
     }[settings.pooling]
-    mask = 'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
-    mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
+    mask = ""
+    if settings.pooling == "pieces":
+        mask = (
+            'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
+        )
+        mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
     text = f"""`MODEL` is the path of this folder or its id on the hub.
 
 ```python
@@ -213,7 +217,7 @@ batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
 with torch.inference_mode():
     output = model(**batch)
 hidden = output.last_hidden_state
-{mask if settings.pooling == "pieces" else ""}vectors = torch.nn.functional.normalize({pooled}, dim=-1)
+{mask}vectors = torch.nn.functional.normalize({pooled}, dim=-1)
 ```"""
     if relations:
         name, _ = KINDS[relations.table.ndim]

@@ -71,7 +71,7 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
 
 
 def read_extra(out: Path, step: int) -> Any:
-    """What a checkpoint has that is neither parameter nor moment, NumPy arrays (`TrainState.extra`).
+    """What is neither parameter nor moment in a checkpoint (`TrainState.extra`), NumPy arrays.
 
     Raises:
         BadInput: if it cannot be read, or is not what was saved.

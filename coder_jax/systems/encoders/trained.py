@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ def export_trained(
     *,
     card: Mapping[str, Any] | None = None,
     pytorch_bin: bool = False,
+    beside: Callable[[Path], dict[str, float]] | None = None,
 ) -> dict[str, float]:
     """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
 
@@ -68,7 +69,7 @@ def export_trained(
         system, run: what was trained.
         out: the folder to write.
         card: what the model card says in place of, or beside, what is known of the run.
-        pytorch_bin: also write pytorch_model.bin.
+        pytorch_bin, beside: of `export_encoder`.
     """
     settings = trained_settings(system, run)
     return export_encoder(
@@ -82,6 +83,7 @@ def export_trained(
         relations=trained_relations(run),
         card={**describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
+        beside=beside,
     )
 
 

@@ -84,7 +84,7 @@ def term_rows(dataset: TripletDataset) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         (terms, groups): int64 and uint8 [rows], sorted by term, then by group.
     """
-    kept = dataset.manifest.get("semantic_groups") or GROUPS
+    kept = dataset.manifest.get("filters", {}).get("semantic_groups") or GROUPS
     wanted = np.uint16(sum(1 << group_number(name) for name in kept))
     bits_C = groups_of(dataset) & wanted
     bits_C = np.where(bits_C == 0, np.uint16(1 << ANY), bits_C)

@@ -96,7 +96,7 @@ def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules,
 @pytest.mark.parametrize(
     ("saved", "message"),
     [
-        ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean, pooler"),
+        ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean, pieces, pooler"),
         ({"cleaning": "soap"}, "cleaning is 'soap'; expected one of paper, lookup, none"),
         ({"max_length": 2}, "coder_jax.json: max_length is 2; expected int >= 3"),
         ({"max_length": "32"}, 'coder_jax.json: max_length is "32"; expected int; make it again'),

@@ -23,7 +23,10 @@ SPEC = TermSpec(terms=12, groups=4, row_length=32, seed=3)
 
 def make(*, semantic_groups=None, **changes):
     dataset = tiny_dataset(concepts=30, triplets=10, **changes)
-    manifest = dataset.manifest | {"semantic_types": TYPES, "semantic_groups": semantic_groups}
+    manifest = dataset.manifest | {
+        "semantic_types": TYPES,
+        "filters": {"semantic_groups": semantic_groups},
+    }
     return dataclasses.replace(dataset, manifest=manifest)
 
 

@@ -1,0 +1,97 @@
+"""A concept classifier of MLNorm in PyTorch: mentions and semantic groups in, concepts out.
+
+Needs torch, transformers, safetensors and anyascii; nothing of coder_jax. It lies in each export:
+
+    import sys; sys.path.insert(0, FOLDER)
+    from concept_classifier import ConceptClassifier
+
+    classifier = ConceptClassifier(FOLDER)
+    for concept, probability in classifier(["mal de tête"], ["DISO"], k=3)[0]:
+        print(concept, probability)
+"""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+from anyascii import anyascii
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+CLASSICAL = str.maketrans({"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"})
+
+
+def clean(term, rules):
+    """A term as those of training were cleaned."""
+    if rules == "mlnorm":
+        term = anyascii(term.translate(CLASSICAL)).lower()
+        term = re.sub(r"([!-/:-@\[-`{-~])", r" \1 ", term)
+        term = re.sub(r"([a-z])([0-9])", r"\1 \2", term)
+        term = re.sub(r"([0-9])([a-z])", r"\1 \2", term)
+    elif rules != "none":
+        raise ValueError(f"clean terms by the rules {rules!r} of coder_jax yourself")
+    return " ".join(term.split())
+
+
+class ConceptClassifier(torch.nn.Module):
+    """The softmax of 20 x cosine over all concepts of a mention's semantic group.
+
+    Attributes:
+        concepts: the identifier of each class.
+        groups: the set of semantic groups of each.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        folder = Path(folder)
+        self.settings = json.loads((folder / "classifier.json").read_text(encoding="utf-8"))
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        tensors = load_file(folder / "classes.safetensors")
+        rows = torch.nn.functional.normalize(tensors.pop("classes"), dim=1)
+        self.register_buffer("rows", rows)
+        kernel = tensors.pop("kernel")
+        self.linear = torch.nn.Linear(*kernel.shape)
+        self.norm = torch.nn.BatchNorm1d(kernel.shape[1])
+        with torch.no_grad():
+            self.linear.weight.copy_(kernel.T)
+            self.linear.bias.copy_(tensors.pop("bias"))
+            self.norm.weight.copy_(tensors.pop("scale"))
+            self.norm.bias.copy_(tensors.pop("shift"))
+        self.norm.running_mean.copy_(tensors.pop("mean"))
+        self.norm.running_var.copy_(tensors.pop("variance"))
+        lines = (folder / "classes.tsv").read_text(encoding="utf-8").splitlines()
+        self.concepts = [line.split("\t")[0] for line in lines]
+        self.groups = [set(line.split("\t")[1].split()) for line in lines]
+        self.eval()
+
+    def vectors(self, mentions):
+        """float32 [M, D] of unit length: what is compared with the classes."""
+        cleaned = [clean(mention, self.settings["cleaning"]) for mention in mentions]
+        batch = self.tokenizer(cleaned, padding=True, truncation=True, return_tensors="pt")
+        hidden = self.encoder(**batch.to(self.rows.device)).last_hidden_state
+        mask = batch["attention_mask"]
+        pieces = mask * mask.roll(-1, 1)  # without [SEP]
+        pieces[:, [0, -1]] = 0  # nor [CLS]
+        pieces = pieces[:, :, None]
+        pooled = (hidden * pieces).sum(1) / pieces.sum(1).clamp(min=1)
+        normal = self.norm(torch.relu(self.linear(pooled)))
+        return torch.nn.functional.normalize(normal, dim=1)
+
+    def probabilities(self, mentions, groups):
+        """float32 [M, C]: of each concept; 0 for those of other groups; None as group: all."""
+        scores = self.settings["scale"] * self.vectors(mentions) @ self.rows.T
+        allowed = [[group is None or group in of for of in self.groups] for group in groups]
+        allowed = torch.tensor(allowed, device=scores.device)
+        scores = torch.where(allowed, scores, torch.tensor(-torch.inf, device=scores.device))
+        return torch.softmax(scores, dim=1)
+
+    @torch.inference_mode()
+    def forward(self, mentions, groups, k=1):
+        """For each mention its k most probable concepts, [(concept, probability), ...]."""
+        best = self.probabilities(mentions, groups).topk(min(k, len(self.concepts)), dim=1)
+        return [
+            [(self.concepts[i], p) for i, p in zip(index, probability, strict=True)]
+            for index, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
