@@ -117,20 +117,27 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.results.tables import print_records
     from coder_jax.evaluation.vectors.vectors import TERMS
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS
+    from coder_jax.systems.class_model import has_classes, records_of_classes
 
     alone("evaluate")
     check(args)
     options = options_of(args)
     benchmarks = read_benchmarks(args)
+    by_classes = not (args.dictionary or args.vectors_of) and has_classes(args.model)
     keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
-    for benchmark in benchmarks:  # one that cannot be used is refused before hours of encoding
+    for benchmark in (
+        [] if by_classes else benchmarks
+    ):  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
     measured = folds_to_measure(benchmarks) if args.cutoffs else []
-    records = []
+    records: list[EvaluationRecord] = []
     scratch: list[Path] = []
     with place_of_vectors(args.json) as beside:
-        for vectors, protocol in compared(args, benchmarks, beside, scratch):
-            records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
+        if by_classes:
+            records += records_of_classes(args.model, benchmarks, options)
+        else:
+            for vectors, protocol in compared(args, benchmarks, beside, scratch):
+                records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
         write_records(args.json, [from_folder_of(args.json, record) for record in records])
         for path in scratch:
             path.unlink()

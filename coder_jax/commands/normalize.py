@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from coder_jax.mapping.answers import Answer
     from coder_jax.mapping.decisions import Decision
     from coder_jax.mapping.normalizer import Normalizer
+    from coder_jax.systems.mlnorm.class_normalizer import ClassNormalizer
+    from coder_jax.systems.mlnorm.classifier import ConceptClassifier
     from data_pipeline.dataset.dictionary import Dictionary
     from data_pipeline.files.tables.table import Table
 
@@ -75,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.place import alone
     from coder_jax.mapping.abbreviations import read_abbreviations
     from coder_jax.mapping.decisions import check_decisions, read_decisions
-    from data_pipeline.dataset.dictionary import read_dictionary
+    from coder_jax.systems.mlnorm.class_normalizer import ClassNormalizer
+    from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
     alone("normalize")
@@ -92,14 +95,29 @@ def run(args: argparse.Namespace) -> int:
             parts = list(read_lines(args, files))
         decisions = read_decisions(args.decided) if args.decided else {}
         abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
-        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
+        classifier = load_classes(args) if args.by == "classes" else None
+        if args.dictionary:
+            dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
+        else:
+            dictionary = Dictionary([], [], args.model)
         if args.retired_cuis:
             dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
         if args.decided:
             check_decisions(decisions, dictionary, args.decided)
 
         # ---- encoder and dictionary ----
-        normalizer = make_normalizer(args, dictionary, abbreviations)
+        normalizer: Normalizer | ClassNormalizer
+        if classifier is None:
+            normalizer = make_normalizer(args, dictionary, abbreviations)
+        else:
+            least = 0.0 if args.min_similarity is None else args.min_similarity
+            normalizer = ClassNormalizer(
+                classifier,
+                dictionary,
+                group=args.semantic_group,
+                threshold=least,
+                abbreviations=abbreviations,
+            )
 
         # ---- the list ----
         if table is None and args.out is None and args.review is None:
@@ -147,6 +165,22 @@ def read_lines(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterato
     return read_mentions(stream, name)
 
 
+def load_classes(args: argparse.Namespace) -> ConceptClassifier:
+    """The model with classes that --model names."""
+    from coder_jax.systems.class_model import has_classes, load_classifier
+
+    if has_classes(args.model):
+        return load_classifier(args.model)
+    needed = "a model with classes: a run of the recipe mlnorm, or its export"
+    if args.dictionary:
+        raise BadInput(f"--by classes: {args.model} has no classes; expected {needed}")
+    raise BadInput(
+        f"--dictionary is missing, and {args.model} has no classes; expected terms to search (a "
+        "table with the columns term and concept, a dataset folder, or the MRCONSO.RRF of a "
+        f"release), or {needed}"
+    )
+
+
 def make_normalizer(
     args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
 ) -> Normalizer:
@@ -176,7 +210,7 @@ def make_normalizer(
 
 def print_answers(
     args: argparse.Namespace,
-    normalizer: Normalizer,
+    normalizer: Normalizer | ClassNormalizer,
     parts: Iterable[list[str]],
     decisions: dict[str, Decision],
 ) -> None:
@@ -196,7 +230,10 @@ def print_answers(
 
 
 def answers_to(
-    normalizer: Normalizer, mentions: list[str], decisions: dict[str, Decision], k: int
+    normalizer: Normalizer | ClassNormalizer,
+    mentions: list[str],
+    decisions: dict[str, Decision],
+    k: int,
 ) -> list[Answer]:
     """The answer to each mention; equal ones are looked up once."""
     from coder_jax.mapping.decisions import decided
@@ -257,7 +294,9 @@ def review(
         [answers[row] for row in rows],
         dictionary,
         title=Path(args.mentions).name if args.mentions != "-" else "stdin",
-        encoder_line=f"Found with {args.model} in {dictionary.source}.",
+        encoder_line=f"Found with {args.model} "
+        + ("in" if args.by == "terms" else "by its classes; names of")
+        + f" {dictionary.source}.",
         columns=columns,
         decisions=decisions,
     )

@@ -73,10 +73,24 @@ def add_table(group: argparse._ArgumentGroup) -> None:
 
 def add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
+        "--by",
+        choices=("terms", "classes"),
+        help="answer with the concept of the nearest term of --dictionary, or with the most "
+        "probable class of a model that has classes (recipe mlnorm), where --dictionary only tells "
+        "the names of concepts (default: terms; classes without --dictionary)",
+    )
+    group.add_argument(
+        "--semantic-group",
+        metavar="GROUP",
+        help="of all terms of the list, such as DISO or ANAT: only its classes are answers",
+    )
+    group.add_argument(
         "--min-similarity",
+        "--threshold",
         type=float,
         metavar="S",
-        help="no answer where the nearest concept is further away (default: always one)",
+        help="no answer where the nearest concept is further away, or a class less probable "
+        "(default: always one)",
     )
     group.add_argument(
         "--precision",
@@ -129,7 +143,6 @@ def add_review(group: argparse._ArgumentGroup) -> None:
 def add_dictionary(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dictionary",
-        required=True,
         metavar="PATH",
         help="terms to search: a table with the columns term and concept, a dataset folder, or the "
         "MRCONSO.RRF of a release",
@@ -166,8 +179,40 @@ def check(args: argparse.Namespace) -> None:
         raise BadInput(
             f"--precision is {args.precision}; expected a share between 0 and 1, such as 0.9"
         )
+    check_kind(args)
     if args.precision is not None and args.min_similarity is not None:
         raise BadInput("found --precision and --min-similarity; expected one of them")
+
+
+def check_kind(args: argparse.Namespace) -> None:
+    """BadInput where terms are to be searched and there are none, or options of the other kind."""
+    args.by = args.by or ("terms" if args.dictionary else "classes")
+    if args.by == "terms":
+        if not args.dictionary:
+            raise BadInput("--by terms: found no --dictionary; expected the terms to search")
+        if args.semantic_group:
+            raise BadInput(
+                "--semantic-group is for models with classes (--by classes); to search terms of "
+                "some semantic types, give --semantic-types"
+            )
+        return
+    of_terms = {
+        "--precision": args.precision,
+        "--candidates": args.candidates,
+        "--dictionary-vectors": args.dictionary_vectors,
+        "--cutoffs": args.cutoffs,
+    }
+    given = [flag for flag, value in of_terms.items() if value is not None]
+    if given:
+        raise BadInput(
+            f"{given[0]} is for terms of a dictionary, but answers are classes; leave it out, or "
+            "give --by terms and --dictionary"
+        )
+    names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
+    if names and not args.dictionary:
+        raise BadInput(
+            f"--{names[0]} needs the names of concepts; give --dictionary and --by classes"
+        )
 
 
 class Chosen(NamedTuple):

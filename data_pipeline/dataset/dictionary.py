@@ -47,10 +47,10 @@ class Dictionary:
     formerly: Mapping[str, str] = field(default_factory=dict)
 
     def about(self, concept: str) -> AboutConcept:
-        """What is known of a concept; its preferred name is at least its first term."""
+        """What is known of a concept; its preferred name is at least its first term, if any."""
         about = self.about_concepts
         found = about.get(concept) or about.get(self.formerly.get(concept, concept))
-        return found or AboutConcept(self._first_terms[concept])
+        return found or AboutConcept(self._first_terms.get(concept, ""))
 
     @cached_property
     def _first_terms(self) -> dict[str, str]:
