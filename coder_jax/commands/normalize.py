@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from coder_jax.mapping.answers import Answer
     from coder_jax.mapping.decisions import Decision
     from coder_jax.mapping.normalizer import Normalizer
-    from coder_jax.systems.mlnorm.class_normalizer import ClassNormalizer
-    from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+    from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
+    from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
     from data_pipeline.dataset.dictionary import Dictionary
     from data_pipeline.files.tables.table import Table
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.place import alone
     from coder_jax.mapping.abbreviations import read_abbreviations
     from coder_jax.mapping.decisions import check_decisions, read_decisions
-    from coder_jax.systems.mlnorm.class_normalizer import ClassNormalizer
+    from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 

@@ -134,18 +134,23 @@ def put_batch(
 
 
 def batch_shapes(
-    mesh: Mesh, cut: StepCut, shapes: Mapping[str, tuple[int, ...]], packed: Sequence[str]
+    mesh: Mesh,
+    cut: StepCut,
+    shapes: Mapping[str, tuple[int, ...]],
+    packed: Sequence[str],
+    floats: Sequence[str] = (),
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """What `put_batch` returns, as int32 shapes with their places.
+    """What `put_batch` returns, as shapes with their places.
 
     Args:
         mesh, cut, packed: as for `put_batch`.
         shapes: [P, blocks of this host, ...] each (`BatchSource.shapes`).
+        floats: names of the arrays that are float32; the others are int32.
     """
     return {
         name: jax.ShapeDtypeStruct(
             (shape[0], cut.blocks, *shape[2:]),
-            np.int32,
+            np.float32 if name in floats else np.int32,
             sharding=NamedSharding(mesh, batch_place(name, packed)),
         )
         for name, shape in shapes.items()

@@ -14,13 +14,14 @@ from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.runs.files import is_run, small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.mlnorm.classifier import ConceptClassifier
-from coder_jax.systems.mlnorm.export import is_classifier, read_classifier
 from coder_jax.systems.mlnorm.objective import MLNormSystem
+from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.prediction.export import is_classifier, read_classifier
+from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 
-SYSTEMS = (MLNormSystem.name,)  # those that learn classes
+SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
 
 
 def has_classes(path: str | Path) -> bool:

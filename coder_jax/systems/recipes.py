@@ -9,12 +9,14 @@ from coder_jax.systems.coder_v1 import recipes as coder_v1
 from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.mlnorm import recipes as mlnorm
 from coder_jax.systems.mlnorm.objective import MLNormSystem
+from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
 from coder_jax.training.config import Config, OptimizerConfig, from_json
 from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
 
 SYSTEMS: dict[str, type[System]] = {
-    system.name: system for system in (CoderSystem, CoderV1System, MLNormSystem)
+    system.name: system
+    for system in (CoderSystem, CoderV1System, MLNormSystem, MLNormClassesSystem)
 }
 
 RECIPES: dict[str, Callable[[], Config]] = {
@@ -34,6 +36,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         coder.small_transe,
         coder_v1.small_v1,
         mlnorm.mlnorm,
+        mlnorm.mlnorm_classes,
         mlnorm.mlnorm_small,
     )
 }

@@ -89,7 +89,7 @@ class Refresh:
         return source.with_index(folder), found
 
     def _make(self, step: int, state: TrainState) -> Path:
-        """Write the index of a step; one that a stopped run left is made again."""
+        """Write the index of a step; of one that a stopped run left, the system may go on."""
         folder = self.files.here / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
@@ -97,8 +97,7 @@ class Refresh:
             for number in self._made():
                 if number >= step:
                     shutil.rmtree(folder.with_name(str(number)))
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
+            partial.mkdir(parents=True, exist_ok=True)
         barrier("a folder for the index")
         view = View(
             step=step, params=state.params, extra=state.extra, mesh=self.mesh, about=self.about

@@ -1,5 +1,6 @@
 """What a new run begins with: files of its system's own, or what another run has learnt."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -8,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.agree import first_decides, say
-from coder_jax.runs.checkpoint_reader import best_step, read_params, saved_steps
+from coder_jax.runs.checkpoint_reader import best_step, read_extra, read_params, saved_steps
 from coder_jax.runs.extension import before_change
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.training.config import Config
-from coder_jax.training.system import Params
+from coder_jax.training.system import Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 
@@ -26,11 +27,20 @@ class OtherRun:
         identity: of its run.json.
         step: of the checkpoint that was read.
         params: of that checkpoint, NumPy arrays.
+        folder: of its small files.
     """
 
     identity: dict[str, Any]
     step: int
     params: dict[str, Any]
+    folder: Path
+
+    @property
+    def saved(self) -> SavedRun:
+        """What `System.carry` is given of it."""
+        return SavedRun(
+            step=self.step, params=self.params, identity=self.identity, folder=self.folder
+        )
 
     @property
     def told(self) -> dict[str, Any]:
@@ -51,7 +61,8 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
     """
-    identity = read_identity(small_files(out))
+    folder = small_files(out)
+    identity = read_identity(folder)
     steps = saved_steps(Path(out))
     if noted is not None:
         step = noted["step"]
@@ -65,7 +76,7 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
             f"there; it has {', '.join(map(str, steps)) or 'none'}. Choose another --out to begin "
             "with one of these; on a network file system, try again in a minute"
         )
-    return OtherRun(identity, step, read_params(Path(out), step))
+    return OtherRun(identity, step, read_params(Path(out), step), folder)
 
 
 def start(
@@ -87,6 +98,7 @@ def start(
     other = read_other_run(
         "--from", config.start, best=system.best is not None, noted=(noted or {}).get("from")
     )
-    about, params = system.carry(other.params, other.identity, source)
+    extra = read_extra(Path(config.start), other.step) if system.carries_extra else {}
+    about, params = system.carry(dataclasses.replace(other.saved, extra=extra), source)
     say(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
     return {**about, "from": other.told}, params

@@ -41,6 +41,32 @@ class TrainState:
         return cls(jax.device_put(np.int32(step), like.step.sharding), params, **rest)
 
 
+def check_parts(parts: Mapping[str, Part], params: Params) -> dict[str, Part]:
+    """The parts of these parameters.
+
+    Raises:
+        ValueError: if a part of the parameters was not declared, or contradicts itself.
+        BadInput: if none is trained.
+    """
+    undeclared = sorted(params.keys() - parts.keys())
+    if undeclared:
+        raise ValueError(f"parts {undeclared} of the parameters are not in System.parts()")
+    found = {name: parts[name] for name in sorted(params)}
+    for name, part in found.items():
+        part.validate(name)
+    rows: dict[str, int] = {}
+    for name, part in found.items():
+        for array in jax.tree.leaves(params[name]) if part.touched else ():
+            if rows.setdefault(str(part.touched), array.shape[0]) != array.shape[0]:
+                raise ValueError(
+                    f"part {name}: an array has {array.shape[0]} rows, another that "
+                    f"{part.touched} numbers has {rows[str(part.touched)]}; expected as many"
+                )
+    if all(part.rate is None for part in found.values()):
+        raise BadInput(f"all parts ({', '.join(found)}) are held fixed: there is nothing to train")
+    return found
+
+
 def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
     """Whether the leaf of a `TrainState` at this path is an array of a part, or a moment of one."""
     if leaf.ndim == 0 or getattr(path[0], "name", "") not in ("params", "opt_state"):
@@ -62,7 +88,7 @@ def abstract_state(
 
     Args:
         system, about: whose `shapes` it has.
-        parts: of `system.check_parts`.
+        parts: of `check_parts`.
         optimizer: whose state belongs to it.
         mesh: the devices.
         spread_largest: whether parts with `spread` "largest" are spread.

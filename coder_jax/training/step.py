@@ -18,8 +18,8 @@ from coder_jax.devices.mesh import batch_shapes, local_copy, make_mesh, replicat
 from coder_jax.training.config import Config
 from coder_jax.training.lazy_rows import LazyRows, lazy_parts
 from coder_jax.training.optimizer import make_optimizer, trained
-from coder_jax.training.state import TrainState, abstract_state
-from coder_jax.training.system import Loss, Part, Tick, check_parts
+from coder_jax.training.state import TrainState, abstract_state, check_parts
+from coder_jax.training.system import Loss, Part, Tick
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]
@@ -134,7 +134,9 @@ class Step:
         Raises:
             BadInput: if it does not fit; nothing was loaded or run.
         """
-        shapes = batch_shapes(self.mesh, self.cut, source.shapes(rows), source.packed)
+        shapes = batch_shapes(
+            self.mesh, self.cut, source.shapes(rows), source.packed, source.floats
+        )
         self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
         system, passes = self.config.system, self.cut.passes
         can_divide = not system.whole and system.groups % (2 * passes) == 0

@@ -20,7 +20,6 @@ from jax.sharding import Mesh
 
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.files.contents import Run
-from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -140,6 +139,8 @@ class System(abc.ABC):
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
+    carries_extra: ClassVar[bool] = False
+    """Whether `carry` needs the other run's `extra`."""
     scored: ClassVar[tuple[str, ...]] = ()
     """The parts that `scorer` is given; all of them if empty."""
 
@@ -224,18 +225,15 @@ class System(abc.ABC):
         """
         return {}
 
-    def carry(
-        self, params: Params, identity: Mapping[str, Any], source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
+    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """As `start`, for a run that begins with another run's parameters.
 
         Args:
-            params: of the other run, NumPy arrays.
-            identity: the other run's run.json.
+            run: the other run; its `extra` only where this system asks for it (`carries_extra`).
             source: of this run.
         """
-        return dict(identity["start"]), {
-            name: params[name] for name in self.parts() if name in params
+        return dict(run.identity["start"]), {
+            name: run.params[name] for name in self.parts() if name in run.params
         }
 
     @abc.abstractmethod
@@ -265,7 +263,8 @@ class System(abc.ABC):
 
         Args:
             view: of the run.
-            folder: new and empty; it gets its name when all is written.
+            folder: it gets its name when all is written. Empty, or with what a run that was stopped
+                meanwhile has written there, for the same parameters.
         """
         raise ValueError(f"system {self.name} has no refresh, but refresh_steps")
 
@@ -296,29 +295,3 @@ class System(abc.ABC):
         Returns:
             The largest difference of vectors for each library that opened the export.
         """
-
-
-def check_parts(parts: Mapping[str, Part], params: Params) -> dict[str, Part]:
-    """The parts of these parameters.
-
-    Raises:
-        ValueError: if a part of the parameters was not declared, or contradicts itself.
-        BadInput: if none is trained.
-    """
-    undeclared = sorted(params.keys() - parts.keys())
-    if undeclared:
-        raise ValueError(f"parts {undeclared} of the parameters are not in System.parts()")
-    found = {name: parts[name] for name in sorted(params)}
-    for name, part in found.items():
-        part.validate(name)
-    rows: dict[str, int] = {}
-    for name, part in found.items():
-        for array in jax.tree.leaves(params[name]) if part.touched else ():
-            if rows.setdefault(str(part.touched), array.shape[0]) != array.shape[0]:
-                raise ValueError(
-                    f"part {name}: an array has {array.shape[0]} rows, another that "
-                    f"{part.touched} numbers has {rows[str(part.touched)]}; expected as many"
-                )
-    if all(part.rate is None for part in found.values()):
-        raise BadInput(f"all parts ({', '.join(found)}) are held fixed: there is nothing to train")
-    return found

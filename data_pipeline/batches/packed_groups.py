@@ -11,11 +11,21 @@ from data_pipeline.batches.spec import BatchSpec, RowPlan, StepCut, StepSpec, Te
 from data_pipeline.process.errors import BadInput
 
 
+def identity_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a dataset must be the same when a run goes on."""
+    of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
+    return {
+        "dataset": {name: manifest[name] for name in of_dataset},
+        "tokenizer": {name: manifest["tokenizer"][name] for name in ("hash", "max_length")},
+    }
+
+
 class PackedGroups:
     """The part of a `BatchSource` that follows from dataset, StepSpec, StepCut and RowPlan."""
 
     kept: tuple[str, ...] = ("tokenizer",)
     packed: tuple[str, ...] = ("tokens", "positions", "segments")
+    floats: tuple[str, ...] = ()
     folder: Path
     manifest: Mapping[str, Any]
     spec: BatchSpec | TermSpec
@@ -25,13 +35,7 @@ class PackedGroups:
     @property
     def identity(self) -> dict[str, Any]:
         """What of the data must be the same when a run goes on."""
-        of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
-        return {
-            "dataset": {name: self.manifest[name] for name in of_dataset},
-            "tokenizer": {
-                name: self.manifest["tokenizer"][name] for name in ("hash", "max_length")
-            },
-        }
+        return identity_of(self.manifest)
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
         """The shape of each array of a batch, as `BatchMaker.batch` says."""

@@ -243,7 +243,7 @@ class RowPlan:
 class BatchSource(Protocol):
     """Where the batches of a run come from; a pure function of data, settings and step.
 
-    The arrays of a batch are int32 [P, blocks of this host, ...].
+    The arrays of a batch are int32 [P, blocks of this host, ...], but for `floats`.
     """
 
     folder: Path
@@ -256,6 +256,8 @@ class BatchSource(Protocol):
     """The numbers of rows that a block can have."""
     packed: tuple[str, ...]
     """The arrays [P, B, R, L] of packed rows; of all others the third dimension counts groups."""
+    floats: tuple[str, ...]
+    """The arrays that are float32."""
     manifest: Mapping[str, Any]
     """Of the dataset."""
 

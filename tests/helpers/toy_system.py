@@ -46,6 +46,7 @@ class ToyBatches:
     neighbours: Any = None
     kept = ("words",)
     packed = ()
+    floats = ()
     plan = RowPlan((1,))
 
     @property

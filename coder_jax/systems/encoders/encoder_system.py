@@ -179,7 +179,7 @@ class EncoderSystem(System):
 
         taken = noted["encoder"].get("run") if noted else None
         other = read_run(run, best=self.best is not None, noted=taken)
-        about, carried = self.carry(other.params, other.identity, source)
+        about, carried = self.carry(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
         if pooling != self.model.pooling:
             say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
@@ -187,12 +187,11 @@ class EncoderSystem(System):
         say(f"starting with the encoder of step {other.step} of {run}")
         return about, {"encoder": carried["encoder"]}
 
-    def carry(
-        self, params: Params, identity: Mapping[str, Any], source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
+    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         from coder_jax.systems.encoders.initial_encoder import check_length
 
-        identity = typed(identity, EncoderRun, "run.json of the run to start from")
+        identity = typed(run.identity, EncoderRun, "run.json of the run to start from")
+        params = run.params
         self.needs(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:

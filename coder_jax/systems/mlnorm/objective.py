@@ -20,25 +20,24 @@ from coder_jax.devices.mesh import EVERYWHERE, constrain
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.bits import mix_bits
 from coder_jax.models.dropout import hash_dropout
-from coder_jax.systems.encoders.encoder_system import EncoderSystem, ModelConfig
+from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import term_vectors
 from coder_jax.systems.mlnorm.class_softmax import class_scores, class_softmax_loss, padded_rows
+from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.classes import classes_of, write_classes
-from coder_jax.systems.mlnorm.head import head_shapes, new_head, new_statistics, train_head
-from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.systems.mlnorm.head import new_head, new_statistics, train_head
+from coder_jax.training.config import RunConfig
 from coder_jax.training.system import (
     Batch,
     Loss,
     Params,
     Part,
-    SavedRun,
     Scorer,
     Tick,
-    Trained,
     Tree,
     View,
 )
-from data_pipeline.batches.spec import BatchSource, TermSpec
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY
 
@@ -46,36 +45,19 @@ POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormSystem(EncoderSystem):
+class MLNormSystem(ClassSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
-    title: ClassVar[str] = "MLNorm"
-    whole: ClassVar[bool] = True
 
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
-
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
     head_learning_rate_factor: float = 400.0
     """Head and classes learn at this multiple of the encoder's rate, without a warm-up: 8e-3."""
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        if self.width < 1:
-            raise BadInput(f"width is {self.width}; it must be at least 1")
-        if not 0 < self.scale <= 40:
-            raise BadInput(
-                f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"
-            )
 
     def told(self) -> dict[str, Any]:
         of = "the semantic group" if self.within_group else "the dataset"
@@ -90,9 +72,6 @@ class MLNormSystem(EncoderSystem):
 
     # ---- Parameters ----
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
-
     def parts(self) -> dict[str, Part]:
         rate = self.head_learning_rate_factor
         return {
@@ -101,17 +80,6 @@ class MLNormSystem(EncoderSystem):
             "classes": Part(rate=rate, warms_up=False, spread=0),
             "class_groups": Part(rate=None, spread=0),
         }
-
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        params, _ = super().shapes(about)
-        head, statistics = head_shapes(self.structure(about).config.hidden_size, self.width)
-        rows = padded_rows(about["concepts"])
-        return {
-            **params,
-            "head": head,
-            "classes": jax.ShapeDtypeStruct((rows, self.width), jnp.float32),
-            "class_groups": jax.ShapeDtypeStruct((rows,), jnp.uint16),
-        }, statistics
 
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
         key = jax.random.key(self.batch.seed)
@@ -177,11 +145,11 @@ class MLNormSystem(EncoderSystem):
         features_W = jnp.arange(pooled_NW.shape[1], dtype=jnp.uint32)
         return hash_dropout(pooled_NW, ids_N[:, None], POOLED_SITE, features_W[None, :], rate)
 
-    # ---- Scores, and what was learnt ----
+    # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
-        from coder_jax.systems.mlnorm.heldout import HeldOutClasses
+        from coder_jax.systems.mlnorm.prediction.heldout import HeldOutClasses
 
         nearest = super().scorer(source, run)
         assert nearest is not None
@@ -191,14 +159,3 @@ class MLNormSystem(EncoderSystem):
             return {**nearest(view), "classes": heldout.scores(view)}
 
         return score
-
-    def trained(self, run: SavedRun) -> Trained:
-        from coder_jax.systems.mlnorm.export import trained_classifier
-
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
-
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        from coder_jax.systems.mlnorm.export import export_classifier
-
-        return export_classifier(self, run, out, **options)

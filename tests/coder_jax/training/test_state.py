@@ -13,9 +13,9 @@ from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.training.config import Config, RunConfig
-from coder_jax.training.state import bytes_per_device, new_state, overview
+from coder_jax.training.state import bytes_per_device, check_parts, new_state, overview
 from coder_jax.training.step import make_step
-from coder_jax.training.system import Part, check_parts
+from coder_jax.training.system import Part
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process.errors import BadInput
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny_bert
+from class_run import ADAM, FIRST, config_of_first, source_of
 from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
@@ -15,33 +15,17 @@ from coder_jax.devices.mesh import put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.class_model import load_classifier
-from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.mlnorm.class_softmax import padded_rows
-from coder_jax.systems.mlnorm.objective import MLNormSystem
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from coder_jax.training.config import Config, RunConfig
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
-from data_pipeline.batches.spec import StepCut, TermSpec
+from data_pipeline.batches.spec import StepCut
 from data_pipeline.batches.stream import BatchMaker
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
 from data_pipeline.process.errors import BadInput
-from data_pipeline.synthetic.__main__ import scaled
-from data_pipeline.synthetic.release import write_release
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 
-MODEL = ModelConfig(dtype="float32", pooling="pieces", dropout=0.2)
-SYSTEM = MLNormSystem(
-    model=MODEL,
-    batch=TermSpec(terms=32, groups=8, row_length=32),
-    width=10,
-    head_learning_rate_factor=20.0,
-)
-ADAM = OptimizerConfig(
-    steps=12, learning_rate=1e-3, warmup_steps=2, weight_decay=0.0, clip_norm=0.0, eps=1e-3
-)
 CONCEPTS = 60
 ABOUT = {"encoder": {"config": TINY.to_hf(), "pooler": True}, "concepts": CONCEPTS}
 TYPES = ["T017 Anatomy", "T047 Disease", "T061 Procedure", "T184 Sign"]
@@ -63,7 +47,7 @@ def unlike_encoder():
     )
 
 
-def steps_on(dataset, devices, *, system=SYSTEM, steps=3, dropout=True):
+def steps_on(dataset, devices, *, system=FIRST, steps=3, dropout=True):
     """(metrics of each step, parameters, statistics) of a run on some devices."""
     config = Config(recipe="test", system=system, optimizer=ADAM, run=RunConfig())
     step = make_step(
@@ -87,8 +71,8 @@ def steps_on(dataset, devices, *, system=SYSTEM, steps=3, dropout=True):
 # At 20 x the cosine and 8e-3 a step moves a row by more than its length; and of few terms some
 # features hardly vary, which batch norm makes large. Both make rounding large.
 CALM = dataclasses.replace(
-    SYSTEM,
-    batch=dataclasses.replace(SYSTEM.batch, terms=128),
+    FIRST,
+    batch=dataclasses.replace(FIRST.batch, terms=128),
     scale=4.0,
     head_learning_rate_factor=1.0,
 )
@@ -113,10 +97,10 @@ def test_devices_change_nothing(dataset, on_one, devices):
 @pytest.mark.parametrize("within_group", [True, False])
 def test_the_softmax_is_over_the_concepts_of_the_group_or_over_all(dataset, within_group):
     """At a scale of almost 0 all concepts are as likely: the loss tells how many there are."""
-    flat = dataclasses.replace(SYSTEM, scale=1e-4, within_group=within_group)
+    flat = dataclasses.replace(FIRST, scale=1e-4, within_group=within_group)
     history, *_ = steps_on(dataset, 1, system=flat, steps=1, dropout=False)
     bits = groups_of(dataset)
-    batch = next(BatchMaker(dataset, SYSTEM.batch, StepCut()).batches(0, 1))
+    batch = next(BatchMaker(dataset, FIRST.batch, StepCut()).batches(0, 1))
     sizes = [(bits >> group & 1).sum() for group in batch["semantic_groups"].ravel()]
     assert min(sizes) < CONCEPTS
     expected = np.log(sizes).mean() if within_group else np.log(CONCEPTS)
@@ -138,44 +122,8 @@ def test_dropout_comes_with_the_step_and_not_without(dataset, on_one):
 # ---- A whole run, on a dataset that was built ----
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """(dataset, tiny encoder) of an invented release."""
-    folder = tmp_path_factory.mktemp("built")
-    write_release(folder / "META", scaled(0.00004, {}))
-    tiny_bert.write_model(folder / "bert")
-    build_dataset(
-        BuildOptions(
-            source=folder / "META",
-            out=folder / "data",
-            tokenizer=folder / "bert",
-            cleaning="mlnorm",
-            hold_out=20,
-        )
-    )
-    return folder / "data", folder / "bert"
-
-
-def config(built, out, **run):
-    system = dataclasses.replace(SYSTEM, model=dataclasses.replace(MODEL, init=str(built[1])))
-    run = {"out": str(out), "save_steps": 6, "log_steps": 6, "eval_steps": 6} | run
-    return Config(recipe="test", system=system, optimizer=ADAM, run=RunConfig(**run))
-
-
-def source_of(built, system):
-    return system.open(built[0], StepCut(blocks=1), rows=0, steps=12)
-
-
-@pytest.fixture(scope="module")
-def straight(built, on_one_device, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "straight"
-    given = config(built, out)
-    result = train(given, source_of(built, given.system))
-    return out, result
-
-
-def test_it_learns_and_is_scored_by_terms_and_by_classes(straight):
-    out, result = straight
+def test_it_learns_and_is_scored_by_terms_and_by_classes(first):
+    out, result = first
     lines = lines_of(out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if "loss" in line]
     assert losses[-1] < losses[0]
@@ -183,24 +131,26 @@ def test_it_learns_and_is_scored_by_terms_and_by_classes(straight):
     assert result.scores["classes"]["classes"] > 100
 
 
-def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(built, straight, tmp_path):
-    given = config(built, tmp_path / "run")
-    source = source_of(built, given.system)
+def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
+    built, first, tmp_path, on_one_device
+):
+    given = config_of_first(built, tmp_path / "run")
+    source = source_of(built[0], given.system)
     with pytest.raises(ConnectionError):
         train(given, Stops(source, after=8))
     train(given, source)
-    ours, theirs = load_run(tmp_path / "run")[1], load_run(straight[0])[1]
+    ours, theirs = load_run(tmp_path / "run")[1], load_run(first[0])[1]
     assert_same_parameters(ours.params, theirs.params)
     assert_same_parameters(ours.extra, theirs.extra)
     assert np.abs(ours.extra["mean"]).max() > 0, "statistics were kept"
 
 
-def test_its_export_answers_as_the_run_does_and_as_pytorch_does(straight, tmp_path):
-    system, run = load_run(straight[0])
+def test_its_export_answers_as_the_run_does_and_as_pytorch_does(first, tmp_path):
+    system, run = load_run(first[0])
     differences = system.export(run, tmp_path / "export")
     assert differences.keys() == {"transformers", "probabilities in PyTorch"}
     assert max(differences.values()) <= 1e-5
-    ours, theirs = load_classifier(straight[0]), load_classifier(tmp_path / "export")
+    ours, theirs = load_classifier(first[0]), load_classifier(tmp_path / "export")
     mentions, groups = ["pain in limb", "Œdème d'Á 12a", ""], ["DISO", None, "CHEM"]
     for found, expected in zip(
         theirs.nearest(mentions, groups, 3), ours.nearest(mentions, groups, 3), strict=True
@@ -226,4 +176,4 @@ def test_what_is_no_class_model_is_named(built, tmp_path):
 )
 def test_numbers_that_cannot_be(changes, words):
     with pytest.raises(BadInput, match=words):
-        dataclasses.replace(SYSTEM, **changes).validate(ADAM)
+        dataclasses.replace(FIRST, **changes).validate(ADAM)

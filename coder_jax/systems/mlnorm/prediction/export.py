@@ -23,7 +23,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.verify import PROBE_TERMS, TOLERANCE
 from coder_jax.systems.encoders.trained import export_trained, trained_bert, trained_settings
 from coder_jax.systems.mlnorm.classes import CLASSES, read_classes
-from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import SavedRun
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.json_files import read_json, typed
@@ -32,7 +32,7 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import GROUPS
 
 if TYPE_CHECKING:
-    from coder_jax.systems.mlnorm.objective import MLNormSystem
+    from coder_jax.systems.mlnorm.class_system import ClassSystem
 
 TABLE, SETTINGS, MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
@@ -49,12 +49,12 @@ def is_classifier(path: str | Path) -> bool:
     return (Path(path) / SETTINGS).is_file()
 
 
-def trained_classifier(system: MLNormSystem, run: SavedRun) -> ConceptClassifier:
+def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
     """The classifier of a run."""
     tokenizer = load_tokenizer(run.folder / "tokenizer")
     return ConceptClassifier(
         TermEncoder(trained_bert(run), tokenizer, trained_settings(system, run)),
-        {**run.params["head"], **run.extra},
+        {**run.params["head"], **(run.extra or run.params["statistics"])},
         run.params["classes"],
         read_classes(run.folder),
         scale=system.scale,
@@ -62,7 +62,7 @@ def trained_classifier(system: MLNormSystem, run: SavedRun) -> ConceptClassifier
 
 
 def export_classifier(
-    system: MLNormSystem, run: SavedRun, out: Path, **options: Any
+    system: ClassSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
     """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from coder_jax.mapping.abbreviations import writer_out
 from coder_jax.mapping.answers import Answer, Candidate, Status
 from coder_jax.mapping.unanswerable import why_unanswerable
-from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number

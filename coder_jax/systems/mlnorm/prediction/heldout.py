@@ -11,7 +11,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.systems.mlnorm.classes import classes_of
-from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import View
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -20,7 +20,7 @@ from data_pipeline.sources.mentions import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY
 
 if TYPE_CHECKING:
-    from coder_jax.systems.mlnorm.objective import MLNormSystem
+    from coder_jax.systems.mlnorm.class_system import ClassSystem
 
 
 class HeldOutClasses:
@@ -33,7 +33,7 @@ class HeldOutClasses:
         source: whose folder has `heldout/`.
     """
 
-    def __init__(self, system: MLNormSystem, source: BatchSource):
+    def __init__(self, system: ClassSystem, source: BatchSource):
         self.system = system
         lines = mention_rows(source.folder / "heldout" / "mentions.tsv")
         self.classes = classes_of(source.folder)
@@ -44,7 +44,7 @@ class HeldOutClasses:
         self.gold = [gold for _, gold in known]
         bits = [int(self.classes.groups[gold[0]]) & ~(1 << ANY) for gold in self.gold]
         self.numbers = np.array([(b & -b).bit_length() - 1 if b else ANY for b in bits])
-        if not system.within_group:
+        if not getattr(system, "within_group", True):
             self.numbers = np.full(len(bits), ANY)
         self.tokenizer = load_tokenizer(source.folder / "tokenizer")
         self.settings = EncoderSettings(
@@ -57,7 +57,7 @@ class HeldOutClasses:
         """The scores of a run at one of its steps, and the number of classes."""
         classifier = ConceptClassifier(
             self.encoder(view.params["encoder"], view.about),
-            {**view.params["head"], **view.extra},
+            {**view.params["head"], **(view.extra or view.params["statistics"])},
             np.asarray(view.params["classes"]),
             self.classes,
             scale=self.system.scale,

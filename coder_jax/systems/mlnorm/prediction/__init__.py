@@ -1,0 +1,1 @@
+"""What trained classes answer, and how they are handed on."""

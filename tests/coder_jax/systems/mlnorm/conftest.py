@@ -1,0 +1,32 @@
+"""What tests of MLNorm share: an invented release, and a run of the first step on it."""
+
+import pytest
+import tiny_bert
+from class_run import config_of_first, source_of
+from short_run import one_device
+
+from coder_jax.training.train import train
+from data_pipeline.build.build_dataset import build_dataset
+from data_pipeline.build.options import BuildOptions
+from data_pipeline.synthetic.__main__ import scaled
+from data_pipeline.synthetic.release import write_release
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """(dataset, tiny encoder) of an invented release."""
+    folder = tmp_path_factory.mktemp("built")
+    write_release(folder / "META", scaled(0.00004, {}))
+    tiny_bert.write_model(folder / "bert")
+    how = {"tokenizer": folder / "bert", "cleaning": "mlnorm", "hold_out": 20}
+    build_dataset(BuildOptions(source=folder / "META", out=folder / "data", **how))
+    return folder / "data", folder / "bert"
+
+
+@pytest.fixture(scope="session")
+def first(built, tmp_path_factory):
+    """(folder, result) of a whole run of the first step."""
+    out = tmp_path_factory.mktemp("runs") / "first"
+    given = config_of_first(built, out)
+    with one_device():
+        return out, train(given, source_of(built[0], given.system))

@@ -1,0 +1,217 @@
+"""Step 2 of MLNorm: rows of candidates alone move; means, candidates, refusals, kill and go on."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from class_run import SECOND, config_of_first, config_of_second, source_of
+from short_run import assert_same_parameters
+
+import coder_jax.systems.mlnorm.second_step as second_step
+from coder_jax.systems.class_model import load_classifier
+from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
+from coder_jax.systems.mlnorm.class_softmax import class_softmax_loss
+from coder_jax.training.train import train
+from data_pipeline.batches.candidates import CANDIDATES, ROW_GROUPS, ROWS, VECTORS
+from data_pipeline.dataset.store import open_dataset
+from data_pipeline.process.errors import BadInput
+
+pytestmark = pytest.mark.usefixtures("on_one_device")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def several_chunks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(second_step, "TERMS_AT_ONCE", 200)
+        yield
+
+
+@pytest.fixture(scope="module")
+def second(built, first, on_one_device, several_chunks, tmp_path_factory):
+    """The folder of a whole run of the second step, on the same data."""
+    out = tmp_path_factory.mktemp("second") / "run"
+    given = config_of_second(first[0], out)
+    train(given, source_of(built[0], given.system))
+    return out
+
+
+def test_rows_that_no_term_has_as_candidate_stay_to_the_bit(built, first, second):
+    """And those that the first step learnt come over by concept, with their lengths."""
+    ours, theirs = load_run(second)[1], load_run(first[0])[1]
+    candidates = np.load(second / "index" / "0" / CANDIDATES)
+    dataset = open_dataset(built[0])
+    touched = np.zeros(len(ours.params["classes"]), bool)
+    source = source_of(built[0], SECOND).with_index(second / "index" / "0")
+    for batch in source.batches(0, 12):
+        touched[batch["classes"][batch["classes"] >= 0]] = True
+    assert 0 < touched.sum() < dataset.term_start.size - 1
+    count = dataset.term_start.size - 1
+    before, after = (run.params["classes"][:count] for run in (theirs, ours))
+    touched = touched[:count]
+    np.testing.assert_array_equal(before[~touched], after[~touched])
+    assert (before[touched] != after[touched]).any(1).mean() > 0.9
+    assert_same_parameters(ours.params["encoder"], theirs.params["encoder"])
+    assert_same_parameters(ours.params["statistics"], theirs.extra)
+    assert candidates.shape[1] == SECOND.candidates
+
+
+def test_candidates_are_the_nearest_of_the_group_by_the_rows_at_the_start(first, second):
+    run = load_run(first[0])[1]
+    vectors, rows = np.load(second / VECTORS), np.load(second / ROWS)
+    found = np.load(second / "index" / "0" / CANDIDATES)
+    table, bits = run.params["classes"], run.params["class_groups"]
+    unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    terms, groups = np.divmod(rows, ROW_GROUPS)
+    for row in range(0, len(rows), 97):
+        cosine = unit @ vectors[terms[row]]
+        cosine[bits >> groups[row] & 1 == 0] = -np.inf
+        best = np.sort(cosine)[::-1][: SECOND.candidates]
+        have = found[row][found[row] >= 0]
+        np.testing.assert_allclose(cosine[have], best[np.isfinite(best)], atol=1e-6)
+
+
+def test_the_vectors_are_those_of_prediction(built, first, second):
+    """In evaluation mode: no dropout, and the running statistics."""
+    dataset = open_dataset(built[0], strings=True)
+    expected = load_classifier(first[0]).encode(dataset.terms[:50])
+    np.testing.assert_allclose(np.load(second / VECTORS)[:50], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["vectors", "candidates", "steps"])
+def test_stopped_anywhere_it_goes_on_to_the_bit(built, first, second, where, tmp_path, monkeypatch):
+    given = config_of_second(first[0], tmp_path / "run")
+    source = source_of(built[0], given.system)
+    if where == "steps":
+        whole = source.batches
+
+        def fails_at_8(first_step, last_step):
+            for step, batch in enumerate(whole(first_step, last_step), first_step):
+                if step == 8:
+                    raise ConnectionError("the data disk is gone")
+                yield batch
+
+        source.batches = fails_at_8
+        with pytest.raises(ConnectionError):
+            train(given, source)
+    else:
+        target = "embed_tokens" if where == "vectors" else "search"
+        whole, calls = getattr(second_step, target), []
+
+        def breaks(*args, **kwargs):
+            calls.append(1)
+            if len(calls) == 3:
+                raise ConnectionError("the machine is gone")
+            return whole(*args, **kwargs)
+
+        with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+            patch.setattr(second_step, target, breaks)
+            train(given, source)
+        counted = []
+        monkeypatch.setattr(
+            second_step, target, lambda *a, **k: (counted.append(1), whole(*a, **k))[1]
+        )
+    train(given, source_of(built[0], given.system))
+    if where == "vectors":
+        rows = len(np.load(tmp_path / "run" / VECTORS))
+        assert len(counted) == -(-rows // 200) - 2, "what was finished is not made again"
+    ours, theirs = load_run(tmp_path / "run")[1], load_run(second)[1]
+    assert_same_parameters(ours.params["classes"], theirs.params["classes"])
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "run" / "index" / "0" / CANDIDATES),
+        np.load(second / "index" / "0" / CANDIDATES),
+    )
+
+
+def test_its_export_and_its_folder_answer_alike(second, tmp_path):
+    system, run = load_run(second)
+    differences = system.export(run, tmp_path / "export")
+    assert max(differences.values()) <= 1e-5
+    mentions = ["pain in limb", "Œdème 12a"]
+    for found, expected in zip(
+        load_classifier(tmp_path / "export").nearest(mentions, ["DISO", None], 3),
+        load_classifier(second).nearest(mentions, ["DISO", None], 3),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_new_rows_are_the_direction_of_the_sum_of_their_terms():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(9, 4)).astype(np.float32)
+    start = np.array([0, 2, 3, 9])
+    learnt = np.zeros((3, 4), np.float32)
+    learnt[1] = 5
+    found = with_means(learnt, vectors, start)
+    for concept, (first, last) in enumerate([(0, 2), (2, 3), (3, 9)]):
+        total = vectors[first:last].sum(0)
+        expected = learnt[1] if concept == 1 else total / np.linalg.norm(total)
+        np.testing.assert_allclose(found[concept], expected, rtol=1e-5)
+    with pytest.raises(BadInput, match="1 concepts have no term, such as number 1"):
+        with_means(learnt, vectors, np.array([0, 2, 2, 9]))
+
+
+def test_the_loss_is_that_of_the_union_within_the_group():
+    """Against float64 by hand: duplicates are one class, other groups and gaps none."""
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(3, 5))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = rng.normal(size=(6, 5)) * 0.1
+    place = np.array([[0, 1, 2], [2, 2, 3], [4, -1, 0]])
+    bits = np.array([3, 1, 2, 3, 1, 0])  # row 5 is used by nobody
+    of_place = np.where(place < 0, 0, bits[place])
+    groups = np.array([0, 1, 0])
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    score = 20 * vectors @ unit.T
+    total = 0.0
+    for term in range(3):
+        allowed = [v for v in range(5) if bits[v] >> groups[term] & 1]
+        log_sum = np.log(np.exp(score[term, allowed]).sum())
+        total += log_sum - score[term, place[term, 0]]
+
+    def loss(rows):
+        arrays = jnp.float32(vectors), rows, jnp.int32(place), jnp.int32(of_place)
+        scores = candidate_scores(*arrays, jnp.int32(groups), scale=20.0)
+        return class_softmax_loss(scores)[0]
+
+    value, slope = jax.value_and_grad(loss)(jnp.float32(rows))
+    assert float(value) == pytest.approx(total / 3, rel=1e-6)
+    assert not np.asarray(slope)[5].any() and np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"width": 11}, "the run has width 10, this run has 11; give --width 10"),
+        ({"candidates": 0}, "candidates is 0; it must be at least 1"),
+    ],
+)
+def test_numbers_that_do_not_fit(built, first, changes, words, tmp_path):
+    given = config_of_second(first[0], tmp_path / "run", changes=changes)
+    with pytest.raises(BadInput, match=words):
+        train(given, source_of(built[0], given.system))
+
+
+def test_what_it_cannot_start_from(built, first, second, tmp_path):
+    alone = dataclasses.replace(config_of_second(first[0], tmp_path / "run"), start="")
+    with pytest.raises(BadInput, match="give its folder as --from"):
+        train(alone, source_of(built[0], alone.system))
+    again = config_of_second(second, tmp_path / "run")
+    with pytest.raises(BadInput, match="found a run of the system 'mlnorm_classes'; expected"):
+        train(again, source_of(built[0], again.system))
+    source = source_of(built[0], SECOND)
+    source.manifest = json.loads(json.dumps(source.manifest)) | {"release": "another"}
+    given = config_of_second(first[0], tmp_path / "run")
+    with pytest.raises(BadInput, match="whose release is .*, that of .* is another"):
+        train(given, source)
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_the_first_step_again_is_no_second(built, first, tmp_path):
+    given = config_of_first(built, first[0])
+    changed = dataclasses.replace(given, system=SECOND)
+    with pytest.raises(BadInput):
+        train(changed, source_of(built[0], SECOND))
