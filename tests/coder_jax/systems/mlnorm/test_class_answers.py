@@ -1,0 +1,109 @@
+"""`normalize` and `evaluate` by the classes of a run: what is printed, what is refused."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from quaero_corpus import write_quaero
+
+from coder_jax.__main__ import main
+from coder_jax.mapping.answers import Status
+from coder_jax.systems.class_model import load_classifier
+from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.terminology.semantic_groups import GROUPS
+
+
+@pytest.fixture
+def mentions(tmp_path):
+    (tmp_path / "mentions.txt").write_text("pain in limb\nn/a\nŒdème 12a\n")
+    return tmp_path / "mentions.txt"
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text), dialect="excel-tab"))
+
+
+def test_mentions_get_concepts_of_the_group_and_probabilities(first, mentions, capsys):
+    classifier = load_classifier(first[0])
+    groups = dict(zip(classifier.concepts, classifier.groups.tolist(), strict=True))
+    given = ["normalize", "--model", str(first[0]), "--semantic-group", "diso", "-k", "3"]
+    assert main([*given, str(mentions)]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert [row["mention"] for row in rows] == ["pain in limb"] * 3 + ["n/a"] + ["Œdème 12a"] * 3
+    index, probability = classifier.nearest(["pain in limb"], ["DISO"], 3)
+    for row, number, expected in zip(rows, index[0], probability[0], strict=False):
+        assert row["concept"] == classifier.concepts[number]
+        assert float(row["similarity"]) == pytest.approx(float(expected), abs=1e-4)
+        assert groups[row["concept"]] >> GROUPS.index("DISO") & 1
+    assert rows[0]["confidence"] == rows[0]["similarity"]
+    assert rows[3]["status"] == "no answer"
+
+
+def test_below_the_threshold_there_is_no_answer(first):
+    classifier = load_classifier(first[0])
+    names = Dictionary([], [], "none")
+    found = classifier.nearest(["pain in limb"], [None], 1)[1][0, 0]
+    for threshold, status in ((found - 0.001, Status.NEAR), (found + 0.001, Status.NO_ANSWER)):
+        normalizer = ClassNormalizer(classifier, names, threshold=float(threshold))
+        (answer,) = normalizer.answers(["pain in limb"])
+        assert answer.status == status
+        assert answer.confidence == pytest.approx(float(found))
+    assert answer.reason.startswith("probability ")
+
+
+def test_a_dictionary_beside_it_tells_the_names(built, first, mentions, capsys):
+    given = ["normalize", "--model", str(first[0]), "--by", "classes"]
+    assert main([*given, "--dictionary", str(built[0]), str(mentions)]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows[0]["preferred_name"] and rows[0]["semantic_type"]
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--semantic-group", "DIS"], "found the semantic group 'DIS'; expected one of ACTI"),
+        (["--precision", "0.9"], "--precision is for terms of a dictionary, but answers are"),
+        (["--review", "review.html"], "--review needs the names of concepts"),
+        (["--by", "terms"], "--by terms: found no --dictionary"),
+    ],
+)
+def test_what_classes_cannot_do(first, mentions, flags, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["normalize", "--model", str(first[0]), *flags, str(mentions)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_model_without_classes_needs_a_dictionary(built, mentions, capsys):
+    assert main(["normalize", "--model", str(built[1]), str(mentions)]) == 2
+    assert "--dictionary is missing, and" in capsys.readouterr().err
+
+
+def test_a_group_without_a_class_is_named(first, mentions, capsys):
+    classifier = load_classifier(first[0])
+    missing = [name for name in GROUPS if not classifier.known_group(name)]
+    if not missing:
+        pytest.skip("the invented release has concepts of all groups")
+    given = ["normalize", "--model", str(first[0]), "--semantic-group", missing[0]]
+    assert main([*given, str(mentions)]) == 2
+    assert "the model has no concept of it; it has" in capsys.readouterr().err
+
+
+def test_quaero_is_scored_by_classes(first, tmp_path, capsys):
+    corpus = write_quaero(tmp_path)
+    out = tmp_path / "out.json"
+    given = ["evaluate", "--model", str(first[0]), "--json", str(out)]
+    assert main([*given, "--benchmark", f"quaero={corpus}"]) == 0
+    (record,) = json.loads(out.read_text())["records"]
+    assert record["encoder"]["pooling"] == "pieces"
+    assert np.isfinite(record["scores"][next(iter(record["scores"]))])
+    assert "unreachable" in capsys.readouterr().out
+
+
+def test_other_benchmarks_need_terms(built, first, tmp_path, capsys):
+    mentions = built[0] / "heldout" / "mentions.tsv"
+    given = ["evaluate", "--model", str(first[0]), "--json", str(tmp_path / "out.json")]
+    assert main([*given, "--benchmark", f"own={mentions}"]) == 2
+    assert "has classes, which answer mentions with a semantic group" in capsys.readouterr().err
