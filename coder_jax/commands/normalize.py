@@ -105,6 +105,9 @@ def run(args: argparse.Namespace) -> int:
         if args.decided:
             check_decisions(decisions, dictionary, args.decided)
 
+        if classifier is not None:
+            dictionary = dictionary.knowing(classifier.concepts)
+
         # ---- encoder and dictionary ----
         normalizer: Normalizer | ClassNormalizer
         if classifier is None:

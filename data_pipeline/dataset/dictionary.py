@@ -1,6 +1,6 @@
 """A table, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -47,10 +47,10 @@ class Dictionary:
     formerly: Mapping[str, str] = field(default_factory=dict)
 
     def about(self, concept: str) -> AboutConcept:
-        """What is known of a concept; its preferred name is at least its first term, if any."""
+        """What is known of a concept; its preferred name is at least its first term."""
         about = self.about_concepts
         found = about.get(concept) or about.get(self.formerly.get(concept, concept))
-        return found or AboutConcept(self._first_terms.get(concept, ""))
+        return found or AboutConcept(self._first_terms[concept])
 
     @cached_property
     def _first_terms(self) -> dict[str, str]:
@@ -58,6 +58,11 @@ class Dictionary:
         for _, term, concept in self.pairs():
             first.setdefault(concept, term)
         return first
+
+    def knowing(self, concepts: Iterable[str]) -> "Dictionary":
+        """The same, which knows these concepts too, if only by their identifiers."""
+        unknown = dict.fromkeys(set(concepts) - self.concept_set, AboutConcept(""))
+        return replace(self, about_concepts={**unknown, **self.about_concepts})
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept), of a row with joined concepts once for each of them."""

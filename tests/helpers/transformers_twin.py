@@ -28,7 +28,8 @@ def torch_vectors(model, tokens, start):
         ids = np.stack([tokens[start[i] : start[i + 1]] for i in index])
         output = model(torch.from_numpy(ids.astype(np.int64)))
         hidden = output.last_hidden_state
-        pooled = torch.stack([hidden[:, 0], hidden.mean(1), output.pooler_output])
+        pieces = hidden[:, 1:-1].sum(1) / max(length - 2, 1)
+        pooled = torch.stack([hidden[:, 0], hidden.mean(1), pieces, output.pooler_output])
         vectors |= {int(i): pooled[:, row] for row, i in enumerate(index)}
     return torch.stack([vectors[i] for i in range(len(lengths))], dim=1)
 

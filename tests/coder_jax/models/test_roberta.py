@@ -100,7 +100,7 @@ def test_words_are_not_tokenized_one_by_one(folder):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("pooling", ["cls", "mean", "pooler"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "pieces", "pooler"])
 def test_export_and_back(folder, tmp_path, pooling):
     bert, hf_config, _ = load_bert(folder)
     settings = {"pooling": pooling, "cleaning": "none", "max_length": 24}

@@ -32,7 +32,7 @@ class ClassNormalizer:
         """
         Args:
           classifier: what answers.
-          dictionary: that has the names of the concepts; it may lack some, or all.
+          dictionary: that has the names of the concepts (`Dictionary.knowing` all of them).
           group: the semantic group of all mentions; None where it is not known.
           threshold: no answer where the most probable concept is less probable.
           abbreviations: what they stand for; mentions are looked up with these written out.
