@@ -64,6 +64,7 @@ def without_dropout(folder):
     return functools.cache(lambda name: losses(name, work_in(folder, **UNLIKE_THE_PAPER)))
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["recipe", "tuned"])
 def test_the_peers_do_the_same_work(without_dropout, name):

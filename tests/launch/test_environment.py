@@ -87,6 +87,7 @@ def made(repo, tmp_path_factory, setuptools) -> tuple[Path, list[tuple[str, str]
     return project, sorted(((call.stdout, call.stderr) for call in said), key=lambda c: len(c[1]))
 
 
+@pytest.mark.slow
 def test_environment_is_made_once_repaired_and_updated(made, setuptools):
     empty_project, (_, first) = made
 

@@ -262,6 +262,7 @@ def test_killed_and_asked_to_stop_it_goes_on(model, many, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.npy.json"}
 
 
+@pytest.mark.slow
 def test_two_hosts_stop_together_and_one_goes_on(model, many, tmp_path):
     terms, undisturbed = many
     out = tmp_path / "vectors.npy"

@@ -131,6 +131,7 @@ stopping.poll()
     assert all("saved" in text and text.count("SIGTERM") == 1 for text in run.output), run.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [pytest.param(0, marks=slow), 1])
 def test_a_host_that_stops_alone_does_not_leave_the_others_waiting(pair, asked):
     run = pair(

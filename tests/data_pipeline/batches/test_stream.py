@@ -69,7 +69,9 @@ def assert_equal(got, want):
 
 
 @pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize(("passes", "blocks"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("passes", "blocks"), [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (1, 2)]
+)
 def test_equals_the_twin(dataset, name, passes, blocks):
     spec = SPECS[name]
     maker = BatchMaker(dataset, spec, StepCut(passes=passes, blocks=blocks))

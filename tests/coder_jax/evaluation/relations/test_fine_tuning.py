@@ -86,6 +86,7 @@ def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_pat
     np.testing.assert_allclose(tuned, features, atol=1e-5, err_msg="where fine-tuning begins")
 
 
+@pytest.mark.slow
 def test_fine_tuning_trains_a_copy_of_the_encoder(minilm_path, named):
     encoder = TermEncoder.from_pretrained(minilm_path)
     before = encoder.encode(list(named.names.values()))
