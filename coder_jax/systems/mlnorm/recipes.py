@@ -70,7 +70,21 @@ def mlnorm_classes() -> Config[MLNormClassesSystem]:
 def mlnorm_small() -> Config[MLNormSystem]:
     """Step 1 with a small encoder on a small machine, for terms of one or two languages.
 
-    bash launch/train.sh --recipe mlnorm_small --data data/fr_mirror --out runs/s1
+        python -m data_pipeline.build --source openmeta --languages FRE ENG --mirror FRE \\
+            --semantic-groups ... --cleaning mlnorm --max-length 32 --hold-out 1000 \\
+            --hold-out-languages FRE --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/fr
+        bash launch/train.sh --recipe mlnorm_small --data data/fr --out runs/s1
+        bash launch/train.sh --recipe mlnorm_classes --data data/fr_all --from runs/s1 \\
+            --steps 2000 --out runs/s2
+
+    (data/fr_all as data/fr, with --sources ENG=NCI,MSH and --exclude-terms
+    data/fr/heldout/mentions.tsv in place of --hold-out.) Three epochs of 56,694 French and English
+    terms of an open terminology, 13,255 concepts: 22 minutes on two CPU cores that were busy. The
+    most probable class is the right one for 66.4 % of 1,000 French names that were held out (one
+    seed); as nearest terms among 10,000 these names go from 62.4 to 80.5. Step 2 on 54,970
+    concepts: 13 minutes; of 300 French names of a public test 74 % of the 57 whose concept has a
+    French name (67 before), and 52 % of the 23 whose concept has none (none before). The rates
+    were not searched.
     """
     base = mlnorm()
     system = dataclasses.replace(
