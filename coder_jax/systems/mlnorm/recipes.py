@@ -72,7 +72,8 @@ def mlnorm_small() -> Config[MLNormSystem]:
 
         python -m data_pipeline.build --source openmeta --languages FRE ENG --mirror FRE \\
             --semantic-groups ... --cleaning mlnorm --max-length 32 --hold-out 1000 \\
-            --hold-out-languages FRE --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/fr
+            --hold-out-languages FRE --out data/fr \\
+            --tokenizer sentence-transformers/all-MiniLM-L6-v2
         bash launch/train.sh --recipe mlnorm_small --data data/fr --out runs/s1
         bash launch/train.sh --recipe mlnorm_classes --data data/fr_all --from runs/s1 \\
             --steps 2000 --out runs/s2
