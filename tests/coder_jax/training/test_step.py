@@ -149,14 +149,8 @@ def test_the_norm_of_the_gradient_is_told_by_part(plain):
     assert min(parts) > 0 and np.hypot(*parts) == pytest.approx(first["grad_norm"], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("devices", "passes"),
-    [
-        pytest.param(1, 1, marks=pytest.mark.slow),
-        (8, 1),
-        pytest.param(3, 2, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "passes"), [(1, 1), (8, 1), (3, 2)])
 def test_the_lazy_update_changes_nothing(dataset, devices, passes):
     """With few triplets, so that most steps lack most relations; devices and passes, too."""
     dense = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=2, triplets=1))

@@ -83,7 +83,7 @@ def on_one(dataset):
     return steps_on(dataset, 1, system=CALM)
 
 
-@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 8])
 def test_devices_change_nothing(dataset, on_one, devices):
     """Neither losses nor parameters nor the statistics of the batches, which are of all terms."""
     again = steps_on(dataset, devices, system=CALM)
