@@ -36,6 +36,9 @@ RECIPES: dict[str, Callable[[], Config]] = {
         coder.small_transe,
         coder_v1.small_v1,
         mlnorm.mlnorm,
+        mlnorm.mlnorm_fr,
+        mlnorm.mlnorm_en,
+        mlnorm.mlnorm_one_step,
         mlnorm.mlnorm_classes,
         mlnorm.mlnorm_small,
     )

@@ -7,6 +7,7 @@ them.
 
 import collections
 import dataclasses
+import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -97,7 +98,9 @@ class BatchFiles(PackedGroups):
         self.index: dict[str, Any] = read_identity(folder / INDEX, BATCHES)
         self.manifest = self.index["manifest"]
         self.last_step: int = self.index["last_step"]
-        expected, found = dataclasses.asdict(spec), self.index["spec"]
+        # As JSON keeps them: tuples are lists there.
+        expected = json.loads(json.dumps(dataclasses.asdict(spec)))
+        found = self.index["spec"]
         differing = [
             f"{name} is {found.get(name)!r}, the run wants {expected[name]!r}"
             for name in expected

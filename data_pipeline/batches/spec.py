@@ -117,6 +117,9 @@ class TermSpec:
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
     """Tokens in a packed row."""
+    languages: tuple[str, ...] = ()
+    """Languages of the dataset whose terms are drawn, such as FRE; none: all. Concepts stay as they
+    are, those without such a term too."""
     seed: int = 0
     """Of the order of the terms and the dropout."""
 
@@ -127,7 +130,8 @@ class TermSpec:
 
     def told(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        return {"draw": "each term once an epoch"}
+        of = f" of {', '.join(self.languages)}" if self.languages else ""
+        return {"draw": f"each term{of} once an epoch"}
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""

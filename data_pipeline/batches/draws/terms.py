@@ -3,6 +3,8 @@
 No state: the order is a stateless permutation, as in `groups.py`.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from data_pipeline.batches.order import key, permute
@@ -30,11 +32,12 @@ class TermDraw:
     def __init__(self, dataset: TripletDataset, spec: TermSpec):
         spec.validate()
         self.spec = spec
-        terms, groups = term_rows(dataset)
+        terms, groups = term_rows(dataset, spec.languages)
         self.size = int(terms.size)
         if self.size < spec.terms:
+            of = f" in {' '.join(spec.languages)}" if spec.languages else ""
             raise BadInput(
-                f"the dataset has {self.size} terms with a semantic group, but a step takes "
+                f"the dataset has {self.size} terms{of} with a semantic group, but a step takes "
                 f"{spec.terms} different ones; use fewer (--terms), or build with fewer filters"
             )
         self.row_terms, self.row_groups = tf.constant(terms), tf.constant(groups)
@@ -76,19 +79,38 @@ class TermDraw:
         }
 
 
-def term_rows(dataset: TripletDataset) -> tuple[np.ndarray, np.ndarray]:
+def term_rows(
+    dataset: TripletDataset, languages: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a dataset: each term with each semantic group of its concept.
 
     Of the groups that the dataset was built with (--semantic-groups), or of all.
 
+    Args:
+        dataset: the opened dataset.
+        languages: of the terms that are wanted; none: all.
+
     Returns:
         (terms, groups): int64 and uint8 [rows], sorted by term, then by group.
+
+    Raises:
+        BadInput: if the dataset has no term in a language.
     """
+    there = dataset.manifest["languages"]
+    unknown = [language for language in languages if language not in there]
+    if unknown:
+        raise BadInput(
+            f"--languages {' '.join(unknown)}: {dataset.folder} has no term in it; expected some "
+            f"of {' '.join(there)}"
+        )
     kept = dataset.manifest.get("filters", {}).get("semantic_groups") or GROUPS
     wanted = np.uint16(sum(1 << group_number(name) for name in kept))
     bits_C = groups_of(dataset) & wanted
     bits_C = np.where(bits_C == 0, np.uint16(1 << ANY), bits_C)
     bits_N = np.repeat(bits_C, np.diff(dataset.term_start))
+    if languages:
+        spoken = [there.index(language) for language in languages]
+        bits_N = np.where(np.isin(dataset.term_language, spoken), bits_N, np.uint16(0))
     parts = [np.flatnonzero(bits_N >> group & 1) for group in range(ANY + 1)]
     terms = np.concatenate(parts)
     groups = np.repeat(np.arange(ANY + 1, dtype=np.uint8), [part.size for part in parts])

@@ -55,6 +55,32 @@ def test_rows_are_of_the_groups_that_the_dataset_was_built_with():
     assert list(zip(terms, groups, strict=True)) == [row[:2] for row in expected]
 
 
+def two_languages():
+    """Every third term is French."""
+    dataset = make()
+    manifest = {**dataset.manifest, "languages": ["ENG", "FRE"]}
+    french = np.arange(dataset.term_start[-1]) % 3 == 0
+    return dataclasses.replace(dataset, manifest=manifest, term_language=french.astype(np.uint8))
+
+
+def test_rows_of_a_language_are_those_of_its_terms():
+    dataset = two_languages()
+    expected = [row[:2] for row in twin_rows(dataset) if row[0] % 3 == 0]
+    terms, groups = term_rows(dataset, ["FRE"])
+    assert list(zip(terms, groups, strict=True)) == expected
+    both = term_rows(dataset, ["FRE", "ENG"])
+    np.testing.assert_array_equal(both, term_rows(dataset))
+    draw = TermDraw(dataset, dataclasses.replace(SPEC, languages=("FRE",)))
+    assert draw.size == len(expected)
+    assert not (draw(tf.constant(7), np.arange(4))["terms"].numpy() % 3).any()
+    assert set(draw.concepts.numpy()) == set(range(30))  # classes are those of all terms
+
+
+def test_a_language_that_is_not_there_is_refused():
+    with pytest.raises(BadInput, match=r"GER: tiny has no term in it; expected some of ENG FRE"):
+        term_rows(two_languages(), ["FRE", "GER"])
+
+
 def test_a_step_is_what_a_slow_twin_draws():
     dataset = make()
     rows, draw = twin_rows(dataset), TermDraw(dataset, SPEC)
@@ -102,12 +128,12 @@ def test_batches_hold_the_tokens_of_their_terms_however_they_are_cut(tmp_path):
 
 
 def test_written_to_files_they_are_the_same(tmp_path):
-    dataset = make()
+    dataset, spec = two_languages(), dataclasses.replace(SPEC, languages=("FRE", "ENG"))
     (tmp_path / "tiny" / "tokenizer").mkdir(parents=True)
     dataset = dataclasses.replace(dataset, folder=tmp_path / "tiny")
-    maker = BatchMaker(dataset, SPEC)
+    maker = BatchMaker(dataset, spec)
     write_batches(maker, tmp_path / "batches", 0, 2)
-    stored = BatchFiles(tmp_path / "batches", SPEC)
+    stored = BatchFiles(tmp_path / "batches", spec)
     for ours, theirs in zip(maker.batches(0, 2), stored.batches(0, 2), strict=True):
         assert ours.keys() == theirs.keys()
         for name, array in ours.items():
