@@ -367,7 +367,7 @@ def test_a_folder_that_is_another_dataset_is_refused_as_dictionary(files):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("first", [40, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", [pytest.param("cls", marks=pytest.mark.slow), "mean"])
 def test_cadec_equals_the_scores_of_sentence_transformers(minilm_path, shared_data, pooling, first):
     """The first mentions of each fold, or all. For [CLS] the peer has another pooling module."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -402,6 +402,7 @@ def share_within(k, mentions_MD, gold, terms_TD, concepts):
     return np.mean([concept in row for concept, row in zip(gold, found, strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_names_of_an_ontology_by_the_vectors_of_sentence_transformers(
     minilm_path, hpo_path, write, tmp_path

@@ -96,6 +96,7 @@ def test_lazy_is_dense(number):
         assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(a - before) + rounding, path
 
 
+@pytest.mark.slow
 def test_lazy_is_dense_where_a_run_is_made_longer():
     """At step 50 of 60 a run becomes one of 400 steps: what was missed before has the old rates."""
     every_row = {**PARTS, "relations": dataclasses.replace(TABLE, touched=None)}
