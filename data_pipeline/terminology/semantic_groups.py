@@ -81,10 +81,15 @@ def group_of(semantic_type: str) -> str | None:
 def groups_of(dataset: HasTypes) -> np.ndarray:
     """The groups of each concept of a dataset, by its semantic types.
 
+    Of the groups that the dataset was built with (--semantic-groups): a concept may have others
+    too, but most concepts of these are not there. Of all groups, if it was built with all.
+
     Returns:
       uint16 [C], bit sets: bit i for group i of `GROUPS`, and always bit `ANY`.
     """
-    return group_bits(dataset.manifest["semantic_types"], dataset.type_start, dataset.types)
+    bits = group_bits(dataset.manifest["semantic_types"], dataset.type_start, dataset.types)
+    kept = dataset.manifest.get("filters", {}).get("semantic_groups") or GROUPS
+    return bits & np.uint16(1 << ANY | sum(1 << group_number(name) for name in kept))
 
 
 def group_bits(names: Sequence[str], type_start: np.ndarray, types: np.ndarray) -> np.ndarray:

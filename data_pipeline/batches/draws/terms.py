@@ -12,7 +12,7 @@ from data_pipeline.batches.spec import TermSpec
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.dataset.store import TripletDataset, as_tensor
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
+from data_pipeline.terminology.semantic_groups import ANY, groups_of
 
 
 class TermDraw:
@@ -103,10 +103,9 @@ def term_rows(
             f"--languages {' '.join(unknown)}: {dataset.folder} has no term in it; expected some "
             f"of {' '.join(there)}"
         )
-    kept = dataset.manifest.get("filters", {}).get("semantic_groups") or GROUPS
-    wanted = np.uint16(sum(1 << group_number(name) for name in kept))
-    bits_C = groups_of(dataset) & wanted
-    bits_C = np.where(bits_C == 0, np.uint16(1 << ANY), bits_C)
+    bits_C = groups_of(dataset)
+    no_group = np.uint16(1 << ANY)
+    bits_C = np.where(bits_C == no_group, no_group, bits_C & ~no_group)
     bits_N = np.repeat(bits_C, np.diff(dataset.term_start))
     if languages:
         spoken = [there.index(language) for language in languages]

@@ -70,6 +70,18 @@ def test_groups_of_a_dataset_are_bit_sets():
     ]
 
 
+def test_groups_are_those_that_the_dataset_was_built_with():
+    dataset = SimpleNamespace(
+        manifest={
+            "semantic_types": ["T047 Disease or Syndrome", "T023 Body Part"],
+            "filters": {"semantic_groups": ["DISO", "CHEM"]},
+        },
+        type_start=np.array([0, 1, 3]),
+        types=np.array([1, 0, 1], np.int32),
+    )
+    assert groups_of(dataset).tolist() == [1 << ANY, 1 << ANY | 1 << GROUPS.index("DISO")]
+
+
 def test_groups_of_a_dataset_without_types():
     start, none = np.zeros(3, np.int64), np.zeros(0, np.int32)
     dataset = SimpleNamespace(manifest={"semantic_types": []}, type_start=start, types=none)
