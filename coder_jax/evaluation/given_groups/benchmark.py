@@ -155,14 +155,17 @@ class GroupedMentions(Benchmark):
         Args:
           normalizer: asked once for each distinct mention and group.
           encoder: for the record.
-          options: threshold, count_as, seed.
+          options: threshold, count_as, seed, predictions.
           missing: strings that have no vector.
           similarity: what its scores are.
         """
+        from coder_jax.evaluation.given_groups.answers import described
         from coder_jax.evaluation.given_groups.scores import Scorer
 
         scorer = Scorer(self, normalizer, COUNTINGS[options["count_as"]], options["threshold"])
-        return scorer.record(encoder, options, missing=missing, similarity=similarity)
+        record = scorer.record(encoder, options, missing=missing, similarity=similarity)
+        answers = described(scorer, encoder.pooling, options["predictions"])
+        return replace(record, answers=answers)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:

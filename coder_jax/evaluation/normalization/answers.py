@@ -180,19 +180,27 @@ def write_predictions(
     results = result.folds or {benchmark.folds[0].name: result}
     files = {}
     for one in answers:
-        parts = [part for part in (benchmark.name, one.fold.name, pooling) if part]
-        path = folder / f"{'.'.join(map(as_file_name, parts))}.tsv"
         table = prediction_table(one, results[one.fold.name].ranks)
-        try:
-            with written_whole(path) as unfinished:
-                table.write_csv(unfinished, separator="\t", quote_style="never")
-        except OSError as error:
-            raise BadInput(
-                f"--predictions: {path} cannot be written ({error.strerror}); make room, or give "
-                "another folder"
-            ) from error
-        files[one.fold.name] = str(path)
+        parts = (benchmark.name, one.fold.name, pooling)
+        files[one.fold.name] = write_table(folder, parts, table)
     return files
+
+
+def write_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
+    """Writes a table whole or not at all; the file, which is named by the parts that are not "".
+
+    BadInput if it cannot be written.
+    """
+    path = folder / f"{'.'.join(as_file_name(part) for part in parts if part)}.tsv"
+    try:
+        with written_whole(path) as unfinished:
+            table.write_csv(unfinished, separator="\t", quote_style="never")
+    except OSError as error:
+        raise BadInput(
+            f"--predictions: {path} cannot be written ({error.strerror}); make room, or give "
+            "another folder"
+        ) from error
+    return str(path)
 
 
 def as_file_name(part: str) -> str:
@@ -219,18 +227,31 @@ def prediction_table(answers: FoldAnswers, counts: GoldCounts | None) -> pl.Data
     }
     if answers.languages is not None:
         columns["language"] = answers.languages
+    shown = [[(m.concept, m.term, m.similarity) for m in one[:ANSWERS]] for one in answers.answers]
+    table = cleaned(pl.DataFrame(columns | answer_columns(shown)))
+    places = pl.col("rank", "tied")
+    return table.with_columns(pl.when(places >= 0).then(places))
+
+
+def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[str, pl.Series]:
+    """The columns of ANSWERS answers: concept, term and similarity of each; empty where none is."""
+    columns = {}
     for place in range(ANSWERS):
-        at = [one[place] if place < len(one) else None for one in answers.answers]
-        columns[f"concept_{place + 1}"] = [match and match.concept for match in at]
-        columns[f"term_{place + 1}"] = [match and match.term for match in at]
-        similarities = [match and match.similarity for match in at]
-        columns[f"similarity_{place + 1}"] = pl.Series(similarities, dtype=pl.Float32)
-    table = pl.DataFrame(columns).with_columns(
+        at = [one[place] if place < len(one) else (None, None, None) for one in answers]
+        for number, (name, kind) in enumerate(
+            (("concept", pl.String), ("term", pl.String), ("similarity", pl.Float32))
+        ):
+            values = [one[number] for one in at]
+            columns[f"{name}_{place + 1}"] = pl.Series(values, dtype=kind)
+    return columns
+
+
+def cleaned(table: pl.DataFrame) -> pl.DataFrame:
+    """A table as a TSV file can hold it: no line breaks, and similarities of six digits."""
+    return table.with_columns(
         pl.col(pl.String).str.replace_all(LINE_BREAKS, " "),
         pl.col(pl.Float32).cast(pl.Float64).round(6),
     )
-    places = pl.col("rank", "tied")
-    return table.with_columns(pl.when(places >= 0).then(places))
 
 
 def gold_names(fold: NormalizationFold) -> list[str]:

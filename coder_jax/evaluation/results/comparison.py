@@ -14,6 +14,7 @@ import numpy as np
 import scipy.stats
 
 from coder_jax.evaluation.cells import Row, Table, percent
+from coder_jax.evaluation.given_groups.benchmark import GroupedMentions
 from coder_jax.evaluation.normalization.ranks import GoldCounts, rank_values
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.results.bootstrap import intervals_of_means
@@ -124,7 +125,8 @@ def differences_of(
 ) -> list[Difference]:
     """The differences of the scores that both records have, of the mean over their folds.
 
-    Of MANTRA GSC these are precision, and F1 with as many gold pairs as there are.
+    Of MANTRA GSC these are precision, and F1 with as many gold pairs as there are; of mentions
+    whose group is given recall and acc@k.
 
     Raises:
       BadInput: mentions in another order, or ranks that are broken.
@@ -137,13 +139,33 @@ def differences_of(
             f"--compare: {a.benchmark} has the same mentions in {path_a} and in {path_b}, in "
             "another order; expected one order: evaluate both on one file"
         )
-    sides: list[list[Values]] = []
     ks = [int(name[4:]) for name in a.scores if name[4:].isdigit() and name in b.scores]
-    for side in ranks:
-        values = [(name, rank_values(*one, ks=ks or [1])) for name, one in side.items()]
-        sides.append([one if ks else mantra_values(a, name, one["acc@1"]) for name, one in values])
-    of_a, of_b = sides
-    return [difference(name, of_a, of_b, seed) for name in of_a[0]]
+    of_a, of_b = (
+        [values_of(record, name, one, ks) for name, one in side.items()]
+        for record, side in zip((a, b), ranks, strict=True)
+    )
+    return [difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
+
+
+def values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> Values:
+    """What each mention of a fold adds to the scores that are compared, those of acc@k by `ks`."""
+    values = rank_values(*ranks, ks=ks or [1])
+    if record.kind == GroupedMentions.kind:
+        return grouped_values(record, fold, values)
+    return values if ks else mantra_values(record, fold, values["acc@1"])
+
+
+def grouped_values(record: EvaluationRecord, fold: str, values: Values) -> Values:
+    """As `values_of`, of mentions whose group is given.
+
+    Without MRR, which is over gold CUIs, not over mentions; with recall, counted as MLNorm does: an
+    answer is one of its mention's gold CUIs at most.
+    """
+    kept = {name: value for name, value in values.items() if name != "mrr"}
+    if record.scoring["count_as"] != "mlnorm":
+        return kept
+    hits, gold = values["acc@1"], record.folds[fold]["counts"]["gold"]
+    return {"recall": hits * len(hits) / gold, **kept}
 
 
 def mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> Values:

@@ -95,8 +95,13 @@ def test_quaero_is_scored_by_classes(first, tmp_path, capsys):
     corpus = write_quaero(tmp_path)
     out = tmp_path / "out.json"
     given = ["evaluate", "--model", str(first[0]), "--json", str(out)]
-    assert main([*given, "--benchmark", f"quaero={corpus}"]) == 0
+    told = ["--predictions", str(tmp_path / "told")]
+    assert main([*given, "--benchmark", f"quaero={corpus}", *told]) == 0
     (record,) = json.loads(out.read_text())["records"]
+    table = tmp_path / record["answers"]["predictions"]["EMEA 2015"]
+    assert [row["mention"] for row in rows_of(table.read_text())][:2] == [
+        *("Douxium", "métastases hépatiques"),
+    ]
     assert record["encoder"]["pooling"] == "pieces"
     assert np.isfinite(record["scores"][next(iter(record["scores"]))])
     assert "unreachable" in capsys.readouterr().out
