@@ -1,8 +1,8 @@
 """Batches as .npz files: written once where TensorFlow is, read where it is not.
 
-One file per step, with the dataset's manifest, tokenizer and held-out terms beside them. The files
-hold the terms of a step unpacked: passes, hosts and devices are the business of the run that reads
-them.
+One file per step, with the dataset's manifest, tokenizer and held-out terms beside them, and of
+batches of terms the classes. The files hold the terms of a step unpacked: passes, hosts and devices
+are the business of the run that reads them.
 """
 
 import collections
@@ -20,6 +20,7 @@ from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut, TermSpec
 from data_pipeline.batches.stored import read_sample, read_stored
+from data_pipeline.dataset.classes import classes_of, write_classes
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
@@ -63,6 +64,8 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
         shutil.copytree(maker.folder / "tokenizer", new / "tokenizer")
         if (maker.folder / "heldout").exists():
             shutil.copytree(maker.folder / "heldout", new / "heldout")
+        if isinstance(maker.spec, TermSpec):
+            write_classes(new, classes_of(maker.folder))
         index = {
             "spec": dataclasses.asdict(maker.spec),
             "first_step": first_step,

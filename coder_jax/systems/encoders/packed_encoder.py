@@ -12,6 +12,7 @@ from coder_jax.models.bert import Bert
 from coder_jax.models.bits import mix_bits
 from coder_jax.training.system import Batch, Tick
 
+PACKED = ("tokens", "positions", "segments")
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
 
 
@@ -29,11 +30,8 @@ def term_vectors(
         seed: of the dropout; None for none.
     """
     blocks, groups, terms = batch["concepts"].shape
-    rows = [batch[name] for name in ("tokens", "positions", "segments")]
-    first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
-    ids = None
-    if seed is not None:
-        ids = dropout_ids(seed, tick.step, first_term_B, rows[2], rows[1])
+    rows = [batch[name] for name in PACKED]
+    ids = None if seed is None else token_ids(batch, tick, seed)
 
     def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
         tokens_RL, positions_RL, segments_RL = rows
@@ -45,6 +43,19 @@ def term_vectors(
     encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
     vector_BGND = encode_blocks(rows, ids).reshape(blocks, groups, terms, -1)
     return constrain(mesh, vector_BGND, VECTORS)
+
+
+def token_ids(batch: Batch, tick: Tick, seed: int) -> jax.Array:
+    """`dropout_ids` of a pass.
+
+    Args:
+        batch: as for `term_vectors`.
+        tick: where in the run.
+        seed: of the run.
+    """
+    blocks, groups, terms = batch["concepts"].shape
+    first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
+    return dropout_ids(seed, tick.step, first_term_B, batch["segments"], batch["positions"])
 
 
 def dropout_ids(

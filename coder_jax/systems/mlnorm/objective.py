@@ -6,6 +6,7 @@ and 4.3.1.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -16,17 +17,18 @@ import numpy as np
 import tyro
 from jax.sharding import Mesh
 
+from coder_jax.devices.agree import is_first
 from coder_jax.devices.mesh import EVERYWHERE, constrain
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.bits import mix_bits
 from coder_jax.models.dropout import hash_dropout
 from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.encoders.packed_encoder import term_vectors
+from coder_jax.systems.encoders.packed_encoder import term_vectors, token_ids
 from coder_jax.systems.mlnorm.class_softmax import class_scores, class_softmax_loss, padded_rows
 from coder_jax.systems.mlnorm.class_system import ClassSystem
-from coder_jax.systems.mlnorm.classes import classes_of, write_classes
 from coder_jax.systems.mlnorm.head import new_head, new_statistics, train_head
-from coder_jax.training.config import RunConfig
+from coder_jax.systems.mlnorm.token_jitter import jittered
+from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
     Batch,
     Loss,
@@ -38,6 +40,7 @@ from coder_jax.training.system import (
     View,
 )
 from data_pipeline.batches.spec import BatchSource
+from data_pipeline.dataset.classes import classes_of, write_classes
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY
 
@@ -58,10 +61,33 @@ class MLNormSystem(ClassSystem):
     the released code does in this step)."""
     head_learning_rate_factor: float = 400.0
     """Head and classes learn at this multiple of the encoder's rate, without a warm-up: 8e-3."""
+    jitter_noise: float = 0.0
+    """Word pieces are sorted by their place plus normal noise of this deviation, in training alone;
+    0.5 in the released code, not in the paper."""
+    jitter_drop: float = 0.0
+    """Rate at which word pieces are left out, in training alone, but for two of a term; 0.1 in the
+    released code, not in the paper."""
+
+    @property
+    def jitters(self) -> bool:
+        """Whether word pieces are moved or left out."""
+        return self.jitter_noise > 0 or self.jitter_drop > 0
 
     def told(self) -> dict[str, Any]:
         of = "the semantic group" if self.within_group else "the dataset"
-        return {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
+        told = {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
+        if self.jitters:
+            told["token jitter"] = f"noise {self.jitter_noise:g}, drop {self.jitter_drop:g}"
+        return told
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if not 0 <= self.jitter_noise < math.inf:
+            raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
+        if not 0 <= self.jitter_drop < 1:
+            raise BadInput(
+                f"jitter_drop is {self.jitter_drop}; it must be at least 0 and less than 1"
+            )
 
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.within_group and not manifest["semantic_types"]:
@@ -97,7 +123,8 @@ class MLNormSystem(ClassSystem):
         self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         classes = classes_of(source.folder)
-        write_classes(folder, classes)
+        if is_first():
+            write_classes(folder, classes)
         groups = np.zeros(padded_rows(about["concepts"]), np.uint16)
         groups[: len(classes.concepts)] = classes.groups
         return {"class_groups": groups}
@@ -113,6 +140,9 @@ class MLNormSystem(ClassSystem):
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
             bert = merge_encoder(graph, params["encoder"])
+            if self.jitters and seed is not None:
+                ids = token_ids(batch, tick, seed)
+                batch = jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
             vector_BGNW = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)

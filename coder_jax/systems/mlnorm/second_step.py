@@ -27,13 +27,8 @@ from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
 from coder_jax.systems.mlnorm.chunks import write_rows
-from coder_jax.systems.mlnorm.class_softmax import (
-    class_softmax_loss,
-    padded_rows,
-    unit_rows,
-)
+from coder_jax.systems.mlnorm.class_softmax import class_softmax_loss, padded_rows, unit_rows
 from coder_jax.systems.mlnorm.class_system import ClassSystem
-from coder_jax.systems.mlnorm.classes import classes_of, read_classes, write_classes
 from coder_jax.systems.mlnorm.head import apply_head
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -56,7 +51,9 @@ from data_pipeline.batches.candidates import (
     VECTORS,
     CandidateBatches,
 )
+from data_pipeline.batches.files import INDEX
 from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.dataset.classes import classes_of, read_classes, write_classes
 from data_pipeline.files.array_files import map_array
 from data_pipeline.files.json_files import typed
 from data_pipeline.files.whole_files import written_whole
@@ -98,6 +95,11 @@ class MLNormClassesSystem(ClassSystem):
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
+        if (data / INDEX).exists():
+            raise BadInput(
+                f"--data: found batches in files, {data}; expected a built dataset, all of whose "
+                "terms this recipe makes vectors of"
+            )
         return CandidateBatches(data, self.batch, cut, width=self.width, candidates=self.candidates)
 
     # ---- Parameters ----
@@ -172,10 +174,10 @@ class MLNormClassesSystem(ClassSystem):
     ) -> Params:
         assert isinstance(source, CandidateBatches)
         listed = classes_of(source.folder)
-        write_classes(folder, listed)
         encoder, head = initial["encoder"], {**initial["head"], **initial["statistics"]}
         self.write_vectors(source, about, encoder, head, folder / VECTORS)
         if is_first():
+            write_classes(folder, listed)
             with written_whole(folder / ROWS) as path, path.open("wb") as file:
                 np.save(file, source.rows)
         barrier("what candidates are found for")

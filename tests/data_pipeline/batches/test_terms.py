@@ -11,9 +11,10 @@ from data_pipeline.batches.draws.terms import TermDraw, term_rows
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.batches.spec import StepCut, TermSpec
 from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.classes import Classes, classes_of, write_classes
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, GROUPS
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS, groups_of
 
 ANAT, DISO, PROC = (GROUPS.index(name) for name in ("ANAT", "DISO", "PROC"))
 TYPES = ["T017 Anatomical Structure", "T047 Disease or Syndrome", "T061 Procedure", "T184 Sign"]
@@ -131,8 +132,13 @@ def test_written_to_files_they_are_the_same(tmp_path):
     dataset, spec = two_languages(), dataclasses.replace(SPEC, languages=("FRE", "ENG"))
     (tmp_path / "tiny" / "tokenizer").mkdir(parents=True)
     dataset = dataclasses.replace(dataset, folder=tmp_path / "tiny")
+    classes = Classes([f"C{number}" for number in range(30)], groups_of(dataset))
+    write_classes(tmp_path / "tiny", classes)
     maker = BatchMaker(dataset, spec)
     write_batches(maker, tmp_path / "batches", 0, 2)
+    kept = classes_of(tmp_path / "batches")
+    assert kept.concepts == classes.concepts
+    np.testing.assert_array_equal(kept.groups, classes.groups)
     stored = BatchFiles(tmp_path / "batches", spec)
     for ours, theirs in zip(maker.batches(0, 2), stored.batches(0, 2), strict=True):
         assert ours.keys() == theirs.keys()

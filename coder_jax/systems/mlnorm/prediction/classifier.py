@@ -12,8 +12,8 @@ import numpy as np
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.search import search
-from coder_jax.systems.mlnorm.classes import Classes
 from coder_jax.systems.mlnorm.head import apply_head
+from data_pipeline.dataset.classes import Classes
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number

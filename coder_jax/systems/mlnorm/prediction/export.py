@@ -22,9 +22,9 @@ from safetensors.numpy import load_file, save_file
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.verify import PROBE_TERMS, TOLERANCE
 from coder_jax.systems.encoders.trained import export_trained, trained_bert, trained_settings
-from coder_jax.systems.mlnorm.classes import CLASSES, read_classes
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import SavedRun
+from data_pipeline.dataset.classes import CLASSES, read_classes
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import write_json

@@ -10,10 +10,10 @@ import numpy as np
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
-from coder_jax.systems.mlnorm.classes import classes_of
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import View
 from data_pipeline.batches.spec import BatchSource
+from data_pipeline.dataset.classes import classes_of
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.sources.mentions import mention_rows

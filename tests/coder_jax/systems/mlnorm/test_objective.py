@@ -11,15 +11,19 @@ from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
 
-from coder_jax.devices.mesh import put_batch
+from coder_jax.devices.mesh import make_mesh, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.class_model import load_classifier
+from coder_jax.systems.encoders.packed_encoder import token_ids
 from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.mlnorm import objective
 from coder_jax.systems.mlnorm.class_softmax import padded_rows
+from coder_jax.systems.mlnorm.token_jitter import jittered
 from coder_jax.training.config import Config, RunConfig
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
+from coder_jax.training.system import Tick
 from coder_jax.training.train import train
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.batches.stream import BatchMaker
@@ -75,6 +79,8 @@ CALM = dataclasses.replace(
     batch=dataclasses.replace(FIRST.batch, terms=128),
     scale=4.0,
     head_learning_rate_factor=1.0,
+    jitter_noise=0.5,
+    jitter_drop=0.3,
 )
 
 
@@ -85,7 +91,8 @@ def on_one(dataset):
 
 @pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 8])
 def test_devices_change_nothing(dataset, on_one, devices):
-    """Neither losses nor parameters nor the statistics of the batches, which are of all terms."""
+    """Neither losses nor parameters nor the statistics of the batches, which are of all terms; nor
+    which word pieces are moved and left out."""
     again = steps_on(dataset, devices, system=CALM)
     for ours, theirs in zip(again[0], on_one[0], strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-7)
@@ -117,6 +124,40 @@ def test_groups_stay_and_rows_of_no_concept_do(on_one):
 def test_dropout_comes_with_the_step_and_not_without(dataset, on_one):
     without = steps_on(dataset, 1, system=CALM, dropout=False)
     assert without[0][0]["loss"] != pytest.approx(on_one[0][0]["loss"], rel=1e-4)
+
+
+class Encoded(Exception):
+    """In place of encoding: its argument is the batch."""
+
+
+def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
+    """What is encoded: jittered rows in a step, the batch's own where there is no dropout."""
+
+    def stops(bert, batch, *more):
+        raise Encoded(batch)
+
+    monkeypatch.setattr(objective, "term_vectors", stops)
+    batch = next(BatchMaker(dataset, CALM.batch, StepCut()).batches(0, 1))
+    batch = {name: jnp.asarray(array[0]) for name, array in batch.items()}
+    tick = Tick(jnp.int32(5), jnp.int32(0))
+    mesh = make_mesh(8, jax.devices()[:1])
+
+    def encoded(system, dropout):
+        with pytest.raises(Encoded) as found:
+            system.loss(ABOUT, mesh, dropout=dropout)(
+                {"encoder": unlike_encoder()}, {}, batch, tick
+            )
+        return found.value.args[0]
+
+    still = dataclasses.replace(CALM, jitter_noise=0.0, jitter_drop=0.0)
+    expected = jittered(batch, token_ids(batch, tick, CALM.batch.seed), noise=0.5, drop=0.3)
+    assert (expected["tokens"] != batch["tokens"]).any()
+    for system, dropout, rows in (
+        (CALM, True, expected),
+        (CALM, False, batch),
+        (still, True, batch),
+    ):
+        assert_same_parameters(encoded(system, dropout), rows)
 
 
 # ---- A whole run, on a dataset that was built ----
@@ -171,6 +212,8 @@ def test_what_is_no_class_model_is_named(built, tmp_path):
     "changes, words",
     [
         ({"width": 0}, "width is 0; it must be at least 1"),
+        ({"jitter_noise": -0.5}, "jitter_noise is -0.5; it must be at least 0"),
+        ({"jitter_drop": 1.0}, "jitter_drop is 1.0; it must be at least 0 and less than 1"),
         ({"scale": 50.0}, "scale is 50.0; it must be more than 0 and at most 40"),
     ],
 )

@@ -1,6 +1,6 @@
-"""The classes of a run: which concept has which row, and the semantic groups of each.
+"""The classes that a run can learn: which concept is which number, and the semantic groups of each.
 
-classes.tsv  one line per row: the concept, a tab, its semantic groups joined by blanks
+classes.tsv  one line per number: the concept, a tab, its semantic groups joined by blanks
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_jax.devices.agree import is_first
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
@@ -21,7 +20,7 @@ class Classes:
     """The concepts that a class model answers with.
 
     Attributes:
-        concepts: by row.
+        concepts: by number.
         groups: uint16 [C], the semantic groups of each as a bit set; bit `ANY` always.
     """
 
@@ -37,7 +36,7 @@ def classes_of(folder: Path) -> Classes:
     """
     if (folder / CLASSES).exists():
         return read_classes(folder)
-    # Only here does training meet TensorFlow.
+    # TensorFlow: it is not there where batches in files are trained on.
     from data_pipeline.dataset.store import open_dataset
 
     dataset = open_dataset(folder, strings=True)
@@ -46,9 +45,7 @@ def classes_of(folder: Path) -> Classes:
 
 
 def write_classes(folder: Path, classes: Classes) -> None:
-    """Write the file of the classes; the first host does."""
-    if not is_first():
-        return
+    """Write the file of the classes."""
     with written_whole(folder / CLASSES) as path, path.open("w", encoding="utf-8") as file:
         for concept, bits in zip(classes.concepts, classes.groups.tolist(), strict=True):
             names = " ".join(name for number, name in enumerate(GROUPS) if bits >> number & 1)
@@ -56,7 +53,7 @@ def write_classes(folder: Path, classes: Classes) -> None:
 
 
 def read_classes(folder: Path) -> Classes:
-    """The classes of a run, or of an export.
+    """The classes of a run, of an export, or of batches in files.
 
     Raises:
         BadInput: if the file is missing or broken; says where.
