@@ -20,6 +20,8 @@ folds within each. It tells how sure the score is on this list, not on another d
 
 --predictions DIR has a table of each benchmark, fold and pooling: mention, gold concept, its rank,
 and the five nearest concepts with their terms and similarities; `report` lists the errors of it.
+Where the semantic group of mentions is given, a table of each set: it has the document and the
+group too, and the rank is empty where no gold CUI is among the 100 best concepts of the group.
 OUT has, for each language (a column of the mentions, or else that of the nearest term) and for all,
 how many mentions are answered, and how many of these rightly, from which similarity on.
 
@@ -32,6 +34,7 @@ or a list that people have coded. In the model's folder, as cutoffs.json, `norma
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
 interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one, of MRR
 by 10,000 random changes of sign), and on how many mentions B is better (won) and worse (lost).
+Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
 --no-cache is given. Those of other terms grow in files beside OUT while they are encoded. An
