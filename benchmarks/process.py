@@ -200,6 +200,16 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
+def available_memory() -> int:
+    """Bytes that new processes may have now, without any being paged out."""
+    known = Path("/proc/meminfo")
+    if known.exists():
+        for line in known.read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def tree_memory() -> float:
     """Memory of this process and its children now, in GB; shared pages count once.
 

@@ -1,4 +1,4 @@
-"""A system of `benchmarks.train_step` in a process of its own, which does what it is asked.
+"""A system that takes train steps, in a process of its own, which does what it is asked.
 
 Alone in its process a system has its own threads, its own memory to be measured, and nothing of the
 other libraries in its way. The process waits, idle, while it is another system's turn.
@@ -8,11 +8,12 @@ import multiprocessing
 import os
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from benchmarks.process import huge_pages, peak_memory
-from benchmarks.train_step_work import Terms, Work
+from benchmarks.train_step_work import Work
 from data_pipeline.process.errors import BadInput
 
 NAMES = ("ours", "recipe", "tuned")
@@ -21,7 +22,7 @@ NAMES = ("ours", "recipe", "tuned")
 class System(Protocol):
     """An implementation of the train step, with its state."""
 
-    def prepare(self, step: int, terms: Terms) -> Any:
+    def prepare(self, step: int, terms: Any) -> Any:
         """The batch as `step` takes it, on the device; not timed, a loader does this ahead."""
 
     def step(self, batch: Any) -> Any:
@@ -32,6 +33,20 @@ class System(Protocol):
 
     def peak_device_memory(self) -> int | None:
         """Bytes at most in use on an accelerator; None on a CPU."""
+
+
+class Task(Protocol):
+    """What systems are to do; plain values, as it travels to their processes."""
+
+    @property
+    def steps(self) -> int:
+        """Batches that are used, again and again."""
+
+    def stored(self, step: int) -> Any:
+        """The terms of a step, as `System.prepare` takes them."""
+
+
+Make = Callable[[str, Any], System]  # a function of a module, as it travels to processes
 
 
 def make_system(name: str, work: Work) -> System:
@@ -52,11 +67,11 @@ def make_system(name: str, work: Work) -> System:
     return Tuned(work)
 
 
-def serve(name: str, work: Work, pipe: Connection) -> None:
+def serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
     """The process: each number that comes is the number of steps to take; 0 ends it."""
     try:
         started = time.perf_counter()
-        system = make_system(name, work)
+        system = make(name, work)
         batches = [system.prepare(step, work.stored(step)) for step in range(work.steps)]
         # The first round over all batches compiles every shape and is told with its losses.
         losses = [float(system.step(batch)) for batch in batches]
@@ -83,19 +98,27 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
 class SystemProcess:
     """The process of a system, from outside.
 
+    Args:
+        name: of the system.
+        work: what it is to do.
+        with_huge_pages: whether it has memory in huge pages.
+        make: gives the system of this name for this work.
+
     Attributes:
-        name: of NAMES.
+        name: of the system.
         losses: of the first step on each batch.
         start_s: seconds until then, imports and compilation included.
     """
 
-    def __init__(self, name: str, work: Work, with_huge_pages: bool = False):
+    def __init__(
+        self, name: str, work: Task, with_huge_pages: bool = False, make: Make = make_system
+    ):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         # Or jax would take most of a GPU's memory, the others' too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        self.process = context.Process(target=serve, args=(name, work, theirs), daemon=True)
+        self.process = context.Process(target=serve, args=(name, work, theirs, make), daemon=True)
         with huge_pages(with_huge_pages):
             self.process.start()
         theirs.close()
@@ -116,7 +139,7 @@ class SystemProcess:
             raise BadInput(
                 f"the process of {self.name} ended with status {self.process.exitcode}; what it "
                 "said stands above (-9: the system's memory was not enough); leave it out with "
-                "--systems, or make the work smaller (--groups, --relations)"
+                "--systems, or make the work smaller (--help)"
             ) from None
 
     def take(self, steps: int) -> float:

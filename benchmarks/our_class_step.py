@@ -1,0 +1,186 @@
+"""MLNorm's train steps outside a run, with a state, to be timed."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.class_work import (
+    ENCODER_RATE,
+    GROUPS,
+    RATE,
+    REPEAT,
+    ClassTerms,
+    ClassWork,
+    group_bits,
+)
+from benchmarks.process import available_memory
+from benchmarks.program_cost import read_cost
+from coder_jax.devices.memory import device_memory
+from coder_jax.devices.mesh import put_batch
+from coder_jax.models.bert import split_encoder
+from coder_jax.models.hf_weights import random_bert
+from coder_jax.systems.encoders.encoder_system import ModelConfig
+from coder_jax.systems.mlnorm.head import new_statistics
+from coder_jax.systems.mlnorm.objective import MLNormSystem
+from coder_jax.systems.mlnorm.recipes import mlnorm, mlnorm_classes
+from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
+from coder_jax.training.state import new_state
+from coder_jax.training.step import Step, make_step
+from coder_jax.training.system import Params, Tree
+from data_pipeline.batches.candidates import CandidateBatches
+from data_pipeline.batches.packed_groups import PackedGroups
+from data_pipeline.batches.spec import TermSpec
+
+ROWS = 1  # the number under which the one compiled step is kept
+ROW_LENGTH = 128
+
+
+def begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
+    """Classes as in `ClassWork.rows`, never whole outside the devices; for traced code."""
+    rows = params["classes"].shape[0]
+    class_C = jnp.arange(rows)
+    bits = jnp.asarray(group_bits(np.arange(GROUPS)))
+    parts = {
+        "classes": jnp.tile(jnp.asarray(work.rows()), (rows // REPEAT, 1)),
+        "class_groups": jnp.where(class_C < work.classes, bits[class_C % GROUPS], 0),
+    }
+    return parts, new_statistics(extra) if extra else extra
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InventedFirst(MLNormSystem):
+    """Step 1 with invented classes."""
+
+    work: ClassWork
+
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        return begun(self.work, params, extra)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InventedSecond(MLNormClassesSystem):
+    """Step 2 with invented classes."""
+
+    work: ClassWork
+
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        return begun(self.work, params, extra)
+
+
+def step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
+    """The system and its step on the first devices, not yet compiled."""
+    recipe: Any
+    shared: dict[str, Any] = {
+        "work": work,
+        "batch": TermSpec(terms=work.terms, row_length=ROW_LENGTH),
+        "width": work.width,
+        "model": ModelConfig(pooling="pieces", dropout=0.0, dtype="float32"),
+    }
+    system: Any
+    if work.step == 1:
+        recipe = mlnorm()
+        system = InventedFirst(**shared, head_learning_rate_factor=RATE / ENCODER_RATE)
+    else:
+        recipe = mlnorm_classes()
+        system = InventedSecond(**shared, candidates=work.candidates)
+    config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
+    about = {
+        "encoder": {"config": work.encoder.to_hf(), "pooler": True},
+        "concepts": work.classes,
+    }
+    packed = PackedGroups.packed if work.step == 1 else CandidateBatches.packed
+    return system, make_step(config, about, packed, devices=jax.devices()[:devices])
+
+
+def batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
+    """The batch of a step, on the device, as training has it."""
+    spec, blocks = step.config.system.batch, step.cut.blocks
+    mine = (*step.cut.groups(spec).shape, work.terms // spec.groups)
+    if work.step == 2:
+        batch = {
+            "vectors": terms.vectors.reshape(*mine, -1),
+            "classes": terms.classes.reshape(*mine, -1),
+            "class_groups": group_bits(terms.classes).astype(np.int32).reshape(*mine, -1),
+            "semantic_groups": terms.semantic_groups.reshape(mine),
+        }
+        return put_batch(step.mesh, step.cut, batch, CandidateBatches.packed)
+    in_block, in_row = work.terms // blocks, ROW_LENGTH // work.tokens
+    rows = -(-in_block // in_row)
+    shape = (1, blocks, rows, in_row * work.tokens)
+    tokens = np.zeros((blocks, rows * in_row, work.tokens), np.int32)
+    tokens[:, :in_block] = terms.tokens.reshape(blocks, in_block, -1)
+    segments, positions = np.zeros_like(tokens), np.zeros_like(tokens)
+    segments[:, :in_block] = np.arange(1, in_block + 1)[:, None]
+    positions[:, :in_block] = np.arange(work.tokens)
+    batch = {
+        "tokens": tokens.reshape(shape),
+        "positions": positions.reshape(shape),
+        "segments": segments.reshape(shape),
+        "concepts": terms.classes[:, 0].reshape(mine),
+        "semantic_groups": terms.semantic_groups.reshape(mine),
+    }
+    return put_batch(step.mesh, step.cut, batch, PackedGroups.packed)
+
+
+def compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
+    """The step as a program; nothing of the state is made."""
+    batch = batch_of(work, step, work.stored(0))
+    return step.jitted.lower(step.like, batch).compile()
+
+
+def program_memory(work: ClassWork) -> dict[str, Any]:
+    """What the compiled step needs, and what the device has; to be called in its own process.
+
+    Returns:
+        `arguments` (state and batch), `temporaries` and `peak`, what `available` is at the moment,
+        in bytes; and the `device`.
+    """
+    cost = read_cost(compiled(work, step_of(work)[1]))
+    device = jax.devices()[0]
+    available = device_memory()
+    if device.platform == "cpu":
+        available = available_memory()
+    return {
+        "arguments": cost.arguments,
+        "temporaries": cost.temporaries,
+        "peak": cost.peak,
+        "available": available,
+        "device": device.device_kind,
+    }
+
+
+class OurClassStep:
+    """The system of this project; see `benchmarks.train_step_process.System`."""
+
+    def __init__(self, work: ClassWork):
+        self.work = work
+        system, self.train_step = step_of(work)
+        self.train_step.compiled[ROWS] = compiled(work, self.train_step)
+        initial: dict[str, Any] = {"head": work.head()}
+        initial["encoder"] = split_encoder(random_bert(work.encoder, 0))[1]
+        if work.step == 2:
+            zeros = np.zeros(work.width, np.float32)
+            initial["statistics"] = {"mean": zeros, "variance": zeros + 1}
+        like, parts = self.train_step.like, self.train_step.parts
+        self.state = new_state(like, system, initial, parts, self.train_step.optimizer)
+
+    def prepare(self, step: int, terms: ClassTerms) -> dict[str, jax.Array]:
+        """The batch of a step, on the device."""
+        return batch_of(self.work, self.train_step, terms)
+
+    def step(self, batch: dict[str, jax.Array]) -> jax.Array:
+        """One optimizer step; the loss, on the device."""
+        self.state, metrics = self.train_step(self.state, batch, ROWS)
+        return metrics["loss"]
+
+    def wait(self) -> None:
+        """Until the device has done its work."""
+        jax.block_until_ready(self.state)
+
+    def peak_device_memory(self) -> int | None:
+        """Bytes on an accelerator; None where the platform does not say."""
+        stats = jax.devices()[0].memory_stats()
+        return stats["peak_bytes_in_use"] if stats else None
