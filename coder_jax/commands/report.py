@@ -9,6 +9,9 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
   answers    of --results on mentions: how similar right and wrong answers are, what a cut-off costs
              and gains, and, where evaluate was given --predictions, the surest wrong answers
   training   losses, rates, speed and evaluations over steps, where --model is a run
+  classes    of a run with classes (recipes mlnorm, mlnorm_classes) or its export: the most probable
+             concepts of some mentions that the dataset of --dictionary holds out, or of --mentions,
+             beside the nearest terms of the same encoder
   maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
              dictionary is a dataset folder that has them; encoders of --compare side by side
   relations  singular values of the relation matrices, and how alike they are, where --model is a
@@ -82,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "they were made `before` or `after` training",
     )
     parser.add_argument(
+        "--mentions",
+        metavar="FILE",
+        help="mentions for a model with classes, a line each, with CUIs behind a tab where these "
+        "are known (default: those that the dataset of --dictionary holds out)",
+    )
+    parser.add_argument(
         "--compare",
         action="extend",
         nargs="+",
@@ -123,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"{option}: found {value}; expected {least} or more")
     if args.compare and not args.dictionary:
         raise BadInput(f"--compare: found {args.compare[0]!r}; expected --dictionary with it")
+    if args.mentions and not args.dictionary:
+        raise BadInput(f"--mentions: found {args.mentions}; expected --dictionary with it")
     check_dictionary_choices(args)
     out = find_out(args)
     name, model = named(args.model)
@@ -139,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
         terms=args.terms,
         neighbours=args.neighbours,
         seed=args.seed,
+        mentions=args.mentions,
         cache=args.cache,
     )
     check_names([inputs.name, *(name for name, _ in inputs.compare)])

@@ -106,16 +106,20 @@ def answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
         for line in ends
     ]
     both = [key for key in found[0] if key in found[1]]
-    among = evaluated_among(ends)
+    among = {what: evaluated_among(ends, what) for what in ("terms", "classes")}
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in both):
         names = [name for of, name in both if of == benchmark][:MOST_SCORES]
         # A system's own scores, whose range is not known, stay as they are.
         percent = any(name.startswith("acc@") for name in names)
-        question = f"evaluated in training, looked up among {among} terms" if among else ""
+        # A run with classes is asked twice: by the nearest term, and by its classes.
+        what = "classes" if benchmark == "classes" else "terms"
+        looked_up = f"evaluated in training, looked up among {among[what]} {what}"
+        question = looked_up if among[what] else ""
+        start = "classes as they began" if what == "classes" else "the initial encoder"
         moments = [
             (
                 f"step {line['step']:,}",
-                "the initial encoder" if line["step"] == 0 else "this one",
+                start if line["step"] == 0 else "this one",
                 [values[benchmark, name] for name in names],
             )
             for line, values in zip(ends, found, strict=True)

@@ -13,14 +13,16 @@ from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.answers import answers
 from coder_jax.report.curves import training_panels
-from coder_jax.report.maps import LEAST_POINTS, MapFigure, draw_maps
-from coder_jax.report.neighbours import explorer_data, gather_entries
+from coder_jax.report.dictionary.class_answers import ClassAnswers, class_answers, find_mentions
+from coder_jax.report.dictionary.maps import LEAST_POINTS, MapFigure, draw_maps
+from coder_jax.report.dictionary.neighbours import Entries, explorer_data, gather_entries
+from coder_jax.report.dictionary.terms import ShownTerms, read_terms
 from coder_jax.report.page.render import LeftOut, Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import answers_shown, read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
-from coder_jax.report.terms import ShownTerms, read_terms
 from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Inputs:
       pooling: None for the model's own.
       dictionary, languages, sources, types: as `read_dictionary` takes them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
+      mentions: file of mentions for a model with classes; None for those that a dataset holds out.
       compare: (name, path) of further encoders.
       terms: most terms in the explorer.
       neighbours: of each of them.
@@ -53,6 +56,7 @@ class Inputs:
     terms: int
     neighbours: int
     seed: int
+    mentions: str | None = None
     cache: bool = True
 
 
@@ -100,10 +104,40 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
             by_type=by_type,
             explorer=explorer_data(entries, vectors, inputs.neighbours),
             explorer_note=shown.note(len(entries.terms)),
+            by_classes=answers_by_classes(inputs, subject, shown, entries, vectors),
         )
     run = subject.metrics is not None
-    missing = left_out(report, model=inputs.model, dictionary=inputs.dictionary, run=run)
+    missing = left_out(
+        report,
+        model=inputs.model,
+        dictionary=inputs.dictionary,
+        run=run,
+        classes=subject.classes is not None,
+    )
     return replace(report, left_out=missing)
+
+
+def answers_by_classes(
+    inputs: Inputs, subject: Subject, shown: ShownTerms, entries: Entries, vectors: np.ndarray
+) -> ClassAnswers | None:
+    """What a model with classes answers to mentions; None where it has none, or there are none.
+
+    Raises:
+      BadInput: mentions were given, but the model has no classes.
+    """
+    if subject.classes is None:
+        if inputs.mentions is not None:
+            raise BadInput(
+                f"--mentions {inputs.mentions}: {inputs.model} has no classes to answer them; "
+                "expected a run of the recipe mlnorm or mlnorm_classes, or its export"
+            )
+        return None
+    path = find_mentions(inputs.mentions, shown.dictionary)
+    if path is None:
+        return None
+    return class_answers(
+        subject.classes, shown.dictionary, subject.encoder, entries, vectors, path, inputs.seed
+    )
 
 
 def relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
@@ -150,13 +184,16 @@ def draw_figures(
     return by_concept, by_type
 
 
-def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -> list[LeftOut]:
+def left_out(
+    report: Report, *, model: str, dictionary: str | None, run: bool, classes: bool = False
+) -> list[LeftOut]:
     """What `report` lacks, in the order of the page.
 
     Args:
       report: with all its parts.
       model, dictionary: as they were given to the command.
       run: whether the model is the folder of a run.
+      classes: whether it has classes.
     """
     again = f"python -m coder_jax report --model {quote(model)}"
     no_dictionary = "no --dictionary was given"
@@ -182,6 +219,10 @@ def left_out(report: Report, *, model: str, dictionary: str | None, run: bool) -
         why = "the run has no metrics yet" if run else "the model is not the folder of a run"
         command = "python -m coder_jax report --model RUN"
         missing.append(LeftOut("Training", why, command))
+    if classes and report.by_classes is None:
+        why = no_dictionary if dictionary is None else "the dictionary holds no mentions out"
+        command = f"{again} --dictionary DATASET --mentions mentions.tsv"
+        missing.append(LeftOut("Answers by classes", why, command))
     if report.by_concept is None:
         why = "too few concepts of the dictionary have several terms"
         command = f"{again} --dictionary DATASET"

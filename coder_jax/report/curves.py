@@ -22,6 +22,10 @@ QUICK_LOOK = (
     "While training, mentions are looked up among at most --eval-terms terms: those of their own "
     "concepts, then others. Among all terms of a dictionary fewer of them are right."
 )
+BY_CLASSES = (
+    "By classes: the most probable of all {count} concepts of the model, the semantic group of the "
+    "mention given. By nearest terms: with the same encoder, no group given."
+)
 
 # Panels of well-known metrics in their order: title, unit, the names of the metrics in it.
 PANELS = [
@@ -50,6 +54,8 @@ LABELS = {
     "fill": "filled tokens",
     "data_wait": "time waiting for data",
 }
+# What found the concepts of the mentions, where a run tells both.
+FOUND_BY = {"heldout": "nearest term", "classes": "class"}
 NO_METRICS = ("step", "seconds", "eval")
 
 Points = Sequence[tuple[int, float]]
@@ -198,7 +204,7 @@ def evaluation_panels(
     for line in lines:
         for benchmark, score, value in scores_in(line.get("eval"), ""):
             points.setdefault((benchmark, score), []).append((line["step"], value))
-    among = evaluated_among(lines)
+    among, classes = evaluated_among(lines), evaluated_among(lines, "classes")
     among = among and f", among {among} terms"
     shares = [key for key in points if re.fullmatch(r"acc@\d+", key[1])]
     others = [key for key in points if key not in shares]
@@ -210,31 +216,34 @@ def evaluation_panels(
             continue
         drawn, each = thinned([points[key] for key in keys])
         benchmarks, scores = (list(dict.fromkeys(part)) for part in zip(*keys, strict=True))
+        found_by = FOUND_BY if classes else {}
         curves = [
             curve_of(
-                f"{benchmark} {spaced(score)}".strip(),
+                f"{found_by.get(benchmark, benchmark)} {spaced(score)}".strip(),
                 [(x, factor * y) for x, y in of],
                 colour=scores.index(score),
                 dash=benchmarks.index(benchmark),
             )
             for (benchmark, score), of in zip(keys, drawn, strict=True)
         ]
-        note = QUICK_LOOK if among and keys is (shares or others) else ""
+        notes = [QUICK_LOOK] if among else []
+        notes += [BY_CLASSES.format(count=classes)] if classes else []
+        note = " ".join(notes) if keys is (shares or others) else ""
         yield Panel(title, unit, "step", reach, curves, each=each, note=note)
 
 
-def evaluated_among(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Among how many terms the evaluations of a run looked for the right one; "" if none says."""
-    counts = sorted({count for line in lines for count in terms_in(line.get("eval"))})
+def evaluated_among(lines: Iterable[Mapping[str, Any]], what: str = "terms") -> str:
+    """Among how many terms, or classes, a run looked for the right one; "" if none says."""
+    counts = sorted({count for line in lines for count in counts_in(line.get("eval"), what)})
     return " to ".join(f"{count:,}" for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
 
 
-def terms_in(found: Any) -> Iterator[int]:
-    """The counts called "terms" of an evaluation, at any depth of benchmarks."""
+def counts_in(found: Any, what: str) -> Iterator[int]:
+    """The counts of this name in an evaluation, at any depth of benchmarks."""
     for name, value in found.items() if isinstance(found, Mapping) else ():
         if isinstance(value, Mapping):
-            yield from terms_in(value)
-        elif name == "terms" and isinstance(value, int) and not isinstance(value, bool):
+            yield from counts_in(value, what)
+        elif name == what and isinstance(value, int) and not isinstance(value, bool):
             yield value
 
 

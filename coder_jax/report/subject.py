@@ -12,6 +12,8 @@ from coder_jax.models.hf_files import find_folder
 from coder_jax.runs.files import is_run
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.prediction.export import is_classifier, read_classifier
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.files.identity import ENCODER, read_identity
 
@@ -23,6 +25,7 @@ class Subject:
     Attributes:
       name: what the report calls it.
       relations: what was learned of relations, or None.
+      classes: what answers mentions with concepts itself; None where nothing does.
       metrics: lines of metrics.jsonl of a run; None where it is no run.
       facts: (what, value) for people.
     """
@@ -32,6 +35,7 @@ class Subject:
     relations: ExportedRelations | None = None
     metrics: list[dict[str, Any]] | None = None
     facts: list[tuple[str, str]] = field(default_factory=list)
+    classes: ConceptClassifier | None = None
 
 
 def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
@@ -69,6 +73,7 @@ def run_subject(
         trained.tables.get("relations"),
         read_metrics(metrics) if metrics.exists() else [],
         [("recipe" if key == "name" else key, value) for key, value in facts],
+        trained.tables.get("classes"),
     )
 
 
@@ -82,4 +87,5 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
         facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
         if saved.get("dataset_hash"):
             facts.append(("dataset hash", saved["dataset_hash"][:12]))
-    return Subject(name, encoder, read_relations(folder), facts=facts)
+    classes = read_classifier(folder) if is_classifier(folder) else None
+    return Subject(name, encoder, read_relations(folder), facts=facts, classes=classes)

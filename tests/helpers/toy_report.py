@@ -6,12 +6,13 @@ from coder_jax.evaluation.cells import Row
 from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.answers import Answer, Moment
 from coder_jax.report.curves import training_panels
-from coder_jax.report.maps import Map, MapFigure
-from coder_jax.report.neighbours import explorer_data, gather_entries
+from coder_jax.report.dictionary.class_answers import AnsweredMention, ClassAnswers, Guess
+from coder_jax.report.dictionary.maps import Map, MapFigure
+from coder_jax.report.dictionary.neighbours import explorer_data, gather_entries
+from coder_jax.report.dictionary.terms import Group
 from coder_jax.report.page.render import Report
 from coder_jax.report.relation_matrices import compare_relations
 from coder_jax.report.results import AnswersShown, WrongAnswer
-from coder_jax.report.terms import Group
 from data_pipeline.dataset.dictionary import Dictionary
 
 HOSTILE = [
@@ -41,6 +42,22 @@ ANSWERS = AnswersShown(
 )
 
 
+BY_CLASSES = ClassAnswers(
+    "<i>mentions.tsv</i>",
+    *(9, 13_255, 8),
+    [
+        AnsweredMention(
+            "crise cardiaque",
+            ["heart attack C1"],
+            "DISO",
+            [Guess("C1", "heart attack", 0.71, True), Guess("C2", "heart failure", 0.2, False)],
+            [Guess("C2", "heart failure", 0.63, False)],
+        ),
+        *(AnsweredMention(one, [one], "", [Guess(one, one, 0.5, False)], []) for one in HOSTILE),
+    ],
+)
+
+
 def full_report():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(TERMS), 8)).astype(np.float32)
@@ -62,6 +79,7 @@ def full_report():
         tables=[(["normalization", "pooling", "acc@1"], rows)],
         given=[ANSWERS],
         panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),
+        by_classes=BY_CLASSES,
         by_concept=figure,
         by_type=figure,
         relations=compare_relations(matrices, ["CHD|isa", "PAR|inverse_isa", "RO|<u>", "RO|x"]),

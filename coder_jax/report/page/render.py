@@ -10,7 +10,8 @@ from typing import Any
 from coder_jax.evaluation.cells import Table
 from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
-from coder_jax.report.maps import MapFigure
+from coder_jax.report.dictionary.class_answers import ClassAnswers
+from coder_jax.report.dictionary.maps import MapFigure
 from coder_jax.report.page.offline import fill, write_html
 from coder_jax.report.page.svg import cutoffs_svg, distribution_svg, heat_map_svg, panel_svg
 from coder_jax.report.relation_matrices import LEAST_SQUARES, RelationFigure, spectrum_panel
@@ -39,6 +40,7 @@ class Report:
       tables: scores, published rows among them.
       given: what mentions were answered, right and wrong.
       panels: training curves.
+      by_classes: what a model with classes answers to mentions.
       by_concept, by_type: maps of terms.
       relations: spectra and similarities of relation matrices; a heat map of LEAST_SQUARES or more.
       explorer: as `neighbours.explorer_data` gives it.
@@ -52,6 +54,7 @@ class Report:
     tables: Sequence[Table] = ()
     given: Sequence[AnswersShown] = ()
     panels: Sequence[Panel] = ()
+    by_classes: ClassAnswers | None = None
     by_concept: MapFigure | None = None
     by_type: MapFigure | None = None
     relations: RelationFigure | None = None
@@ -88,6 +91,7 @@ def render(report: Report) -> str:
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
         panels=panels,
         given=given,
+        right=report.by_classes and report.by_classes.right(),
         published=any(row.published for _, rows in report.tables for row in rows),
         spectrum=relations and panel_svg(spectrum_panel(relations), "spectrum", wide=True),
         heat_map=drawn and heat_map_svg(drawn),

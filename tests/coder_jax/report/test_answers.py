@@ -129,3 +129,22 @@ def test_files_that_are_named_before_and_after(tmp_path):
     ]
     ((_, rows),) = result_tables(records)
     assert [row.encoder for row in rows] == ["before: org/a", "after: org/b"]
+
+
+def test_a_run_with_classes_says_what_was_searched():
+    lines = [
+        {
+            "step": step,
+            "eval": {
+                "heldout": {"acc@1": 0.6, "terms": 10_000},
+                "classes": {"acc@1": step / 1000, "classes": 13_255},
+            },
+        }
+        for step in (0, 664)
+    ]
+    terms, classes = answers([], lines)
+    assert terms.question == "evaluated in training, looked up among 10,000 terms"
+    assert classes.question == "evaluated in training, looked up among 13,255 classes"
+    assert classes.change == ["+66.4"]
+    assert terms.moments[0].encoder == "the initial encoder"
+    assert classes.moments[0].encoder == "classes as they began"

@@ -184,3 +184,32 @@ def test_the_same_as_numbers():
     assert curves.table_of(panel, 3) == [
         (0, ["0", ""]), (5, ["1.6667", ""]), (10, ["3.3333", "1"])
     ]  # fmt: skip
+
+
+def test_classes_are_told_from_nearest_terms():
+    """And both begin at step 0."""
+    lines = [
+        {
+            "step": step,
+            "eval": {
+                "heldout": {"acc@1": 0.5, "mrr": 0.6, "terms": 10_000},
+                "classes": {"acc@1": step / 1000, "mrr": 0.1, "classes": 13_255},
+            },
+        }
+        for step in (0, 400)
+    ]
+    shares, other = curves.training_panels(lines)
+    assert shares.title == "Evaluation, among 10,000 terms"
+    assert {curve.name: curve.y for curve in shares.curves} == {
+        "nearest term acc@1": [50, 50],
+        "class acc@1": [0, 40],
+    }
+    assert all(curve.x == [0, 400] for curve in shares.curves)
+    assert "the most probable of all 13,255 concepts" in shares.note and not other.note
+    alone = [{"step": 3, "eval": {"classes": {"acc@1": 0.5, "classes": 7}}}]
+    (panel,) = curves.training_panels(alone)
+    assert panel.title == "Evaluation" and "--eval-terms" not in panel.note
+    del lines[0]["eval"]["classes"], lines[1]["eval"]["classes"]
+    plain, _ = curves.training_panels(lines)
+    assert [curve.name for curve in plain.curves] == ["heldout acc@1"]
+    assert plain.note == curves.QUICK_LOOK

@@ -51,6 +51,20 @@ def test_strings_are_data_and_never_markup():
     assert "&lt;/dd&gt;" in html and "window.hacked = 3</script>" not in html
 
 
+def test_mentions_have_classes_and_terms_side_by_side():
+    html = render(full_report())
+    for one in (
+        *('href="#classes"', "a class for each of 13,255 concepts", "probable ones of 5 of 9"),
+        *('<span class="number">1</span>, the first term for', "terms of the explorer"),
+        'crise cardiaque <span class="tag">DISO</span><br><span class="unit">heart attack C1<',
+        '<span class="number">0.71</span> heart attack <span class="unit">C1</span> '
+        '<span class="same">right</span>',
+    ):
+        assert one in html
+    without = render(dataclasses.replace(full_report(), by_classes=None))
+    assert "#classes" not in without and "guesses" not in without.partition("</style>")[2]
+
+
 def test_an_empty_report_names_every_part_and_its_command():
     missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
     parts = [one.part for one in missing]
@@ -61,6 +75,10 @@ def test_an_empty_report_names_every_part_and_its_command():
         assert "--model 'a model' --benchmark" in one.command
     assert "--results before=before.json after=after.json" in missing[0].command
     run = left_out(Report(title="x"), model="a run", dictionary=None, run=True)
+    of_classes = left_out(Report(title="x"), model="a run", dictionary="d", run=True, classes=True)
+    (added,) = (one for one in of_classes if one.part not in parts)
+    assert added.part == "Answers by classes" and "holds no mentions out" in added.why
+    assert "--model 'a run' --dictionary DATASET --mentions" in added.command
     assert "export --checkpoint 'a run' --out EXPORT\n" in run[1].command
     assert all("evaluate --model EXPORT" in one.command for one in run[:2])
     assert "no metrics yet" in run[2].why
@@ -148,7 +166,16 @@ def until_shown(page, term):
 
 def test_every_figure_is_there(page):
     sections = [one.get_attribute("id") for one in find(page, "main > section")]
-    parts = ["results", "answers", "training", "by-concept", "by-type", "relations", "explorer"]
+    parts = [
+        "results",
+        "answers",
+        "training",
+        "classes",
+        "by-concept",
+        "by-type",
+        "relations",
+        "explorer",
+    ]
     assert sections == ["answer", *parts, "about"], "first the answer, the settings last"
     assert len(find(page, "#answers .panel svg .curve")) == 6, "two of each picture"
     assert len(find(page, "#training .panel svg .curve")) == 2

@@ -112,3 +112,35 @@ def test_other_benchmarks_need_terms(built, first, tmp_path, capsys):
     given = ["evaluate", "--model", str(first[0]), "--json", str(tmp_path / "out.json")]
     assert main([*given, "--benchmark", f"own={mentions}"]) == 2
     assert "has classes, which answer mentions with a semantic group" in capsys.readouterr().err
+
+
+def test_a_report_shows_them_beside_the_nearest_terms(built, first, mentions, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    given = ["report", "--model", str(first[0]), "--dictionary", str(built[0]), "--out", str(out)]
+    assert main(given) == 0
+    html = out.read_text()
+    assert "nearest term acc@1" in html and "class acc@1" in html, "the curves"
+    classifier = load_classifier(first[0])
+    assert f"a class for each of {len(classifier.concepts)} concepts" in html
+    held_out = (built[0] / "heldout" / "mentions.tsv").read_text().splitlines()[1:]
+    table = html.partition('aria-label="Table: answers by classes"')[2].partition("</table>")[0]
+    assert table.count('<th scope="row">') == len({line.split("\t")[0] for line in held_out})
+    assert (
+        table.count("<li>") > 5 * len(held_out)
+        and "Answers by classes" not in capsys.readouterr().out
+    )
+    assert main([*given, "--mentions", str(mentions)]) == 0
+    table = out.read_text().partition('aria-label="Table: answers by classes"')[2]
+    index, probability = classifier.nearest(["pain in limb"], [None], 1)
+    row = table.partition("pain in limb")[2].partition("</li>")[0]
+    assert f"{probability[0, 0]:.2f}" in row and classifier.concepts[index[0, 0]] in row
+
+
+def test_a_report_of_a_model_without_classes_refuses_mentions(built, mentions, tmp_path, capsys):
+    given = ["report", "--model", str(built[1]), "--out", str(tmp_path / "r.html")]
+    given += ["--mentions", str(mentions)]
+    assert main(given) == 2
+    assert "expected --dictionary with it" in capsys.readouterr().err
+    assert main([*given, "--dictionary", str(built[0])]) == 2
+    assert "has no classes to answer them" in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()

@@ -10,12 +10,12 @@ from tiny_bert import write_tokenizer
 from tiny_dataset import tiny_dataset
 from tiny_rrf import write_release
 
-from coder_jax.report import terms
 from coder_jax.report.build import draw_figures
-from coder_jax.report.maps import draw_maps, project, same_group_nearest
-from coder_jax.report.neighbours import Entries, explorer_data, gather_entries, packed
+from coder_jax.report.dictionary import terms
+from coder_jax.report.dictionary.maps import draw_maps, project, same_group_nearest
+from coder_jax.report.dictionary.neighbours import Entries, explorer_data, gather_entries, packed
+from coder_jax.report.dictionary.terms import Group, ShownTerms
 from coder_jax.report.subject import Subject
-from coder_jax.report.terms import Group, ShownTerms
 from data_pipeline.build.build_dataset import build_dataset
 from data_pipeline.build.options import BuildOptions
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
@@ -151,7 +151,9 @@ def test_more_terms_than_two_bytes_can_count(monkeypatch, count, array):
     entries = Entries(["t"] * count, [[0]] * count, ["C"], [[]], None, None)
     index = np.arange(count)[::-1, None]
     found = np.ones((count, 1), np.float32), index
-    monkeypatch.setattr("coder_jax.report.neighbours.nearest_others", lambda vectors, k: found)
+    monkeypatch.setattr(
+        "coder_jax.report.dictionary.neighbours.nearest_others", lambda vectors, k: found
+    )
     data = explorer_data(entries, np.ones((count, 2), np.float32), 1)
     assert data["neighbours"]["array"] == array
     assert numbers(data["neighbours"]) == index.ravel().tolist()
@@ -188,7 +190,7 @@ def test_a_map_that_is_turned_is_turned_back(monkeypatch):
     places = np.random.default_rng(0).normal(size=(40, 2))
     turned = places @ np.array([[0.6, 0.8], [0.8, -0.6]])  # and mirrored
     drawn = iter([places, turned])
-    monkeypatch.setattr("coder_jax.report.maps.project", lambda vectors: next(drawn))
+    monkeypatch.setattr("coder_jax.report.dictionary.maps.project", lambda vectors: next(drawn))
     vectors = unit_vectors(40)
     groups = [Group("a", [str(i) for i in range(40)])]
     first, second = draw_maps(groups, [("one", vectors), ("turned", vectors)]).maps

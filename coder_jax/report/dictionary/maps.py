@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
 from coder_jax.encoding.search import nearest_others
-from coder_jax.report.terms import Group
+from coder_jax.report.dictionary.terms import Group
 
 PERPLEXITY = 30.0
 LEAST_POINTS = 8
