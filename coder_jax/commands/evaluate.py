@@ -18,6 +18,11 @@ Behind ± stands half the width of the 95 % interval of a score: the percentiles
 resamples, in which mentions (pairs, test pairs, triplets, concepts) are drawn anew, of several
 folds within each. It tells how sure the score is on this list, not on another dictionary.
 
+A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) is scored by
+its most probable concept on mentions whose semantic group is given: quaero, and mantra with
+--given-groups. With --dictionary its encoder is scored by the nearest term, like any other; so do
+both to see what the classes bring.
+
 --predictions DIR has a table of each benchmark, fold and pooling: mention, gold concept, its rank,
 and the five nearest concepts with their terms and similarities; `report` lists the errors of it.
 Where the semantic group of mentions is given, a table of each set: it has the document and the
@@ -42,6 +47,7 @@ evaluation that was stopped goes on with both when the same command is given aga
 host: of several, start it on one alone, with JAX_NUM_PROCESSES=1.
 
 Examples:
+  python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
       --benchmark heldout=data/hpo/heldout cadec=benchmarks/cadec sim=benchmarks/umnsrs-sim.txt
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\

@@ -5,8 +5,14 @@ coder_jax.TermEncoder. It holds safetensors weights, the tokenizer, the pooling,
 what is known of the run, and the relation matrices. Its vectors are compared with the run's before
 it gets its name; a difference fails the export. This needs PyTorch.
 
+Of a run with classes (recipes mlnorm and mlnorm_classes) it also holds the head and the classes
+(classes.safetensors), the concept and semantic groups of each (classes.tsv), and
+concept_classifier.py, which tells the concepts of mentions with PyTorch and transformers alone, and
+whose probabilities are compared with the run's. `normalize` and `evaluate` take such a folder.
+
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
+  python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
 """

@@ -22,6 +22,12 @@ The dictionary is a table with the columns term and concept (also language, voca
 preferred, semantic_type, where there are), a dataset folder, or the MRCONSO.RRF of a release. Its
 vectors are kept on this machine: the second time is quick. It may be larger than memory.
 
+A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
+dictionary: the answer is its most probable concept, among those of --semantic-group where all
+mentions are of one, in whatever languages it was trained on. Similarity and confidence are its
+probability; below --threshold there is no answer. With --by classes a --dictionary only tells
+the names of the concepts; else it is searched, as above.
+
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
@@ -29,6 +35,8 @@ Examples:
       --column local_term --out coded.csv --decided decisions.csv list.csv
   python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
+  python -m coder_jax normalize --model runs/s2 --semantic-group DISO --threshold 0.1 \\
+      --by classes --dictionary data/fr_all mentions_fr.txt
   echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
 """
 
