@@ -49,7 +49,7 @@ def test_a_second_step_needs_no_more_for_more_classes(devices):
     few, many = (cost_of(ClassWork(step=2, classes=c, **TINY), devices) for c in (60_000, 600_000))
     table = 540_000 * 3 * 4 * TINY["width"] / devices
     assert many.arguments - few.arguments == pytest.approx(table, rel=0.15)
-    assert many.temporaries == few.temporaries < few.arguments / 3
+    assert many.peak - many.arguments == few.peak - few.arguments < table / 3
     assert many.sent == few.sent
 
 
