@@ -12,6 +12,7 @@ starts.
 
 The peers stand at the top of `torch_peers/classes.py`. For each step and number of classes, ours
 and the peer take turns, each in a process of its own; the losses of their first steps must agree.
+On a busy machine the seconds of all processors together, a step, say more than those of the clock.
 What needs more memory than there is at the moment is left out, with what it would need. The peer of
 step 1 is measured for the smallest number of classes alone, unless --all-peers. Needs no
 TensorFlow; where torch is not installed there are no peers.
@@ -160,15 +161,15 @@ def largest_difference(losses: dict[str, list[float]]) -> float:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| step | classes | system | s/step | rounds, s | terms/s | times ours "
+        "| step | classes | system | s/step | rounds, s | processor, s | terms/s | times ours "
         "| program: state, GB | at work, GB | memory, GB |",
-        "|---:|---:|---|" + 7 * "---:|",
+        "|---:|---:|---|" + 8 * "---:|",
     ]
     for row in rows:
         program = row["program"]
         state, work = program["arguments"], program["peak"] - program["arguments"]
         if OURS not in row["systems"]:
-            cells = ["ours", *["-"] * 4, giga(state), giga(work), "does not fit"]
+            cells = ["ours", *["-"] * 5, giga(state), giga(work), "does not fit"]
             lines.append(f"| {row['step']} | {row['classes']:,} | {' | '.join(cells)} |")
         for name, found in row["systems"].items():
             ours = row["systems"].get(OURS)
@@ -176,6 +177,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 name,
                 f"{found['step_s']:.4f}",
                 f"{min(found['rounds_s']):.4f}-{max(found['rounds_s']):.4f}",
+                f"{found['processor_s']:.3f}",
                 f"{row['terms'] / found['step_s']:,.0f}",
                 f"{found['step_s'] / ours['step_s']:.2f}" if ours else "-",
                 *((giga(state), giga(work)) if name == OURS else ("-", "-")),

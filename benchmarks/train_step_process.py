@@ -77,18 +77,23 @@ def serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
         losses = [float(system.step(batch)) for batch in batches]
         system.wait()
         pipe.send({"losses": losses, "start_s": time.perf_counter() - started})
-        taken = 0
+        taken, busy = 0, 0.0
         while count := pipe.recv():
-            started = time.perf_counter()
+            started, busy_before = time.perf_counter(), time.process_time()
             for number in range(taken, taken + count):
                 loss = system.step(batches[number % len(batches)])
             last = float(loss)
             system.wait()
             seconds = time.perf_counter() - started
+            busy += time.process_time() - busy_before
             taken += count
             pipe.send({"step_s": seconds / count, "loss": last})
         pipe.send(
-            {"peak_memory": round(peak_memory() * 1e9), "peak_device": system.peak_device_memory()}
+            {
+                "peak_memory": round(peak_memory() * 1e9),
+                "peak_device": system.peak_device_memory(),
+                "processor_s": busy / max(taken, 1),
+            }
         )
     except BaseException:
         traceback.print_exc()
@@ -147,8 +152,12 @@ class SystemProcess:
         self.pipe.send(steps)
         return self.answer()["step_s"]
 
-    def close(self) -> dict[str, int | None]:
-        """Ends the process; `peak_memory` and `peak_device`, in bytes."""
+    def close(self) -> dict[str, Any]:
+        """Ends the process; `peak_memory` and `peak_device`, in bytes, and `processor_s`.
+
+        The last are the seconds that all threads together spent on processors, a step: what a busy
+        machine changes least.
+        """
         self.pipe.send(0)
         found = self.answer()
         self.process.join()

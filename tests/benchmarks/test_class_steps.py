@@ -73,7 +73,7 @@ class Process:
         return self.second
 
     def close(self):
-        return {"peak_memory": 2 * 10**9, "peak_device": None}
+        return {"peak_memory": 2 * 10**9, "peak_device": None, "processor_s": 0.75}
 
 
 @pytest.fixture
@@ -90,8 +90,13 @@ def test_the_command(quick, tmp_path, capsys):
     given = ["--classes", "30000", "2000", "--json", str(tmp_path / "steps.json")]
     assert class_steps.main(given) == class_steps.main(given) == 0
     out = capsys.readouterr().out
-    assert "| 2 | 2,000 | ours | 0.5000 | 0.5000-0.5000 | 256 | 1.00 | 0.30 | 0.02 | 2.00 |" in out
-    assert "| 2 | 30,000 | torch | 1.0000 | 1.0000-1.0000 | 128 | 2.00 | - | - | 2.00 |" in out
+    assert (
+        "| 2 | 2,000 | ours | 0.5000 | 0.5000-0.5000 | 0.750 | 256 | 1.00 | 0.30 | 0.02 | 2.00 |"
+        in out
+    )
+    assert (
+        "| 2 | 30,000 | torch | 1.0000 | 1.0000-1.0000 | 0.750 | 128 | 2.00 | - | - | 2.00 |" in out
+    )
     rows = json.loads((tmp_path / "steps.json").read_text())["rows"]
     assert [(row["step"], row["classes"], len(row["systems"])) for row in rows] == [
         *((2, 2_000, 2), (2, 30_000, 2), (1, 2_000, 2)),
@@ -109,7 +114,7 @@ def test_what_does_not_fit_is_left_out_and_said(quick, capsys):
     quick["available"] = 10**9
     assert class_steps.main(["--classes", "2000", "--steps", "1", "--systems", "ours"]) == 0
     said = capsys.readouterr()
-    assert "| 1 | 2,000 | ours | - | - | - | - | 0.30 | 0.02 | does not fit |" in said.out
+    assert "| 1 | 2,000 | ours | - | - | - | - | - | 0.30 | 0.02 | does not fit |" in said.out
 
 
 @pytest.mark.parametrize("theirs", [5.1, float("nan")])
