@@ -226,8 +226,7 @@ def evaluation_panels(
             )
             for (benchmark, score), of in zip(keys, drawn, strict=True)
         ]
-        notes = [QUICK_LOOK] if among else []
-        notes += [BY_CLASSES.format(count=classes)] if classes else []
+        notes = [QUICK_LOOK] * bool(among) + [BY_CLASSES.format(count=classes)] * bool(classes)
         note = " ".join(notes) if keys is (shares or others) else ""
         yield Panel(title, unit, "step", reach, curves, each=each, note=note)
 
