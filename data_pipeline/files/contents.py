@@ -102,6 +102,29 @@ class Manifest(AboutData):
     shards: list[Shard]
 
 
+class StoredArray(TypedDict):
+    """What a .npy file of a folder of mentions holds: an array of one dimension."""
+
+    dtype: Literal["uint8", "int32", "int64"]
+    length: Count
+
+
+class Mentions(TypedDict):
+    """manifest.json of a folder of mentions."""
+
+    name: str
+    release: str
+    cleaning: str
+    relations: Annotated[list[str], Meta(max_length=0)]  # mentions have none; a run asks for them
+    keyword_kinds: Annotated[list[str], Meta(max_length=7)]
+    splits: list[Literal["train", "dev", "test"]]
+    counts: dict[str, Count]
+    warnings: list[str]
+    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], StoredArray]
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+
+
 class Batches(TypedDict):
     """batches.json of a folder of batches."""
 

@@ -1,5 +1,5 @@
-"""The JSON files that say what a thing is: a dataset, batches, a run, an encoder, vectors, scores,
-cut-offs.
+"""The JSON files that say what a thing is: a dataset, mentions, batches, a run, an encoder,
+vectors, scores, cut-offs.
 
 Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same for
 two such things to be the same. This module is the one place where they are written, read and
@@ -50,6 +50,9 @@ DATASET = Kind(
 BATCHES = Kind(
     *("batches", 1, "batches.json", "python -m data_pipeline.batch_files", contents.Batches)
 )
+MENTIONS = Kind(
+    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", contents.Mentions)
+)
 RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", contents.Run))
 ENCODER = Kind(
     *("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder),
@@ -62,7 +65,10 @@ EVALUATION = Kind(
 CUTOFFS = Kind(
     *("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", contents.Cutoffs)
 )
-KINDS = {kind.name: kind for kind in (DATASET, BATCHES, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)}
+KINDS = {
+    kind.name: kind
+    for kind in (DATASET, BATCHES, MENTIONS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
+}
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 HASH = re.compile(r"[0-9a-f]{64}")

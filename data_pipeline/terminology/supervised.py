@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.quaero import SETS, is_quaero, read_quaero
+from data_pipeline.sources.corpora.quaero import SETS, is_quaero, read_quaero
 from data_pipeline.sources.source import Source
 from data_pipeline.sources.term_table import read_term_table
 from data_pipeline.terminology.filters import NO_GROUP, Filters, count_reasons

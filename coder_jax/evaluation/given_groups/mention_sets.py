@@ -9,7 +9,7 @@ import numpy as np
 
 from coder_jax.evaluation.given_groups.majority import majority_answers, majority_cuis
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.quaero import PARTS, QuaeroMention
+from data_pipeline.sources.corpora.quaero import PARTS, QuaeroMention
 from data_pipeline.terminology.semantic_groups import group_number
 
 # Test set -> the year whose test set it was, and the sets that its systems could be trained on.

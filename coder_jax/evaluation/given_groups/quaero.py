@@ -9,7 +9,7 @@ from coder_jax.evaluation.benchmark import Flag, Found, Given
 from coder_jax.evaluation.given_groups.benchmark import GroupedMentions, chosen_groups
 from coder_jax.evaluation.given_groups.counts import COUNTINGS
 from coder_jax.evaluation.given_groups.mention_sets import mention_sets
-from data_pipeline.sources.quaero import GROUPS, is_quaero, read_quaero
+from data_pipeline.sources.corpora.quaero import GROUPS, is_quaero, read_quaero
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, decoded
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources import brat
-from data_pipeline.sources.brat import check_spans
+from data_pipeline.sources.corpora import brat
+from data_pipeline.sources.corpora.brat import check_spans
 from data_pipeline.terminology.semantic_groups import GROUPS
 
 LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}

@@ -147,8 +147,8 @@ def check_not_swapped(rows: Sequence[tuple[str, str]], path: Path) -> None:
     if names_columns(_first_fields(path)):
         return
     looked_at = rows[:LOOKED_AT]
-    codes = sum(_is_code(first) for first, _ in looked_at)
-    names = sum(bool(WORD.search(second)) and not _is_code(second) for _, second in looked_at)
+    codes = sum(is_code(first) for first, _ in looked_at)
+    names = sum(bool(WORD.search(second)) and not is_code(second) for _, second in looked_at)
     if min(codes, names) >= MOST * len(looked_at):
         first, second = looked_at[0]
         raise BadInput(
@@ -158,6 +158,7 @@ def check_not_swapped(rows: Sequence[tuple[str, str]], path: Path) -> None:
         )
 
 
-def _is_code(text: str) -> bool:
+def is_code(text: str) -> bool:
+    """Whether a string looks like a code: no blanks, a digit, few letters or capitals alone."""
     is_short = sum(character.isalpha() for character in text) <= LETTERS
     return CODE.fullmatch(text) is not None and (is_short or text.isupper())

@@ -5,7 +5,7 @@ import pytest
 from coder_jax.evaluation.given_groups.counts import count_items, measures
 from coder_jax.evaluation.given_groups.majority import majority_answers, majority_cuis
 from coder_jax.evaluation.given_groups.mention_sets import mention_sets
-from data_pipeline.sources.quaero import read_quaero
+from data_pipeline.sources.corpora.quaero import read_quaero
 
 
 def test_most_frequent_of_group_and_string():

@@ -8,8 +8,8 @@ import pytest
 from quaero_corpus import write_quaero
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.brat import contents
-from data_pipeline.sources.quaero import is_quaero, read_quaero
+from data_pipeline.sources.corpora.brat import contents
+from data_pipeline.sources.corpora.quaero import is_quaero, read_quaero
 
 # Mentions, distinct strings, distinct notes; documents with a mention, mentions of several CUIs and
 # of several pieces, and without a note. Table 2 of the paper has the first three; it has 650 in

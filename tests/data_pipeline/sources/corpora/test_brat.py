@@ -8,7 +8,13 @@ from pathlib import PurePosixPath
 import pytest
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.brat import Annotation, contents, documents, names_in, read_mentions
+from data_pipeline.sources.corpora.brat import (
+    Annotation,
+    contents,
+    documents,
+    names_in,
+    read_mentions,
+)
 
 TEXT = " mal de tête ’ et de dos"
 MENTION = "T1\tDISO 1 12\tmal de tête\n"

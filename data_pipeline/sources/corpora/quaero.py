@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
-from data_pipeline.sources.brat import TAR_ENDINGS, Span, documents, names_in, read_mentions
+from data_pipeline.sources.corpora.brat import TAR_ENDINGS, Span, documents, names_in, read_mentions
 
 GROUPS = ("ANAT", "CHEM", "DEVI", "DISO", "GEOG", "LIVB", "OBJC", "PHEN", "PHYS", "PROC")
 SETS, PARTS = ("train", "dev", "test"), ("EMEA", "MEDLINE")

@@ -1,0 +1,1 @@
+"""The command that builds a folder of mentions: dictionary, options, folder, report."""

@@ -1,0 +1,216 @@
+"""`MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tokenizers
+from tokenizers import Tokenizer
+
+from data_pipeline.build.mentions.dictionary import read_entries
+from data_pipeline.build.mentions.options import MentionOptions
+from data_pipeline.dataset.mention_store import (
+    MANIFEST,
+    SPLITS,
+    UNREACHABLE,
+    MentionDataset,
+    MentionSplit,
+    TokenTable,
+    starts,
+)
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.write_mentions import ODD_LINES, token_table, write_mentions
+from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.files.whole_files import recover_folder
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
+from data_pipeline.sources.corpora.gold import GoldMentions, read_gold
+from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, read_keywords
+from data_pipeline.terminology.mention_set import (
+    ConceptNames,
+    MentionSet,
+    concept_names,
+    gold_form,
+    mention_set,
+)
+
+MOST_WARNINGS = 10  # of a kind that are written out in the manifest
+
+
+def build_mentions(options: MentionOptions) -> MentionDataset:
+    """Builds the folder that `options` describe, and opens it.
+
+    Raises:
+      BadInput: for anything wrong with the input, and for a folder in the way.
+    """
+    options.validate()
+    _check_free(options)
+    tokenizer = load_tokenizer(options.tokenizer)
+    read = _read_splits(options)
+    entries = read_entries(options.dictionary)
+    gold_as = options.gold_as or gold_form(entries, read["train"].rows)
+    tell(f"gold is written as {gold_as} of {options.dictionary}")
+    dictionary = concept_names(entries, gold_as)
+    sets = {split: mention_set(found, dictionary) for split, found in read.items()}
+    _check_reachable(sets, options, gold_as)
+    keywords = KeywordVocabulary({})
+    if options.keywords is not None:
+        keywords = read_keywords(options.keywords)
+    dataset = _dataset(options, dictionary, sets, tokenizer, keywords)
+    odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
+    return write_mentions(options.out, dataset, options.tokenizer, odd)
+
+
+def _check_free(options: MentionOptions) -> None:
+    """BadInput if something is at --out that must not be replaced."""
+    out = options.out
+    recover_folder(out)
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_of_kind(out / MANIFEST, MENTIONS):
+        raise BadInput(
+            f"--out {out} exists and is no folder of mentions; expected a new folder, an empty "
+            "one, or one of mentions to replace with --overwrite. Give another --out, or move it "
+            "away."
+        )
+    if not options.overwrite:
+        raise BadInput(
+            f"--out {out} already holds mentions; add --overwrite to replace them, or give another "
+            "--out"
+        )
+
+
+def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
+    """The mentions of each split that is given, or held out of train."""
+    paths = {name: getattr(options, name) for name in SPLITS}
+    read = {name: read_gold(path, options.mention_types) for name, path in paths.items() if path}
+    if options.hold_out:
+        train = read["train"]
+        count = int(options.hold_out * (len(train.rows) if options.hold_out < 1 else 1))
+        if not 0 < count < len(train.rows):
+            raise BadInput(
+                f"--hold-out {options.hold_out:g} of {len(train.rows):,} mentions is {count:,}; "
+                "expected some to hold out and some to train on"
+            )
+        held = GoldMentions(train.rows[-count:], type(train.counts)(), [])
+        read["train"] = GoldMentions(train.rows[:-count], train.counts, train.odd)
+        read["dev"] = held
+    return {name: read[name] for name in SPLITS if name in read}
+
+
+def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:
+    """BadInput if a split has no gold in the dictionary."""
+    for split, found in sets.items():
+        if (found.gold == UNREACHABLE).all():
+            raise BadInput(
+                f"--{split} {getattr(options, split) or options.train}: found none of its gold "
+                f"among the {form} of {options.dictionary}; such as {found.odd[-1]}. Give the "
+                "dictionary that it was annotated with, or say how gold is written with --gold"
+            )
+
+
+def _dataset(
+    options: MentionOptions,
+    dictionary: ConceptNames,
+    sets: Mapping[str, MentionSet],
+    tokenizer: Tokenizer,
+    keywords: KeywordVocabulary,
+) -> MentionDataset:
+    cut: dict[str, int] = {}
+
+    def table(strings: Sequence[str], what: str) -> TokenTable:
+        made, cut[what] = token_table(
+            tokenizer,
+            strings,
+            cleaning=options.cleaning,
+            max_length=options.max_length,
+            keywords=keywords,
+            progress=f"tokenize {what}",
+        )
+        return made
+
+    names = table(dictionary.names, "names")
+    splits = {
+        split: MentionSplit(table(found.mentions, split), found.gold_start, found.gold)
+        for split, found in sets.items()
+    }
+    counts = {
+        "concepts": len(dictionary.concepts),
+        "names": len(dictionary.names),
+        "codes": len({code for some in dictionary.codes for code in some}),
+        "concepts of several codes": sum(len(some) > 1 for some in dictionary.codes),
+    }
+    for split, found in sets.items():
+        counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
+    tables = {"names": names} | {split: found.mentions for split, found in splits.items()}
+    unknown = tokenizer.token_to_id("[UNK]")
+    for what, one in tables.items():
+        counts |= _token_counts(what, one, unknown, keywords.kinds) | {f"{what}: cut": cut[what]}
+    numbers = {
+        branch: number
+        for number, branch in enumerate(
+            dict.fromkeys(branch for some in dictionary.branches for branch in some)
+        )
+    }
+    branches = [numbers[branch] for some in dictionary.branches for branch in some]
+    return MentionDataset(
+        folder=options.out,
+        manifest=_manifest(options, counts, sets, tokenizer, keywords),
+        concepts=dictionary.concepts,
+        code_start=starts(map(len, dictionary.codes)),
+        codes=[code for some in dictionary.codes for code in some],
+        branch_start=starts(map(len, dictionary.branches)),
+        branches=np.array(branches, np.int32),
+        names=names,
+        name_concepts=dictionary.name_concepts,
+        splits=splits,
+        words=keywords.words,
+    )
+
+
+def _token_counts(
+    what: str, table: TokenTable, unknown: int | None, kinds: Sequence[str]
+) -> dict[str, int]:
+    """How many tokens a table has, how many are unknown, how many strings have keywords."""
+    counts = {
+        f"{what}: tokens": len(table.tokens),
+        f"{what}: unknown tokens": int((table.tokens == unknown).sum()),
+    }
+    for bit, kind in enumerate(kinds):
+        marked = np.add.reduceat(table.kinds >> bit & 1, table.start[:-1], dtype=np.int64) > 0
+        counts[f"{what}: with a keyword of the kind {kind}"] = int(marked.sum())
+    return counts
+
+
+def _manifest(
+    options: MentionOptions,
+    counts: Mapping[str, int],
+    sets: Mapping[str, MentionSet],
+    tokenizer: Tokenizer,
+    keywords: KeywordVocabulary,
+) -> dict[str, Any]:
+    odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
+    warnings = odd[:MOST_WARNINGS]
+    if len(odd) > MOST_WARNINGS:
+        warnings.append(f"{len(odd) - MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
+    return {
+        "name": options.name or options.dictionary.stem,
+        "release": options.release,
+        "cleaning": options.cleaning,
+        "relations": [],
+        "keyword_kinds": keywords.kinds,
+        "splits": list(sets),
+        "counts": dict(counts),
+        "warnings": warnings,
+        "tokenizer": {
+            "name": str(options.tokenizer),
+            "hash": tokenizer_hash(tokenizer),
+            "vocab_size": tokenizer.get_vocab_size(),
+            "max_length": options.max_length,
+        },
+        "options": options.as_json(),
+        "versions": {"python": platform.python_version(), "tokenizers": tokenizers.__version__},
+    }

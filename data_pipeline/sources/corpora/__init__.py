@@ -1,0 +1,1 @@
+"""Annotated text and lists of mentions: brat, QUAERO, PubTator, tables of mentions and gold."""

@@ -1,0 +1,67 @@
+"""A small folder of mentions, each of one concept or several, with keywords of two kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tiny_bert import write_tokenizer
+
+from data_pipeline.build.mentions.build_mentions import build_mentions
+from data_pipeline.build.mentions.options import MentionOptions
+from data_pipeline.dataset.mention_store import MentionDataset
+
+# Two codes have one name, and a heading ("01") is a candidate, too, as in ICD-9-CM-3.
+DICTIONARY = """\
+01	heart disease
+01.1	heart attack
+01.2	acute heart attack
+01.3	chronic heart failure
+02	renal disease
+02.1	renal failure
+02.1x1	renal failure
+02.2	acute renal failure
+02.3	chronic renal failure
+03.1	limb pain
+03.2	infarction of the limb"""
+MENTIONS = {
+    "train": """\
+mention	names
+attack of the heart	heart attack
+acute renal and heart failure	acute renal failure##chronic heart failure
+limb pain	limb pain
+heart disease, acute	heart disease
+chronic failure (renal)	chronic renal failure
+lung attack	lung failure
+pain, infarction	limb pain##infarction of the limb##lung failure
+""",
+    "dev": "renal	renal disease\nheart + renal disease	heart disease##renal disease\n",
+    "test": "renal failure x	renal failure\nacute attack	acute heart attack\n",
+}
+WORDS = """\
+heart	site
+renal	site
+limb	site
+disease	type
+attack	type
+failure	type
+heart failure	type
+"""
+
+
+def write_files(folder: Path) -> dict[str, Path]:
+    """Files of a dictionary, mentions, keywords and a tokenizer, by the options that take them."""
+    files = {split: folder / f"{split}.tsv" for split in MENTIONS}
+    for split, text in MENTIONS.items():
+        files[split].write_text(text, encoding="utf-8")
+    files |= {name: folder / name for name in ("dictionary", "keywords", "tokenizer")}
+    files["dictionary"].write_text(DICTIONARY, encoding="utf-8")
+    files["keywords"].write_text(WORDS, encoding="utf-8")
+    files["tokenizer"].mkdir()
+    write_tokenizer(files["tokenizer"])
+    return files
+
+
+def tiny_mentions(folder: Path, **changes) -> MentionDataset:
+    """The folder of mentions at folder / "mentions"; `changes` are of `MentionOptions`."""
+    options = {**write_files(folder), "out": folder / "mentions", **changes}
+    return build_mentions(MentionOptions(**options))
