@@ -1,0 +1,56 @@
+"""TF-IDF of characters: which names are most like a string in what it is written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from data_pipeline.process import stopping
+from data_pipeline.process.progress import progress_bar
+
+SCORES_AT_ONCE = 1 << 24  # 128 MB
+
+
+class CharacterTfIdf:
+    """The cosine of TF-IDF rows of characters, smooth idf of the names; equal ones in their order.
+
+    Args:
+      names: N strings.
+      longest: of the n-grams that are counted, in characters; 1: single characters.
+    """
+
+    def __init__(self, names: Sequence[str], longest: int = 1):
+        self._weigh = TfidfVectorizer(analyzer="char", ngram_range=(1, longest))
+        self._names = self._weigh.fit_transform(names).T.tocsr()
+
+    def similarity(self, strings: Sequence[str]) -> Iterator[np.ndarray]:
+        """float64 [some, N], for some of the strings at a time: their similarity with each name."""
+        at_once = max(1, SCORES_AT_ONCE // self._names.shape[1])
+        for first in range(0, len(strings), at_once):
+            stopping.poll()
+            rows = self._weigh.transform(strings[first : first + at_once])
+            yield (rows @ self._names).toarray()
+
+    def nearest(self, strings: Sequence[str], k: int, progress: str = "") -> np.ndarray:
+        """int64 [strings, k]: the most similar names, best first; of equal ones the first.
+
+        Args:
+          strings: what is looked up.
+          k: at most N.
+          progress: what a progress bar says; "": there is none.
+        """
+        found = [np.zeros((0, k), np.int64)]
+        with progress_bar(total=len(strings), desc=progress, disable=not progress) as bar:
+            for scores in self.similarity(strings):
+                found.append(np.stack([_largest(row, k) for row in scores]))
+                bar.update(len(scores))
+        return np.concatenate(found)
+
+
+def _largest(scores: np.ndarray, k: int) -> np.ndarray:
+    """The places of the k largest numbers, largest first; of equal ones the first."""
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    candidates = np.flatnonzero(scores >= least)
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
