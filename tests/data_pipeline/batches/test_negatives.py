@@ -28,9 +28,11 @@ def coded(tmp_path_factory) -> MentionDataset:
     )
     train = folder / "coded.tsv"
     train.write_text("attack\tD1\nheart and limb\tD1|D3\nrenal\t116\nrenal attack\tD2|D9\n")
-    options = {"dictionary": dictionary, "train": train, "dev": None, "test": None}
+    words = folder / "words.tsv"
+    words.write_text(f"{WORDS}HEART\tsite\n")  # with it "heart attack" stays the same to BERT
     (folder / "rest").mkdir()
-    return tiny_mentions(folder / "rest", **options)
+    options = {"dictionary": dictionary, "train": train, "keywords": words}
+    return tiny_mentions(folder / "rest", dev=None, test=None, **options)
 
 
 def strings(dataset, negatives):
