@@ -84,6 +84,15 @@ def shared_data(repo: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def chip_path() -> Path:
+    """The folder of CHIP-2019: chip_cdn_train.csv, ..._dev.csv, ..._test.csv and code.txt."""
+    given = os.environ.get("CODER_JAX_CHIP2019", "")
+    if not (Path(given) / "chip_cdn_train.csv").is_file():
+        pytest.skip("CODER_JAX_CHIP2019 names no folder of CHIP-2019, which may not be handed on")
+    return Path(given)
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator:
     """A headless Chromium; a test that needs one skips where there is none."""
     from report_browser import chromium

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coder_jax.evaluation.cells import Table
-from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.published import PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import tab_separated

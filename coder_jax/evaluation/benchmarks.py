@@ -19,10 +19,10 @@ from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
 from coder_jax.evaluation.normalization.xl_bel import XlBel
-from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
 from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
+from coder_jax.evaluation.results.published import PublishedRow, rows_for
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from coder_jax.evaluation.vectors.words_and_concepts import WordVectors

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.results.published import PublishedRow, rows_for
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from coder_jax.evaluation.normalization.benchmark import (
 )
 from coder_jax.evaluation.normalization.mantra_files import is_mantra, read_mantra
 from coder_jax.evaluation.normalization.ranks import rank_values
-from coder_jax.evaluation.published import MANTRA, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results.bootstrap import named, resampled
+from coder_jax.evaluation.results.published import MANTRA, PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.files.rows import CONCEPT_SEPARATOR
 

@@ -11,8 +11,8 @@ from coder_jax.evaluation.cells import (
     published_rows,
     short_percent,
 )
-from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.results.published import PublishedRow
 
 RECORD = EvaluationRecord(
     **{"benchmark": "my Sim", "kind": "any", "path": "p", "content_hash": "h", "scores": {}},

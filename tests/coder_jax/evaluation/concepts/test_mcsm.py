@@ -9,7 +9,7 @@ from coder_jax.evaluation.concepts.mcsm import (
     concept_similarity_record,
     evaluate_concept_similarity,
 )
-from coder_jax.evaluation.published import MCSM_TYPES
+from coder_jax.evaluation.results.published import MCSM_TYPES
 from data_pipeline.process.errors import BadInput
 
 
