@@ -185,7 +185,7 @@ class _Drawing:
     def _on_branches(self) -> Callable[[int, int, set[int]], list[int]]:
         start, branches = self.dataset.branch_start, self.dataset.branches
         concepts = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        members = defaultdict(list)
+        members: defaultdict[int, list[int]] = defaultdict(list)
         for concept, branch in zip(concepts.tolist(), branches.tolist(), strict=True):
             members[branch].extend(self.gold.names_of(concept))
 

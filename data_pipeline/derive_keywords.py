@@ -1,0 +1,140 @@
+"""Derives a vocabulary of keywords from a dictionary: words and their kinds, each of which a ranker
+looks at apart.
+
+Frequent endings of names become types ("syndrome", 切除术); frequent parts that keep to one branch
+of the dictionary, such as a chapter of codes or a parent, become sites. Look through the words,
+take out what is neither, add your own: the file has word<TAB>kind in each line, up to seven kinds
+of any name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from data_pipeline.process.command import run_command
+from data_pipeline.process.progress import QUIET, quiet
+from data_pipeline.process.suggestions import check_flags
+
+EXAMPLES = """\
+examples:
+  of Chinese procedures; and how many of the mentions have a keyword:
+    python -m data_pipeline.derive_keywords --dictionary code.txt --mentions train.csv \\
+        --out words.tsv
+
+  fewer words, each in many names:
+    python -m data_pipeline.derive_keywords --dictionary medic.txt --ending-names 50 \\
+        --part-names 30 --out words.tsv
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; its exit status is that of `run_command`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+
+    def work() -> int:
+        parser = argparse.ArgumentParser(
+            prog="python -m data_pipeline.derive_keywords",
+            description=__doc__,
+            epilog=EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_arguments(parser)
+        check_flags(parser, words)
+        args = parser.parse_args(words)
+        with quiet(args.quiet):
+            print(derive(args))
+        return 0
+
+    return run_command(
+        work,
+        when_asked="stopping; the same command starts over",
+        when_stopped="stopped; the same command starts over",
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of the command."""
+    parser.add_argument(
+        "--dictionary",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="codes and names, in any form that `python -m data_pipeline.build_mentions` reads",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="words and their kinds, .tsv"
+    )
+    parser.add_argument(
+        "--mentions",
+        type=Path,
+        metavar="FILE",
+        help="mentions with gold: how many of them have a keyword is printed (default: none)",
+    )
+    parser.add_argument(
+        "--ending-names",
+        type=int,
+        default=15,
+        metavar="N",
+        help="fewest names with an ending that becomes a type (default: 15)",
+    )
+    parser.add_argument(
+        "--part-names",
+        type=int,
+        default=5,
+        metavar="N",
+        help="fewest names with a part that becomes a site (default: 5)",
+    )
+    parser.add_argument(
+        "--purity",
+        type=float,
+        default=0.6,
+        metavar="SHARE",
+        help="least share of a site's names on one branch of the dictionary (default: 0.6)",
+    )
+    parser.add_argument("--quiet", action="store_true", help=QUIET)
+
+
+def derive(args: argparse.Namespace) -> str:
+    """Writes the file, and says what is in it and how many names and mentions have a keyword."""
+    from data_pipeline.build.mentions.dictionary import read_entries
+    from data_pipeline.files.whole_files import written_whole
+    from data_pipeline.process.errors import BadInput
+    from data_pipeline.sources.corpora.gold import read_gold
+    from data_pipeline.terminology.keywords.derive import derive_keywords
+    from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, keyword_lines
+    from data_pipeline.terminology.mention_set import concept_names
+
+    entries = [entry._replace(names=entry.names[:1]) for entry in read_entries(args.dictionary)]
+    preferred = concept_names(entries, "names")
+    words = derive_keywords(
+        preferred.names,
+        preferred.branches,
+        ending_names=args.ending_names,
+        part_names=args.part_names,
+        purity=args.purity,
+    )
+    if not any(words.values()):
+        raise BadInput(
+            f"{args.dictionary}: found no ending in {args.ending_names} and no part in "
+            f"{args.part_names} of its {len(preferred.names):,} names; give smaller "
+            "--ending-names and --part-names, or a larger dictionary"
+        )
+    with written_whole(args.out) as unfinished:
+        unfinished.write_text(keyword_lines(words), encoding="utf-8")
+    keywords = KeywordVocabulary(words)
+    strings = {"names": preferred.names}
+    if args.mentions is not None:
+        strings["mentions"] = [row.mention for row in read_gold(args.mentions).rows]
+    lines = [f"{args.out}: " + ", ".join(f"{len(one):,} {kind}s" for kind, one in words.items())]
+    for what, some in strings.items():
+        matched = [{match.kind for match in keywords.matches(one)} for one in some]
+        for number, kind in enumerate(words):
+            share = sum(number in one for one in matched) / len(some)
+            lines.append(f"{what} with a {kind}: {share:.1%} of {len(some):,}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
