@@ -11,12 +11,12 @@ from data_pipeline.files.rows import (
     CONCEPT_SEPARATOR,
     double_piped,
     is_double_piped,
-    tab_separated,
 )
 from data_pipeline.files.tables.delimited import Rows
 from data_pipeline.files.tables.table import is_empty, is_workbook, read_rows
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
+from data_pipeline.sources.corpora.gold import rows_of
 from data_pipeline.sources.corpora.pubtator import PREFIX
 from data_pipeline.sources.term_table import SAVE_AS_UTF8, has_terms, header_of, term_table
 from data_pipeline.terminology.mention_set import Entry
@@ -47,7 +47,7 @@ def read_entries(path: Path) -> list[Entry]:
     if not is_workbook(path) and is_double_piped(path):
         pairs = double_piped(path, 2, "ids||names, each joined with |")
         return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
-    rows = read_rows(path, remedy=SAVE_AS_UTF8)[1] if is_workbook(path) else tab_separated(path)
+    rows = rows_of(path)
     _, header = header_of(rows)
     if len(header) > 1 and has_terms(header, path):
         frame = term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8)).frame
@@ -80,6 +80,8 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
         if len(filled) < 2 or not all(filled[:2]) or any(filled[2:]):
             raise BadInput(f"{path}:{number}: found {fields}; expected {EXPECTED}: mend the line")
         pairs.append((filled[0], filled[1]))
+    if not pairs:
+        raise BadInput(f"{path}: found no rows; expected {EXPECTED}")
     first, second = (sum(map(is_code, column)) for column in zip(*pairs[:LOOKED_AT], strict=True))
     if second > first:
         tell(f"{path}: the second column looks like codes: read as name<TAB>code")

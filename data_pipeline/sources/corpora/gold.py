@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from data_pipeline.files.json_files import read_json_value, typed
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, read_text
+from data_pipeline.files.tables.delimited import Rows
 from data_pipeline.files.tables.table import is_empty, is_workbook, read_rows
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.corpora.pubtator import is_pubtator, read_pubtator
@@ -121,13 +122,8 @@ def unquoted(field: str) -> str:
 
 
 def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """Rows of a table: in text quotes are ordinary characters, as tabs divide it."""
-    if is_workbook(path):
-        rows = read_rows(path)[1]
-    else:
-        lines = enumerate(read_text(path).split("\n"), start=1)
-        rows = [(number, line.rstrip("\r").split("\t")) for number, line in lines]
-    filled = [(number, fields) for number, fields in rows if not is_empty(fields)]
+    """Rows of a table of two columns, a header left out."""
+    filled = [(number, fields) for number, fields in rows_of(path) if not is_empty(fields)]
     if filled and is_header(filled[0][1]):
         del filled[0]
     for number, fields in filled:
@@ -136,6 +132,20 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
             yield place, "", (), f"{len(fields)} columns in place of 2"
         else:
             yield place, fields[0], fields[1].split(NAME_SEPARATOR), ""
+
+
+def rows_of(path: Path) -> Rows:
+    """The rows of a table as they stand.
+
+    In text that tabs divide, quotes are ordinary characters. Where its first line has none, it is
+    read as `read_rows` does, with the separator and the quotes of a CSV file.
+    """
+    if is_workbook(path):
+        return read_rows(path)[1]
+    lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n")]
+    rows = list(enumerate(lines, start=1))
+    first = next((fields for fields in lines if not is_empty(fields)), [])
+    return rows if len(first) != 1 else read_rows(path)[1]
 
 
 def is_header(fields: Sequence[str]) -> bool:
