@@ -1,8 +1,8 @@
 """Builds a folder of mentions, each of one concept or several, and of the dictionary that is
 searched for them: what the recall and rank systems train on.
 
-Mentions are tables of two columns (.tsv, .txt, .csv with tabs, .xlsx), mention and gold, with a
-header or without: CHIP-2019 as it is distributed, or your own; CHIP-CDN (.json); or PubTator (NCBI
+Mentions are tables of two columns (.tsv, .txt, .csv, .xlsx), mention and gold, with a header or
+without: CHIP-2019 as it is distributed, or your own; CHIP-CDN (.json); or PubTator (NCBI
 disease, BC5CDR). All gold of a mention is meant, not one or the other: "##" joins several, or "|".
 Gold may be names of the dictionary or its codes; which of the two is found out. Odd lines are left
 out or mended, counted, and named in odd_lines.txt of the folder. Gold that the dictionary lacks is
@@ -25,10 +25,12 @@ from data_pipeline.process.suggestions import check_flags
 
 EXAMPLES = """\
 examples:
-  Chinese procedures; the last 500 mentions to choose by, as the code of the paper's authors does:
+  Chinese procedures (CHIP-2019, whose dev and test are the paper's test set); the last 500
+  mentions to choose by, as in the code of the paper's authors:
     python -m data_pipeline.derive_keywords --dictionary code.txt --out words.tsv
-    python -m data_pipeline.build_mentions --train train.csv --test test.csv --hold-out 500 \\
-        --dictionary code.txt --keywords words.tsv --tokenizer bert-base-chinese --out data/chip
+    python -m data_pipeline.build_mentions --train train.csv --hold-out 500 \\
+        --test dev.csv test.csv --dictionary code.txt --keywords words.tsv \\
+        --tokenizer bert-base-chinese --out data/chip
 
   diseases in English text (MEDIC as it comes with BioSyn):
     python -m data_pipeline.build_mentions --train CDR_TrainingSet.PubTator.txt \\
@@ -64,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
         values = vars(args)
         is_quiet = values.pop("quiet")
         values["gold_as"] = values.pop("gold")
-        values["mention_types"] = tuple(values["mention_types"])
+        for name in ("train", "dev", "test", "mention_types"):
+            values[name] = tuple(values[name])
         with quiet(is_quiet):
             dataset = build_mentions(MentionOptions(**values))
         print(closing_report(dataset.manifest, dataset.folder))
@@ -80,8 +83,15 @@ def main(argv: list[str] | None = None) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of the command."""
     required = parser.add_argument_group("required")
+    required.add_argument(
+        "--train",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="mentions with gold to train on",
+    )
     for name, metavar, what in (
-        ("--train", "FILE", "mentions with gold to train on"),
         ("--dictionary", "PATH", "codes and names that are searched for mentions"),
         ("--out", "DIR", "folder to make"),
     ):
@@ -93,8 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder or hub id of the encoder that will be trained",
     )
     mentions = parser.add_argument_group("mentions")
-    mentions.add_argument("--dev", type=Path, metavar="FILE", help="mentions to choose by")
-    mentions.add_argument("--test", type=Path, metavar="FILE", help="mentions to report on")
+    for name, what in (("--dev", "mentions to choose by"), ("--test", "mentions to report on")):
+        mentions.add_argument(name, type=Path, nargs="+", default=(), metavar="FILE", help=what)
     mentions.add_argument(
         "--hold-out",
         type=float,

@@ -63,5 +63,7 @@ def write_files(folder: Path) -> dict[str, Path]:
 
 def tiny_mentions(folder: Path, **changes) -> MentionDataset:
     """The folder of mentions at folder / "mentions"; `changes` are of `MentionOptions`."""
-    options = {**write_files(folder), "out": folder / "mentions", **changes}
+    files = write_files(folder)
+    options = {**files, **{split: (files[split],) for split in MENTIONS}, **changes}
+    options.setdefault("out", folder / "mentions")
     return build_mentions(MentionOptions(**options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,8 +86,15 @@ def _check_free(options: MentionOptions) -> None:
 
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
     """The mentions of each split that is given, or held out of train."""
-    paths = {name: getattr(options, name) for name in SPLITS}
-    read = {name: read_gold(path, options.mention_types) for name, path in paths.items() if path}
+    read: dict[str, GoldMentions] = {}
+    for split in SPLITS:
+        files = [read_gold(path, options.mention_types) for path in getattr(options, split)]
+        if files:
+            read[split] = GoldMentions(
+                [row for one in files for row in one.rows],
+                sum((one.counts for one in files), Counter()),
+                [line for one in files for line in one.odd],
+            )
     if options.hold_out:
         train = read["train"]
         count = int(options.hold_out * (len(train.rows) if options.hold_out < 1 else 1))
@@ -95,7 +103,7 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
                 f"--hold-out {options.hold_out:g} of {len(train.rows):,} mentions is {count:,}; "
                 "expected some to hold out and some to train on"
             )
-        held = GoldMentions(train.rows[-count:], type(train.counts)(), [])
+        held = GoldMentions(train.rows[-count:], Counter(), [])
         read["train"] = GoldMentions(train.rows[:-count], train.counts, train.odd)
         read["dev"] = held
     return {name: read[name] for name in SPLITS if name in read}
@@ -106,9 +114,9 @@ def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, fo
     for split, found in sets.items():
         if (found.gold == UNREACHABLE).all():
             raise BadInput(
-                f"--{split} {getattr(options, split) or options.train}: found none of its gold "
-                f"among the {form} of {options.dictionary}; such as {found.odd[-1]}. Give the "
-                "dictionary that it was annotated with, or say how gold is written with --gold"
+                f"--{split}: found none of its gold among the {form} of {options.dictionary}; such "
+                f"as {found.odd[-1]}. Give the dictionary that it was annotated with, or say how "
+                "gold is written with --gold"
             )
 
 

@@ -18,7 +18,8 @@ class MentionOptions:
     """Options of a build; `python -m data_pipeline.build_mentions --help` explains each.
 
     Attributes:
-      train, dev, test: files of mentions with their gold; of dev and test there may be none.
+      train, dev, test: files of mentions with their gold, one after the other; of dev and test
+        there may be none.
       dictionary: what is searched for them.
       tokenizer: folder or hub id of the encoder's.
       out: folder to make.
@@ -32,12 +33,12 @@ class MentionOptions:
       overwrite: replace a folder of mentions that is already at `out`.
     """
 
-    train: Path
+    train: tuple[Path, ...]
     dictionary: Path
     tokenizer: str | Path
     out: Path
-    dev: Path | None = None
-    test: Path | None = None
+    dev: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
     keywords: Path | None = None
     gold_as: GoldAs | None = None
     mention_types: tuple[str, ...] = ()
@@ -62,10 +63,12 @@ class MentionOptions:
             )
         if self.hold_out and self.dev:
             raise BadInput("--hold-out and --dev: found both; expected one of them")
-        for option in ("train", "dev", "test", "dictionary", "keywords"):
-            path = getattr(self, option)
-            if path is not None and not path.exists():
-                raise BadInput(f"--{option} {path} does not exist; give an existing file")
+        files = {split: getattr(self, split) for split in ("train", "dev", "test")}
+        files |= {"dictionary": (self.dictionary,), "keywords": (self.keywords,)}
+        for option, paths in files.items():
+            for path in paths:
+                if path is not None and not path.exists():
+                    raise BadInput(f"--{option} {path} does not exist; give an existing file")
 
     def as_json(self) -> dict[str, Any]:
         """The options as JSON values, for the manifest."""

@@ -31,8 +31,8 @@ def coded(tmp_path_factory) -> MentionDataset:
     words = folder / "words.tsv"
     words.write_text(f"{WORDS}HEART\tsite\n")  # with it "heart attack" stays the same to BERT
     (folder / "rest").mkdir()
-    options = {"dictionary": dictionary, "train": train, "keywords": words}
-    return tiny_mentions(folder / "rest", dev=None, test=None, **options)
+    options = {"dictionary": dictionary, "train": (train,), "keywords": words}
+    return tiny_mentions(folder / "rest", dev=(), test=(), **options)
 
 
 def strings(dataset, negatives):
@@ -146,7 +146,7 @@ def test_a_dictionary_with_few_names_gives_some_twice_and_without_any_it_is_said
     dictionary.write_text("1\theart disease\n2\tlimb pain\n3\trenal disease")
     train.write_text(f"heart\t{gold}\n")
     (tmp_path / "rest").mkdir()
-    few = tiny_mentions(tmp_path / "rest", dictionary=dictionary, train=train, dev=None, test=None)
+    few = tiny_mentions(tmp_path / "rest", dictionary=dictionary, train=(train,), dev=(), test=())
     if negatives is None:
         with pytest.raises(BadInput, match="give a larger dictionary"):
             fixed_negatives(few, "random", 4, 0)

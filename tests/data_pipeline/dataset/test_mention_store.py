@@ -117,6 +117,8 @@ def test_strings_of_any_characters_come_back():
     ("file", "change", "said"),
     [
         ("names.tokens.npy", lambda path: np.save(path, np.zeros(3, np.int32)), "is damaged"),
+        ("name_concepts.npy", lambda path: np.save(path, np.zeros(3, np.int32)), "is damaged"),
+        ("names.kinds.npy", lambda path: np.save(path, np.zeros(46, np.int64)), "is damaged"),
         ("names.kinds.npy", lambda path: path.unlink(), "cannot be read"),
         ("train.gold.npy", lambda path: path.write_bytes(b"no array"), "cannot be read"),
         ("words.tsv", lambda path: path.write_text("heart\torgan\n"), "is damaged"),

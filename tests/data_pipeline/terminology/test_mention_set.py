@@ -40,6 +40,7 @@ def test_where_gold_is_codes_every_name_stands_for_its_concept():
     assert found.branches == [("P1",), ("P1", "P2"), ()]
     # "100" is another identifier of D1, but the main one of its own entry.
     assert found.number == {"D1": 0, "D2": 1, "100": 2}
+    assert concept_names(CODED[::-1], "codes").number == {"100": 0, "D2": 1, "D1": 2}
 
 
 def test_other_codes_of_an_entry_are_gold_of_its_concept():

@@ -35,12 +35,23 @@ def test_the_command_builds_a_folder_and_says_what_is_in_it(tmp_path, capsys):
     assert "gold is written as names" in said.err
 
 
+def test_several_files_of_a_split_are_one_after_the_other(tmp_path):
+    files = write_files(tmp_path)
+    (tmp_path / "rest").mkdir()
+    both = tiny_mentions(tmp_path / "rest", dev=(), test=(files["dev"], files["test"]))
+    assert list(both.splits) == ["train", "test"]
+    assert both.splits["test"].mentions.strings[:] == [
+        *("renal", "heart + renal disease", "renal failure x", "acute attack")
+    ]
+    assert both.splits["test"].gold_sets() == [{4}, {0, 4}, {5}, {2}]
+
+
 def test_the_last_mentions_of_train_are_held_out(tmp_path):
     whole = tiny_mentions(tmp_path)
     for hold_out in (2, 0.3):
         folder = tmp_path / str(hold_out)
         folder.mkdir()
-        held = tiny_mentions(folder, dev=None, hold_out=hold_out)
+        held = tiny_mentions(folder, dev=(), hold_out=hold_out)
         strings = whole.splits["train"].mentions.strings[:]
         assert held.splits["train"].mentions.strings[:] == strings[:-2]
         assert held.splits["dev"].mentions.strings[:] == strings[-2:]
@@ -89,8 +100,8 @@ def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):
         ({"cleaning": "none of it"}, "expected one of"),
         ({"max_length": 2}, "--max-length 2"),
         ({"hold_out": 2}, "found both"),
-        ({"dev": None, "hold_out": 7}, "is 7; expected some"),
-        ({"dev": None, "hold_out": 1.5}, "expected a fraction"),
+        ({"dev": (), "hold_out": 7}, "is 7; expected some"),
+        ({"dev": (), "hold_out": 1.5}, "expected a fraction"),
         ({"gold_as": "codes"}, "found none of its gold among the codes"),
     ],
 )
@@ -109,7 +120,7 @@ def test_bc5cdr_with_the_tokenizer_of_minilm(tmp_path, shared_data, minilm_path)
     benchmarks = shared_data / "benchmarks"
     dataset = build_mentions(
         MentionOptions(
-            train=benchmarks / "bc5cdr" / "CDR_TrainingSet.PubTator.txt",
+            train=(benchmarks / "bc5cdr" / "CDR_TrainingSet.PubTator.txt",),
             dictionary=medic(benchmarks),
             tokenizer=minilm_path,
             out=tmp_path / "bc5cdr",
