@@ -221,7 +221,7 @@ def test_kinds_are_known_without_jax_and_the_look_of_a_run_loads_one(repo):
     look = modules_with("coder_jax.evaluation.normalization.heldout", repo)
     rooms = {name.split(".")[2] for name in look if name.startswith("coder_jax.evaluation.")}
     assert rooms == {
-        *("benchmark", "cells", "normalization", "published", "record", "results", "vectors"),
+        *("benchmark", "cells", "normalization", "record", "results", "vectors"),
     }
     assert not any(
         "coder_jax.evaluation" in name
