@@ -29,7 +29,7 @@ class RunFiles:
 
     Args:
         out: the run folder, here or in a bucket.
-        kept: names of folders that a start which was cut off may have left there.
+        kept: names of folders and files that a start which was cut off may have left there.
 
     Attributes:
         name: OUT, for messages.

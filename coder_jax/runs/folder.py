@@ -19,7 +19,7 @@ from data_pipeline.files.contents import Run
 from data_pipeline.files.identity import RUN, differences, marked, write_identity
 from data_pipeline.files.identity import read_identity as read_identity_file
 from data_pipeline.files.whole_files import LOCK as FOLDER_LOCK
-from data_pipeline.files.whole_files import OLD, PARTIAL, beside, whole_folder
+from data_pipeline.files.whole_files import OLD, PARTIAL, beside, whole_folder, written_whole
 from data_pipeline.process.errors import BadInput
 
 # What a claim that was cut off leaves, beside what the run keeps of its data.
@@ -69,6 +69,10 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
             check_identity(read_identity(out), this_run, str(out))
             return
         for name in kept:
+            if (data / name).is_file():
+                with written_whole(out / name) as file:
+                    shutil.copyfile(data / name, file)
+                continue
             with whole_folder(out / name) as new:
                 shutil.copytree(data / name, new, dirs_exist_ok=True)
         write_identity(path, RUN, this_run)  # last: with it the folder is the run's

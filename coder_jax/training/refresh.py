@@ -71,7 +71,7 @@ class Refresh:
         if not self.system.refresh_steps:
             return source, None
         if self.due(step):
-            folder = self._make(step, state)
+            folder = self._make(step, state, source)
             found: dict[str, Any] = {"step": step, "hash": hash_folder(folder)}
             must_agree(f"the index of step {step}", found["hash"])
         else:
@@ -88,7 +88,7 @@ class Refresh:
                 )
         return source.with_index(folder), found
 
-    def _make(self, step: int, state: TrainState) -> Path:
+    def _make(self, step: int, state: TrainState, source: BatchSource) -> Path:
         """Write the index of a step; of one that a stopped run left, the system may go on."""
         folder = self.files.here / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
@@ -102,7 +102,7 @@ class Refresh:
         view = View(
             step=step, params=state.params, extra=state.extra, mesh=self.mesh, about=self.about
         )
-        self.system.refresh(view, partial)
+        self.system.refresh(view, source, partial)
         barrier("the index is written")
         if is_first():
             partial.rename(folder)

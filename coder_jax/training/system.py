@@ -170,6 +170,10 @@ class System(abc.ABC):
         """The system with nothing left to the machine: a run never changes its arithmetic."""
         return self
 
+    def fitted(self, source: BatchSource) -> Self:
+        """The system with nothing left to the data, such as the steps of an epoch."""
+        return self
+
     @abc.abstractmethod
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         """The batches of a run.
@@ -255,7 +259,7 @@ class System(abc.ABC):
 
     # ---- While it trains ----
 
-    def refresh(self, view: View, folder: Path) -> None:
+    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """Write an index that the batches of the next `refresh_steps` steps depend on.
 
         All hosts call it, and compute together; the first writes. Equal parameters on the same
@@ -263,6 +267,7 @@ class System(abc.ABC):
 
         Args:
             view: of the run.
+            source: its batches so far.
             folder: it gets its name when all is written. Empty, or with what a run that was stopped
                 meanwhile has written there, for the same parameters.
         """

@@ -65,7 +65,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             there stay as they are.
     """
     # ---- Config: what all hosts must have alike ----
-    config = dataclasses.replace(config, system=config.system.decided())
+    config = dataclasses.replace(config, system=config.system.decided().fitted(source))
     config.validate()
     system, run, steps = config.system, config.run, config.optimizer.steps
     for name, value in to_json(config).items():

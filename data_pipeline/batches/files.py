@@ -5,18 +5,16 @@ batches of terms the classes. The files hold the terms of a step unpacked: passe
 are the business of the run that reads them.
 """
 
-import collections
 import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_pipeline.batches.packed_groups import PackedGroups
+from data_pipeline.batches.packed_groups import PackedGroups, made_ahead
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
 from data_pipeline.batches.spec import BatchSpec, StepCut, TermSpec
 from data_pipeline.batches.stored import read_sample, read_stored
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 INDEX = BATCHES.file
 SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
 PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
-READ_AHEAD = 4  # steps
 
 
 def batch_path(folder: Path, step: int) -> Path:
@@ -157,11 +154,4 @@ class BatchFiles(PackedGroups):
                 f"{self.last_step}, but the run needs {first_step} to {last_step}; "
                 "write more of them"
             )
-        ahead: collections.deque[Future] = collections.deque()
-        with ThreadPoolExecutor(1) as reader:
-            for step in range(first_step, last_step):
-                ahead.append(reader.submit(self.batch, step))
-                if len(ahead) > READ_AHEAD:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+        yield from made_ahead(self.batch, first_step, last_step)

@@ -68,7 +68,11 @@ def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarr
 
 
 def pack_rows(
-    tokens: np.ndarray, start: np.ndarray, row_length: int, rows: int | None = None
+    tokens: np.ndarray,
+    start: np.ndarray,
+    row_length: int,
+    rows: int | None = None,
+    **beside: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Write sequences into rows.
 
@@ -77,10 +81,11 @@ def pack_rows(
         start: int64 [N + 1], sequence i is `tokens[start[i]:start[i + 1]]`.
         row_length: L, the number of tokens in a row.
         rows: R, the number of rows to return; the rows that the sequences need if None.
+        beside: further numbers of each token, as `tokens`.
 
     Returns:
         int32 [R, L] each: `tokens`; `positions`, which restart at 0 in each sequence; `segments`, 1
-        + the index of the sequence. Padding is 0 in all three.
+        + the index of the sequence; and what is `beside`. Padding is 0 in all of them.
 
     Raises:
         BadInput: if the sequences need more than `rows` rows.
@@ -99,12 +104,12 @@ def pack_rows(
     sequence = np.repeat(np.arange(lengths.size), lengths)
     position = np.arange(sequence.size) - (start - start[0])[sequence]
     place = (row * row_length + offset)[sequence] + position
-    packed = {
-        name: np.zeros(rows * row_length, np.int32) for name in ("tokens", "positions", "segments")
-    }
-    packed["tokens"][place] = tokens[start[0] : start[-1]]
-    packed["positions"][place] = position
-    packed["segments"][place] = sequence + 1
+    within = slice(start[0], start[-1])
+    values = {"tokens": tokens[within], "positions": position, "segments": sequence + 1}
+    values |= {name: array[within] for name, array in beside.items()}
+    packed = {name: np.zeros(rows * row_length, np.int32) for name in values}
+    for name, array in packed.items():
+        array[place] = values[name]
     return {name: array.reshape(rows, row_length) for name, array in packed.items()}
 
 

@@ -166,7 +166,7 @@ class ToySystem(System):
 
         return pass_loss
 
-    def refresh(self, view, folder: Path) -> None:
+    def refresh(self, view, source, folder: Path) -> None:
         """The nearest other term of each, by all devices."""
         code_ND = np.asarray(local_copy(view.mesh, all_codes(view.params)))
         near = np.argmax(code_ND @ code_ND.T - 1e9 * np.eye(TERMS), axis=1)

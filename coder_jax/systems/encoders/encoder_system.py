@@ -78,6 +78,18 @@ class EncoderSystem(System):
         """Hyperparameters that the model card tells."""
         return {}
 
+    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model card tells of the data, from run.json."""
+        counts = dataset["counts"]
+        return {
+            "terminology": f"{dataset['name']} {dataset['release']}",
+            "concepts": f"{counts['concepts']:,}",
+            "terms": f"{counts['terms']:,}",
+            "triplets": f"{counts['triplets']:,}",
+            "relations": len(dataset["relations"]),
+            "cleaning": dataset["cleaning"],
+        }
+
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
 

@@ -10,6 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 from coder_jax.devices.mesh import constrain
 from coder_jax.models.bert import Bert
 from coder_jax.models.bits import mix_bits
+from coder_jax.models.dropout import hash_dropout
 from coder_jax.training.system import Batch, Tick
 
 PACKED = ("tokens", "positions", "segments")
@@ -26,23 +27,47 @@ def term_vectors(
         batch: packed rows [B, R, L], and `concepts` [B, G, N].
         tick: where in the run.
         mesh: the devices.
-        pooling: cls, mean or pooler.
+        pooling: one of `POOLINGS`.
         seed: of the dropout; None for none.
     """
+
+    def encode(rows: list[jax.Array], ids_RL: jax.Array | None, terms: int) -> jax.Array:
+        tokens_RL, positions_RL, segments_RL = rows
+        return bert.term_vectors(tokens_RL, positions_RL, segments_RL, terms, pooling, ids_RL)
+
+    return read_terms(encode, batch, tick, mesh, seed)
+
+
+def read_terms(
+    read: Callable[[list[jax.Array], jax.Array | None, int], Any],
+    batch: Batch,
+    tick: Tick,
+    mesh: Mesh,
+    seed: int | None,
+    beside: tuple[str, ...] = (),
+) -> Any:
+    """What `read` makes of the packed rows of each block, each array as [B, G, N, ...].
+
+    Args:
+        read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
+            or None, the number of terms), one array or several, [terms, ...] each.
+        batch, tick, mesh, seed: as for `term_vectors`.
+        beside: names of further packed arrays.
+    """
     blocks, groups, terms = batch["concepts"].shape
-    rows = [batch[name] for name in PACKED]
+    rows = [batch[name] for name in (*PACKED, *beside)]
     ids = None if seed is None else token_ids(batch, tick, seed)
 
-    def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> jax.Array:
-        tokens_RL, positions_RL, segments_RL = rows
-        return bert.term_vectors(
-            tokens_RL, positions_RL, segments_RL, groups * terms, pooling, ids_RL
-        )
+    def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
+        return read(rows, ids_RL, groups * terms)
 
     # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
     encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
-    vector_BGND = encode_blocks(rows, ids).reshape(blocks, groups, terms, -1)
-    return constrain(mesh, vector_BGND, VECTORS)
+
+    def by_group(array: jax.Array) -> jax.Array:
+        return constrain(mesh, array.reshape(blocks, groups, terms, -1), VECTORS)
+
+    return jax.tree.map(by_group, encode_blocks(rows, ids))
 
 
 def token_ids(batch: Batch, tick: Tick, seed: int) -> jax.Array:
@@ -75,10 +100,29 @@ def dropout_ids(
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
-def single(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def drop_vectors(vector_ND: jax.Array, seed: int, tick: Tick, site: int, rate: float) -> jax.Array:
+    """Vectors with dropout, which depends on seed, step and the term's place in it alone.
+
+    Args:
+        vector_ND: float32, one for each term of a pass.
+        seed: of the dropout.
+        tick: where in the run.
+        site: a number that no other dropout of the model has; those of a BERT are small.
+        rate: the part of the numbers that become 0.
+    """
+    terms = vector_ND.shape[0]
+    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ tick.step.astype(jnp.uint32))
+    place_N = (tick.number * terms + jnp.arange(terms)).astype(jnp.uint32)
+    features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
+    ids_N1 = mix_bits(of_step ^ place_N)[:, None]
+    return hash_dropout(vector_ND, ids_N1, site, features_D[None], rate)
+
+
+def single(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `jax.vmap` of a function, for arrays whose first dimension is one."""
 
-    def mapped(*arguments: Any) -> jax.Array:
-        return function(*jax.tree.map(lambda array: array[0], arguments))[None]
+    def mapped(*arguments: Any) -> Any:
+        made = function(*jax.tree.map(lambda array: array[0], arguments))
+        return jax.tree.map(lambda array: array[None], made)
 
     return mapped

@@ -90,7 +90,8 @@ def export_trained(
 def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     config, dataset = run.identity["config"], run.identity["dataset"]
-    counts, batch, optimizer = dataset["counts"], system.batch, config["optimizer"]
+    batch, optimizer = system.batch, config["optimizer"]
+    by_language = dataset["counts"].get("terms_by_language", {})
     metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
     lines = read_metrics(metrics) if metrics.exists() else []
     rows = [
@@ -103,15 +104,8 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
         "license": run.identity["start"]["encoder"]["license"],
         # With --from, or --init of a run, the start was another run, which has a base of its own.
         "base_model": None if of_another_run(run.identity["start"]) else system.model.init,
-        "languages": [name for name, terms in counts["terms_by_language"].items() if terms],
-        "data": {
-            "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{counts['concepts']:,}",
-            "terms": f"{counts['terms']:,}",
-            "triplets": f"{counts['triplets']:,}",
-            "relations": len(dataset["relations"]),
-            "cleaning": dataset["cleaning"],
-        },
+        "languages": [name for name, terms in by_language.items() if terms],
+        "data": system.told_of_data(dataset),
         "recipe": {
             "name": config["recipe"],
             "steps": f"{run.step:,} of {optimizer['steps']:,}",

@@ -20,10 +20,8 @@ from jax.sharding import Mesh
 from coder_jax.devices.agree import is_first
 from coder_jax.devices.mesh import EVERYWHERE, constrain
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.models.bits import mix_bits
-from coder_jax.models.dropout import hash_dropout
 from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.encoders.packed_encoder import term_vectors, token_ids
+from coder_jax.systems.encoders.packed_encoder import drop_vectors, term_vectors, token_ids
 from coder_jax.systems.mlnorm.class_softmax import class_scores, class_softmax_loss, padded_rows
 from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.head import new_head, new_statistics, train_head
@@ -135,7 +133,7 @@ class MLNormSystem(ClassSystem):
         """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
         structure = self.structure(about)
         graph, _ = split_encoder(structure)
-        rate = structure.config.hidden_dropout if dropout else 0.0
+        rate = structure.config.hidden_dropout
         seed = self.batch.seed if dropout else None
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
@@ -146,7 +144,8 @@ class MLNormSystem(ClassSystem):
             vector_BGNW = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
-            pooled_NW = self.dropped(pooled_NW, tick, rate)
+            if seed is not None:
+                pooled_NW = drop_vectors(pooled_NW, seed, tick, POOLED_SITE, rate)
             vector_ND, extra = train_head(params["head"], extra, pooled_NW)
             class_N = batch["concepts"].reshape(-1)
             group_N = batch["semantic_groups"].reshape(-1)
@@ -165,15 +164,6 @@ class MLNormSystem(ClassSystem):
             return loss, (extra, metrics)
 
         return pass_loss
-
-    def dropped(self, pooled_NW: jax.Array, tick: Tick, rate: float) -> jax.Array:
-        """Pooled vectors with dropout, which depends on seed, step and the term's place alone."""
-        of_step = mix_bits(
-            mix_bits(jnp.uint32(self.batch.seed % 2**32)) ^ tick.step.astype("uint32")
-        )
-        ids_N = mix_bits(of_step ^ jnp.arange(pooled_NW.shape[0], dtype=jnp.uint32))
-        features_W = jnp.arange(pooled_NW.shape[1], dtype=jnp.uint32)
-        return hash_dropout(pooled_NW, ids_N[:, None], POOLED_SITE, features_W[None, :], rate)
 
     # ---- Scores ----
 

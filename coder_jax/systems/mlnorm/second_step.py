@@ -227,7 +227,7 @@ class MLNormClassesSystem(ClassSystem):
 
     # ---- Candidates ----
 
-    def refresh(self, view: View, folder: Path) -> None:
+    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The k concepts of its group that are nearest to each term; float32, exact."""
         table, groups = (
             np.asarray(local_copy(view.mesh, view.params[name]))
