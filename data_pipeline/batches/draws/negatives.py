@@ -16,9 +16,9 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from data_pipeline.dataset.mention_store import MentionDataset, TokenTable
+from data_pipeline.dataset.mentions.store import MentionDataset, TokenTable
+from data_pipeline.dataset.mentions.write import token_table
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
-from data_pipeline.dataset.write_mentions import token_table
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import progress_bar

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from data_pipeline.build.mentions.dictionary import read_entries
 from data_pipeline.build.mentions.options import MentionOptions
-from data_pipeline.dataset.mention_store import (
+from data_pipeline.dataset.mentions.store import (
     MANIFEST,
     SPLITS,
     UNREACHABLE,
@@ -22,8 +22,8 @@ from data_pipeline.dataset.mention_store import (
     TokenTable,
     starts,
 )
+from data_pipeline.dataset.mentions.write import ODD_LINES, token_table, write_mentions
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
-from data_pipeline.dataset.write_mentions import ODD_LINES, token_table, write_mentions
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput

@@ -3,7 +3,7 @@ import pytest
 from tiny_mentions import DICTIONARY, WORDS, tiny_mentions
 
 from data_pipeline.batches.draws.negatives import fixed_negatives
-from data_pipeline.dataset.mention_store import MentionDataset
+from data_pipeline.dataset.mentions.store import MentionDataset
 from data_pipeline.process.errors import BadInput
 
 STRATEGIES = ("random", "tf-idf", "tree", "keywords")

@@ -4,7 +4,7 @@ from tiny_mentions import tiny_mentions, write_files
 
 from data_pipeline import build_mentions as command
 from data_pipeline.build.mentions.report import closing_report
-from data_pipeline.dataset.mention_store import open_mentions
+from data_pipeline.dataset.mentions.store import open_mentions
 from data_pipeline.process.errors import BadInput
 
 

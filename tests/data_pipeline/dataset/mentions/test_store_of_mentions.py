@@ -7,15 +7,15 @@ import pytest
 from tiny_mentions import tiny_mentions
 from tokenizers import Tokenizer
 
-from data_pipeline.dataset.mention_store import (
+from data_pipeline.dataset.mentions.store import (
     MentionDataset,
     StoredStrings,
     TokenTable,
     open_mentions,
 )
+from data_pipeline.dataset.mentions.write import token_table, write_mentions
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenize_terms import tokenize
-from data_pipeline.dataset.write_mentions import token_table, write_mentions
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
 

@@ -1,6 +1,6 @@
 """Writing a folder of mentions: strings to tokens and keyword kinds, arrays to files.
 
-`mention_store.py` says what such a folder holds, and reads it.
+`store.py` says what such a folder holds, and reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from data_pipeline.dataset.mention_store import (
+from data_pipeline.dataset.mentions.store import (
     MANIFEST,
     WORDS,
     MentionDataset,

@@ -1,4 +1,4 @@
-"""A folder of mentions in, its arrays out (`open_mentions`); `write_mentions.py` writes such ones.
+"""A folder of mentions in, its arrays out (`open_mentions`); `write.py` writes such ones.
 
 Mentions are strings that people wrote, each with a *set* of gold concepts, all of which it means;
 beside them stands the dictionary, whose concepts have one name or several. What a concept is, the

@@ -1,0 +1,193 @@
+"""Mentions, each with one of its candidates, as packed batches of pairs.
+
+For the ranker of recall and rank (Liang, Xue, Ruan 2021, section 3.2). NumPy alone.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_pipeline.batches.draws.shuffles import permutation
+from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead, packed_blocks
+from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
+from data_pipeline.batches.pairs import Pairs, inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.spec import StepCut
+from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
+from data_pipeline.dataset.mentions.store import WORDS, MentionDataset, TokenTable, open_mentions
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.process.errors import BadInput
+
+ORDER = 0  # a stream of random numbers
+PLANNING_STEPS = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RankSpec:
+    """The batch of a step are some training mentions, each with one of its candidates.
+
+    Each (mention, candidate) comes once an epoch.
+    """
+
+    pairs: int = 64
+    """(mention, candidate) pairs in a step."""
+    pair_length: int = 128
+    """Longest pair in tokens; longer ones are cut."""
+    groups: int = 8
+    """Parts of a step that may lie on different devices; changes no result but for rounding."""
+    row_length: int = 128
+    """Tokens in a packed row."""
+    seed: int = 0
+    """Of the order of the pairs and the dropout."""
+
+    @property
+    def terms(self) -> int:
+        """The pairs of a step."""
+        return self.pairs
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        return dict.fromkeys(("concepts", "labels"), (self.pairs // self.groups,))
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        return {"draw": "each candidate of each mention once an epoch"}
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        for least, names in ((1, ("pairs", "groups")), (8, ("pair_length",)), (0, ("seed",))):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.row_length < self.pair_length:
+            raise BadInput(
+                f"row_length is {self.row_length}, but pairs have up to {self.pair_length} tokens; "
+                f"use a row_length of at least {self.pair_length}"
+            )
+        if self.pairs % self.groups:
+            raise BadInput(
+                f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
+                "of groups that divides the pairs"
+            )
+
+
+class RankBatches(PackedGroups):
+    """The batches of a run of the ranker.
+
+    A batch has packed rows (`PackedGroups`; and `kinds`, `types` of each token, see
+    `pairs.py`), a segment for each pair; and int32, [P, B, groups, N] each: `labels`, 1 where
+    the candidate is a concept of the mention, and `concepts`, the candidate's.
+
+    Args:
+        folder: of mentions and candidates (`python -m coder_jax candidates`).
+        spec: what a step is made of.
+        cut, rows, run_steps, shapes: as for `BatchMaker`.
+
+    Raises:
+        BadInput: if there are fewer pairs than a step takes, or no tokens for the probes.
+    """
+
+    packed: tuple[str, ...] = (*PackedGroups.packed, "kinds", "types")
+    kept: tuple[str, ...] = ("tokenizer", WORDS)
+    spec: RankSpec
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: RankSpec,
+        cut: StepCut | None = None,
+        *,
+        rows: int = 0,
+        run_steps: int = LONG_RUN,
+        shapes: int = MOST_SHAPES,
+    ):
+        spec.validate()
+        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
+        self.dataset: MentionDataset = open_mentions(folder)
+        self.manifest: Mapping[str, Any] = self.dataset.manifest
+        self.groups = self.cut.groups(spec)
+        train, names = self.dataset.splits["train"], self.dataset.names
+        lists = read_lists(folder, "train", len(train.mentions), len(names))
+        self.rows = candidate_rows(lists)
+        if len(self.rows) < spec.pairs:
+            raise BadInput(
+                f"{folder} has {len(self.rows)} pairs of a training mention and a candidate, but a "
+                f"step takes {spec.pairs}; use fewer (--pairs)"
+            )
+        self.concepts = np.ravel(lists.concepts).astype(np.int32)
+        gold = train.gold_sets()
+        self.labels = np.array(
+            [
+                concept in gold[mention]
+                for mention, concept in zip(
+                    self.rows[:, 0].tolist(), self.concepts.tolist(), strict=True
+                )
+            ],
+            np.int32,
+        )
+        tokenizer = load_tokenizer(folder / "tokenizer")
+        self.probes = probe_tokens(tokenizer, len(self.manifest["keyword_kinds"]))
+        self.pairs = self.pairs_of(train.mentions, self.rows)
+        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
+
+    def pairs_of(self, mentions: TokenTable, rows: np.ndarray) -> Pairs:
+        """Pairs of some mentions and names of the dictionary, as in the batches.
+
+        Args:
+            mentions: of any split.
+            rows: int [n, 2], the mention and the name of each pair.
+        """
+        return pairs_of(
+            inputs_of(mentions),
+            inputs_of(self.dataset.names),
+            rows,
+            self.probes,
+            self.spec.pair_length,
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """An epoch is a whole number of steps; the few pairs beyond are others in each epoch."""
+        return len(self.rows) // self.spec.pairs
+
+    def sample_lengths(self) -> np.ndarray:
+        """int32 [S, G, N]: the lengths of the pairs of some steps, for the number of rows."""
+        lengths = np.diff(self.pairs.start)
+        steps = min(PLANNING_STEPS, max(8, 1600 // self.spec.groups))
+        drawn = np.stack([self.drawn(step) for step in range(steps)])
+        return lengths[drawn].reshape(steps, self.spec.groups, -1)
+
+    def drawn(self, step: int) -> np.ndarray:
+        """int64 [pairs]: the pairs of a step."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        order = order_of_epoch(len(self.rows), self.spec.seed, epoch)
+        return order[within * self.spec.pairs : (within + 1) * self.spec.pairs]
+
+    def batch(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step."""
+        shape = self.groups.shape
+        drawn = self.drawn(step).reshape(self.spec.groups, -1)[self.groups.ravel()]
+        pairs = self.pairs
+        bounds, (tokens, kinds, types) = joined(
+            pairs.start, drawn.ravel(), pairs.tokens, pairs.kinds, pairs.types
+        )
+        rows = self.spec.row_length, self.plan.ample
+        return {
+            **packed_blocks(tokens, bounds, shape[:2], *rows, kinds=kinds, types=types),
+            "concepts": self.concepts[drawn].reshape(*shape, -1),
+            "labels": self.labels[drawn].reshape(*shape, -1),
+        }
+
+    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The batches of steps first_step to last_step - 1, made ahead."""
+        yield from made_ahead(self.batch, first_step, last_step)
+
+
+@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
+def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
+    """int64 [size]: the pairs in the order of an epoch."""
+    return permutation(size, seed, ORDER, epoch)

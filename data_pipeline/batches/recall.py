@@ -1,0 +1,241 @@
+"""Mentions, each with a name of its concept and names of others, as packed batches.
+
+For the candidate generator of recall and rank (Liang, Xue, Ruan 2021, section 3.1). NumPy alone.
+
+OUT/index/N/negatives.npy   int32 [pairs, kn]: for each (mention, gold concept) of the training
+                            mentions the names of other concepts, numbers of `MentionDataset.names`
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from data_pipeline.batches.draws.negatives import fixed_negatives
+from data_pipeline.batches.draws.shuffles import permutation, random_below
+from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead, packed_blocks
+from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
+from data_pipeline.batches.spec import StepCut
+from data_pipeline.dataset.mentions.store import MentionDataset, open_mentions
+from data_pipeline.files.array_files import map_array
+from data_pipeline.process.errors import BadInput
+
+NEGATIVES = "negatives.npy"
+AGAIN = "it is damaged: begin another run"
+MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
+ORDER, NAME = 0, 1  # streams of random numbers
+PLANNING_STEPS = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSpec:
+    """The batch of a step are some training mentions, each with one of its concepts.
+
+    Each (mention, concept) comes once an epoch, with a name of the concept (drawn anew in each
+    epoch where it has several) and some names of other concepts.
+    """
+
+    pairs: int = 16
+    """Mentions in a step, each with one of its concepts; one of several concepts comes with each
+    of them."""
+    negatives: Literal["online", "tf-idf", "tree", "keywords", "random"] = "online"
+    """Where the names of other concepts come from (section 3.1.2): the nearest ones by the encoder
+    of the moment, found anew in each epoch; or chosen once: similar strings, concepts with the same
+    beginning of the code, names with a keyword replaced, or any."""
+    negatives_per_pair: int = 4
+    """kn, names of other concepts beside each mention."""
+    groups: int = 8
+    """Parts of a step that may lie on different devices; changes no result but for rounding."""
+    row_length: int = 128
+    """Tokens in a packed row."""
+    seed: int = 0
+    """Of the order of the mentions, the choice of names and the dropout."""
+
+    @property
+    def terms(self) -> int:
+        """The strings of a step: mentions, their names, and the names of others."""
+        return self.pairs * (2 + self.negatives_per_pair)
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        return {"concepts": (self.terms // self.groups,), "numbers": (self.pairs // self.groups,)}
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        return {"negatives": f"{self.negatives_per_pair} per mention, {self.negatives}"}
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        for least, names in (
+            (1, ("pairs", "negatives_per_pair", "groups", "row_length")),
+            (0, ("seed",)),
+        ):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.pairs % self.groups:
+            raise BadInput(
+                f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
+                "of groups that divides the pairs"
+            )
+
+
+class RecallBatches(PackedGroups):
+    """The batches of a run of the candidate generator.
+
+    A batch has packed rows (`PackedGroups`), in each group first its mentions, then a name of the
+    concept of each, then the names of other concepts, kn of a mention after kn of the one before;
+    and int32, [P, B, groups, ...] each: `concepts`, of all these strings (-1 for strings that no
+    concept has, of `keywords`), and `numbers` of the mentions, how many concepts each has: 0 for
+    one, 1 for two, 2 for more.
+
+    Args:
+        folder: of the mentions (`python -m data_pipeline.build_mentions`).
+        spec: what a step is made of.
+        cut, rows, run_steps, shapes: as for `BatchMaker`.
+
+    Raises:
+        BadInput: if there are fewer mentions than a step takes.
+    """
+
+    spec: RecallSpec
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: RecallSpec,
+        cut: StepCut | None = None,
+        *,
+        rows: int = 0,
+        run_steps: int = LONG_RUN,
+        shapes: int = MOST_SHAPES,
+    ):
+        spec.validate()
+        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
+        self.dataset: MentionDataset = open_mentions(folder)
+        self.manifest: Mapping[str, Any] = self.dataset.manifest
+        self.groups = self.cut.groups(spec)
+        train = self.dataset.splits["train"]
+        self.mention_of, self.concept_of = train.pairs()
+        if len(self.mention_of) < spec.pairs:
+            raise BadInput(
+                f"{folder} has {len(self.mention_of)} training mentions with a concept of the "
+                f"dictionary, but a step takes {spec.pairs}; use fewer (--pairs)"
+            )
+        self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)
+        # All strings that batches are made of, mentions first.
+        tables = [train.mentions, self.dataset.names]
+        concepts = [np.full(len(train.mentions), -1, np.int32), self.dataset.name_concepts]
+        self.negatives: np.ndarray | None = None
+        if spec.negatives != "online":
+            chosen = fixed_negatives(
+                self.dataset, spec.negatives, spec.negatives_per_pair, spec.seed
+            )
+            self.negatives = chosen.rows
+            tables.append(chosen.extra)
+            concepts.append(np.full(len(chosen.extra), -1, np.int32))
+        self.tokens = np.concatenate([table.tokens for table in tables])
+        self.start = joined_starts([table.start for table in tables])
+        self.concepts = np.concatenate(concepts)
+        self.first_name = self.dataset.name_start()
+        sample = self.sample_lengths()
+        self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """An epoch is a whole number of steps; the few pairs beyond are others in each epoch."""
+        return len(self.mention_of) // self.spec.pairs
+
+    def sample_lengths(self) -> np.ndarray:
+        """int32 [S, G, N]: the lengths of the strings of some steps, for the number of rows.
+
+        Negatives that are not known yet stand for by the pairs' own names.
+        """
+        lengths = np.diff(self.start)
+        negatives = self.negatives
+        if negatives is None:
+            names = self.first_name[self.concept_of]
+            negatives = np.repeat(names[:, None], self.spec.negatives_per_pair, axis=1)
+        groups = np.arange(self.spec.groups)
+        steps = min(PLANNING_STEPS, max(8, 1600 // self.spec.groups))
+        return np.stack([lengths[self.strings(s, groups, negatives)[0]] for s in range(steps)])
+
+    def strings(
+        self, step: int, groups: np.ndarray, negatives: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What parts of a step are made of.
+
+        Args:
+            step: its number, from 0.
+            groups: int [G], the numbers of the parts.
+            negatives: int [pairs, kn].
+
+        Returns:
+            (strings, pairs): int64 [G, N] and [G, N / (2 + kn)], numbers of strings and of pairs.
+        """
+        spec = self.spec
+        epoch, within = divmod(step, self.steps_per_epoch)
+        order = order_of_epoch(len(self.mention_of), spec.seed, epoch)
+        share = spec.pairs // spec.groups
+        place = within * spec.pairs + groups[:, None] * share + np.arange(share)
+        pairs = order[place]
+        concept = self.concept_of[pairs]
+        first, last = self.first_name[concept], self.first_name[concept + 1]
+        names = first + random_below(last - first, pairs, spec.seed, NAME, epoch)
+        mentions = self.mention_of[pairs]
+        beside = len(self.number_of)  # names come after the mentions
+        others = negatives[pairs].reshape(len(groups), -1)
+        return np.concatenate([mentions, beside + names, beside + others], axis=1), pairs
+
+    def with_index(self, index: Path) -> Self:
+        """These batches with the negatives of an index.
+
+        Raises:
+            BadInput: if they are of other mentions.
+        """
+        if self.spec.negatives != "online":
+            return super().with_index(index)
+        found = map_array(index / NEGATIVES, AGAIN)
+        expected = (len(self.mention_of), self.spec.negatives_per_pair)
+        if found.shape != expected or found.dtype != np.int32:
+            raise BadInput(
+                f"{index / NEGATIVES} holds {found.dtype} {found.shape}; expected int32 "
+                f"{expected}: {AGAIN}"
+            )
+        self.negatives = found
+        return self
+
+    def batch(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step."""
+        assert self.negatives is not None, "negatives come with the first refresh"
+        shape = self.groups.shape
+        strings, pairs = self.strings(step, self.groups.ravel(), self.negatives)
+        bounds, (tokens,) = joined(self.start, strings.ravel(), self.tokens)
+        rows = self.spec.row_length, self.plan.ample
+        concepts = self.concepts[strings]
+        concepts[:, : pairs.shape[1]] = self.concept_of[pairs]
+        return {
+            **packed_blocks(tokens, bounds, shape[:2], *rows),
+            "concepts": concepts.reshape(*shape, -1),
+            "numbers": self.number_of[self.mention_of[pairs]].reshape(*shape, -1),
+        }
+
+    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The batches of steps first_step to last_step - 1, made ahead."""
+        yield from made_ahead(self.batch, first_step, last_step)
+
+
+@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
+def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
+    """int64 [size]: the pairs in the order of an epoch."""
+    return permutation(size, seed, ORDER, epoch)
+
+
+def joined_starts(starts: list[np.ndarray]) -> np.ndarray:
+    """int64: the bounds of the sequences of several tables whose tokens are joined."""
+    lengths = np.concatenate([np.diff(start) for start in starts])
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,1 @@
+"""Mentions of one concept or several, with their dictionary: folders of arrays."""
