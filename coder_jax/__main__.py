@@ -1,4 +1,4 @@
-"""python -m coder_jax VERB: train, evaluate, encode, normalize, export, report."""
+"""python -m coder_jax VERB: train, evaluate, encode, candidates, normalize, ..."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
     "evaluate": "score an encoder on benchmarks",
     "encode": "turn terms into vectors",
+    "candidates": "find the concepts nearest to mentions, for a ranker to learn from",
     "normalize": "map free-text mentions to the concepts of a dictionary",
     "export": "write a checkpoint as a folder for the Hugging Face Hub",
     "report": "put scores, curves, maps and neighbours of an encoder into one HTML file",
 }
+WIDTH = max(map(len, VERBS))
 HELP = {"-h", "--help"}
 
 
 def usage() -> str:
     """What to type."""
-    verbs = "\n".join(f"  {verb:<10} {what}" for verb, what in VERBS.items())
+    verbs = "\n".join(f"  {verb:<{WIDTH}} {what}" for verb, what in VERBS.items())
     return (
         f"usage: python -m coder_jax VERB ...\n\n{verbs}\n\n"
         "`python -m coder_jax VERB --help` explains a verb, with examples.\n"

@@ -10,13 +10,23 @@ from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.mlnorm import recipes as mlnorm
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
+from coder_jax.systems.recall_rank import recipes as recall_rank
+from coder_jax.systems.recall_rank.generator import RecallSystem
+from coder_jax.systems.recall_rank.ranker import RankSystem
 from coder_jax.training.config import Config, OptimizerConfig, from_json
 from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
 
 SYSTEMS: dict[str, type[System]] = {
     system.name: system
-    for system in (CoderSystem, CoderV1System, MLNormSystem, MLNormClassesSystem)
+    for system in (
+        CoderSystem,
+        CoderV1System,
+        MLNormSystem,
+        MLNormClassesSystem,
+        RecallSystem,
+        RankSystem,
+    )
 }
 
 RECIPES: dict[str, Callable[[], Config]] = {
@@ -41,6 +51,10 @@ RECIPES: dict[str, Callable[[], Config]] = {
         mlnorm.mlnorm_one_step,
         mlnorm.mlnorm_classes,
         mlnorm.mlnorm_small,
+        recall_rank.recall,
+        recall_rank.rank,
+        recall_rank.recall_small,
+        recall_rank.rank_small,
     )
 }
 

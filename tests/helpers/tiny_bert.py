@@ -12,11 +12,13 @@ from coder_jax.models.bert_config import BertConfig
 
 WORDS = "acute heart attack pain in limb disease of the chronic renal failure myocardial infarction"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+UNUSED = ["[unused1]", "[unused2]"]  # of BERT's vocabularies; probes of keywords take them
 VOCABULARY = [
     *SPECIAL,
     *string.ascii_lowercase + string.digits + ".,()-",
     *(f"##{letter}" for letter in string.ascii_lowercase + string.digits),
     *WORDS.split(),
+    *UNUSED,
 ]
 TINY = BertConfig(
     vocab_size=len(VOCABULARY),

@@ -8,7 +8,7 @@ from tiny_bert import write_tokenizer
 
 from data_pipeline.build.mentions.build_mentions import build_mentions
 from data_pipeline.build.mentions.options import MentionOptions
-from data_pipeline.dataset.mention_store import MentionDataset
+from data_pipeline.dataset.mentions.store import MentionDataset
 
 # Two codes have one name, and a heading ("01") is a candidate, too, as in ICD-9-CM-3.
 DICTIONARY = """\

@@ -1,0 +1,1 @@
+"""What trained generators and rankers answer: candidates, scores, and both together."""

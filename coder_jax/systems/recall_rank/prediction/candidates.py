@@ -1,0 +1,106 @@
+"""Candidates: for each mention the concepts with the nearest names, and how many it may have.
+
+Liang, Xue, Ruan 2021, sections 3.1 and 3.2. Any encoder can be the generator: one that was not
+trained for it compares vectors of length one, and takes each mention to have one concept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.systems.recall_rank.prediction.nearest import nearest, nearest_concepts
+from data_pipeline.dataset.mentions.candidates import CandidateLists
+from data_pipeline.process.errors import BadInput
+
+CANDIDATES = 10  # kc (section 4.2)
+
+
+class CandidateGenerator:
+    """An encoder whose distances order candidates, and what tells the number of concepts.
+
+    Args:
+        encoder: of mentions and names.
+        number: kernel [W, C] and bias [C] of a generator that was trained; None for any other
+            encoder.
+    """
+
+    def __init__(self, encoder: TermEncoder, number: Mapping[str, Any] | None = None):
+        self.encoder, self.number = encoder, number
+        reads = "cls" if encoder.bert.pooler is None else "pooler"
+        settings = dataclasses.replace(encoder.settings, pooling=reads)
+        self.first = TermEncoder(encoder.bert, encoder.tokenizer, settings)
+
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> np.ndarray:
+        """float32 [n, D]: vectors whose distances count."""
+        return self.encoder.encode(strings, unit=self.number is None, progress=progress)
+
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
+        if self.number is None:
+            return np.ones((len(mentions), 1), np.float32)
+        first = self.first.encode(mentions, unit=False).astype(np.float64)
+        logits = first @ np.asarray(self.number["kernel"], np.float64)
+        logits += np.asarray(self.number["bias"], np.float64)
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def lists(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[str] | np.ndarray,
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> CandidateLists:
+        """The candidates of mentions.
+
+        Args:
+            mentions: M strings.
+            names: N strings, or their vectors of `encode`.
+            name_concepts: int [N], the concept of each name.
+            k: candidates of a mention.
+            progress: show a progress bar.
+        """
+        if not isinstance(names, np.ndarray):
+            names = self.encode(names, progress=progress)
+        vectors = self.encode(mentions, progress=progress)
+        distances, found = nearest_concepts(vectors, names, name_concepts, k)
+        return CandidateLists(
+            concepts=name_concepts[found].astype(np.int32),
+            names=found.astype(np.int32),
+            distances=distances,
+            numbers=self.numbers(mentions),
+        )
+
+
+def nearest_others(
+    mentions: np.ndarray, names: np.ndarray, own: Sequence[np.ndarray], k: int
+) -> np.ndarray:
+    """int32 [M, k]: the names nearest to each mention that are none of its own.
+
+    Args:
+        mentions, names: float [M, D] and [N, D], vectors.
+        own: int, for each mention the names that it may mean.
+        k: names for each mention.
+
+    Raises:
+        BadInput: if a mention has fewer than k names that are not its own.
+    """
+    counts = np.array([len(one) for one in own], np.int64)
+    if len(names) - counts.max(initial=0) < k:
+        raise BadInput(
+            f"the dictionary has {len(names)} names, of which a mention may mean "
+            f"{counts.max()}; expected {k} others: use fewer (--negatives-per-pair)"
+        )
+    _, found = nearest(mentions, names, k + int(counts.max(initial=0)))
+    rows = np.repeat(np.arange(len(mentions)), counts)
+    taken = rows * len(names) + np.concatenate([np.zeros(0, np.int64), *own])
+    is_own = np.isin(np.arange(len(mentions))[:, None] * len(names) + found, taken)
+    place = np.argsort(is_own, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(found, place, axis=1).astype(np.int32)

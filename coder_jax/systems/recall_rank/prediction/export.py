@@ -1,0 +1,228 @@
+"""A trained generator or ranker as a folder for the Hub.
+
+Beside what `export_encoder` writes, of a generator
+  generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
+  generator.json          what distances are
+and of a ranker
+  ranker.safetensors      kernel [D, 1] and bias [1]: the score of a pair
+  ranker.json             keyword mask, cleaning, lengths, kinds of keywords
+  keywords.tsv            word TAB kind
+  term_ranker.py          all of it in PyTorch, without coder_jax
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.export.verify import PROBE_TERMS, TOLERANCE
+from coder_jax.models.encoder_settings import read_settings
+from coder_jax.models.hf_weights import load_bert
+from coder_jax.systems.encoders.trained import export_trained, trained_bert
+from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.score_pairs import Mask
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from coder_jax.training.system import SavedRun
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.keywords.vocabulary import (
+    KeywordVocabulary,
+    keyword_lines,
+    read_keywords,
+)
+
+if TYPE_CHECKING:
+    from coder_jax.systems.recall_rank.generator import RecallSystem
+    from coder_jax.systems.recall_rank.ranker import RankSystem
+
+GENERATOR, NUMBER = "generator.json", "generator.safetensors"
+RANKER, SCORE, KEYWORDS, MODULE = (
+    "ranker.json",
+    "ranker.safetensors",
+    "keywords.tsv",
+    "term_ranker.py",
+)
+
+
+class GeneratorSettings(TypedDict):
+    """What generator.json must have."""
+
+    distance: str
+
+
+class RankerSettings(TypedDict):
+    """What ranker.json must have."""
+
+    mask: Mask
+    cleaning: str
+    max_length: int
+    pair_length: int
+    keyword_kinds: list[str]
+
+
+def is_generator(path: str | Path) -> bool:
+    """Whether a folder is the export of a generator."""
+    return (Path(path) / GENERATOR).is_file()
+
+
+def is_ranker(path: str | Path) -> bool:
+    """Whether a folder is the export of a ranker."""
+    return (Path(path) / RANKER).is_file()
+
+
+# ---- The generator ----
+
+
+def export_generator(
+    system: RecallSystem, run: SavedRun, out: Path, **options: Any
+) -> dict[str, float]:
+    """Export a run of `recall`; what comes back, and what can go wrong, is as in
+    `export_encoder`."""
+
+    def write(folder: Path) -> dict[str, float]:
+        write_head(folder / NUMBER, run.params["number"])
+        write_json(folder / GENERATOR, {"distance": "euclidean"})
+        return {}
+
+    return export_trained(system, run, out, beside=write, **options)
+
+
+def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
+    """The generator of an export, whose encoder is given.
+
+    Raises:
+        BadInput: if its files cannot be read.
+    """
+    typed(read_json(folder / GENERATOR), GeneratorSettings, str(folder / GENERATOR))
+    return CandidateGenerator(encoder, read_head(folder / NUMBER))
+
+
+# ---- The ranker ----
+
+
+def trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
+    """The ranker of a run."""
+    identity: Any = run.identity
+    kinds = identity["start"]["keyword_kinds"]
+    return TermRanker(
+        trained_bert(run),
+        load_tokenizer(run.folder / "tokenizer"),
+        run.params["score"],
+        keywords_of(run.folder / "words.tsv", kinds),
+        mask=system.mask,
+        cleaning=identity["dataset"]["cleaning"],
+        max_length=identity["tokenizer"]["max_length"],
+        pair_length=system.batch.pair_length,
+    )
+
+
+def export_ranker(system: RankSystem, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+    """Export a run of `rank`; what comes back, and what can go wrong, is as in
+    `export_encoder`."""
+    ranker = trained_ranker(system, run)
+
+    def write(folder: Path) -> dict[str, float]:
+        write_ranker(folder, ranker)
+        return {"probabilities in PyTorch": compare(folder, ranker)}
+
+    return export_trained(system, run, out, beside=write, **options)
+
+
+def write_ranker(folder: Path, ranker: TermRanker) -> None:
+    """Write the files beside the encoder's."""
+    write_head(folder / SCORE, ranker.head)
+    (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
+    settings: RankerSettings = {
+        "mask": ranker.mask,
+        "cleaning": ranker.cleaning,
+        "max_length": ranker.max_length,
+        "pair_length": ranker.pair_length,
+        "keyword_kinds": ranker.keywords.kinds,
+    }
+    write_json(folder / RANKER, dict(settings))
+    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
+
+
+def compare(folder: Path, ranker: TermRanker) -> float:
+    """The largest difference of probabilities of the exported PyTorch module and ours.
+
+    Raises:
+        RuntimeError: if it is too large, or NaN.
+    """
+    spec = importlib.util.spec_from_file_location("exported_ranker", folder / MODULE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    words = [word for some in ranker.keywords.words.values() for word in list(some)[:3]]
+    mentions = [*PROBE_TERMS, *words, " ".join(words)]
+    names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
+    rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
+    ours = ranker.score_pairs(mentions, names, rows)
+    theirs = module.TermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
+    worst = float(np.abs(theirs.numpy() - ours).max())
+    if not worst <= TOLERANCE:  # catches NaN too
+        raise RuntimeError(
+            f"the exported ranker gives probabilities that differ from the trained one's by "
+            f"{worst:.2e}; expected at most {TOLERANCE:.0e}: {folder}"
+        )
+    return worst
+
+
+def read_ranker(folder: Path) -> TermRanker:
+    """The ranker of an export.
+
+    Raises:
+        BadInput: if its files cannot be read.
+    """
+    settings = typed(read_json(folder / RANKER), RankerSettings, str(folder / RANKER))
+    bert, _, _ = load_bert(folder, pooling=read_settings(folder).pooling)
+    return TermRanker(
+        bert,
+        load_tokenizer(folder),
+        read_head(folder / SCORE),
+        keywords_of(folder / KEYWORDS, settings["keyword_kinds"]),
+        mask=settings["mask"],
+        cleaning=settings["cleaning"],
+        max_length=settings["max_length"],
+        pair_length=settings["pair_length"],
+    )
+
+
+# ---- Both ----
+
+
+def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
+    """The keywords of a file, of so many kinds though some may have no word."""
+    words = read_keywords(path).words if path.is_file() and path.stat().st_size else {}
+    if set(words) - set(kinds):
+        raise BadInput(f"{path}: found keywords of {' '.join(words)}; expected {' '.join(kinds)}")
+    return KeywordVocabulary({kind: words.get(kind, ()) for kind in kinds})
+
+
+def write_head(path: Path, head: Mapping[str, Any]) -> None:
+    """A dense layer as a safetensors file."""
+    arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in head.items()}
+    save_file(arrays, path, metadata={"format": "pt"})
+
+
+def read_head(path: Path) -> dict[str, np.ndarray]:
+    """A dense layer of a file.
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    try:
+        found = load_file(path)
+        return {name: found[name] for name in ("kernel", "bias")}
+    except (OSError, KeyError, SafetensorError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; export the run again") from error

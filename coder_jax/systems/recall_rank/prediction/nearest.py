@@ -1,0 +1,93 @@
+"""Nearest vectors and concepts by Euclidean distance, on the exact search by dot products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coder_jax.encoding.search import search
+from data_pipeline.dataset.aligned import aligned
+
+MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
+AT_ONCE = 1024  # queries whose distances are computed at a time
+
+
+def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k keys with the smallest Euclidean distance to each query, nearest first.
+
+    |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2): keys with one more number, -|v|^2 / 2, are searched by
+    the dot product. The distances of what was found are computed from differences.
+
+    Args:
+        queries: float [q, D].
+        keys: float [n, D].
+        k: 1 <= k <= n.
+
+    Returns:
+        (distance float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
+
+    Raises:
+        ValueError, BadInput, Stopped: as `search`.
+    """
+    width = keys.shape[1]
+    # Around their mean: distances stay, and squares lose fewer digits.
+    middle = keys.mean(axis=0, dtype=np.float64)
+    longer_keys = aligned((len(keys), width + 1), np.float32)
+    longer_keys[:, :width] = keys - middle
+    longer_keys[:, width] = -0.5 * np.square(longer_keys[:, :width], dtype=np.float64).sum(axis=1)
+    longer_queries = aligned((len(queries), width + 1), np.float32)
+    longer_queries[:, :width] = queries - middle
+    longer_queries[:, width] = 1.0
+    _, found = search(longer_queries, longer_keys, min(k + MORE, len(keys)))
+    found.sort(axis=1)  # so that a stable order puts the lower index first
+    distance = np.empty(found.shape, np.float32)
+    for first in range(0, len(queries), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        difference = queries[part, None].astype(np.float64) - keys[found[part]]
+        distance[part] = np.sqrt(np.square(difference).sum(axis=-1))
+    order = np.argsort(distance, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
+
+
+def nearest_concepts(
+    queries: np.ndarray, names: np.ndarray, name_concepts: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k concepts that are nearest to each query, each by its nearest name.
+
+    Args:
+        queries: float [q, D].
+        names: float [n, D], of the names.
+        name_concepts: int [n], the concept of each.
+        k: at least 1.
+
+    Returns:
+        (distance float32 [q, c], name int64 [q, c]): the distance of a concept and its nearest
+        name, nearest first; c is k, or the number of concepts if that is less.
+
+    Raises:
+        BadInput, Stopped: as `nearest`.
+    """
+    k = min(k, len(np.unique(name_concepts)))
+    distance, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    left, wanted = np.arange(len(queries)), k
+    while left.size:
+        wanted = min(wanted, len(names))
+        there, name = nearest(queries[left], names, wanted)
+        first = is_first_of_row(name_concepts[name])
+        enough = first.sum(axis=1) >= k
+        # The first k of a row's new concepts: a stable order puts them in front.
+        place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
+        distance[left[enough]] = np.take_along_axis(there[enough], place, axis=1)
+        found[left[enough]] = np.take_along_axis(name[enough], place, axis=1)
+        left, wanted = left[~enough], 4 * wanted
+    return distance, found
+
+
+def is_first_of_row(values: np.ndarray) -> np.ndarray:
+    """bool [q, n]: whether a value is the first of its kind in its row."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    new = np.ones(values.shape, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.empty_like(new)
+    np.put_along_axis(first, order, new, axis=1)
+    return first

@@ -1,0 +1,143 @@
+"""Recall and rank: mentions in; for each the concepts that it means out, as many as it has.
+
+Liang, Xue, Ruan 2021, sections 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from coder_jax.systems.recall_rank.prediction.candidates import CANDIDATES, CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.fusion import (
+    THRESHOLD,
+    Fusion,
+    RecallForm,
+    answer_counts,
+    best_first,
+    fused_scores,
+    recall_scores,
+)
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from data_pipeline.dataset.mentions.candidates import CandidateLists
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """The candidates of M mentions by their scores, best first, [M, k] each."""
+
+    concepts: np.ndarray
+    """int32, numbers of concepts."""
+    names: np.ndarray
+    """int32, the nearest name of each."""
+    scores: np.ndarray
+    """float64, by which they are ordered."""
+    recall: np.ndarray
+    """float64, by the generator."""
+    rank: np.ndarray | None
+    """float32, the ranker's probability; None without a ranker."""
+    counts: np.ndarray
+    """int64 [M]: so many of them are the answer."""
+
+    def answers(self) -> list[list[int]]:
+        """The concepts that each mention means."""
+        return [
+            concepts[:count].tolist()
+            for concepts, count in zip(self.concepts, self.counts, strict=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How recall and rank become answers."""
+
+    fusion: Fusion = "mean"
+    form: RecallForm = "sum"
+    threshold: float = THRESHOLD
+
+
+def ranked(
+    lists: CandidateLists, probability_MK: np.ndarray | None, choice: Choice | None = None
+) -> Ranked:
+    """Candidates ordered by the scores of generator and ranker, and cut by their numbers.
+
+    Args:
+        lists: of the generator.
+        probability_MK: of the ranker; None where there is none.
+        choice: how the two become one.
+    """
+    choice = choice or Choice()
+    scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
+    order = best_first(scores)
+
+    def ordered(array: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(array, order, axis=1)
+
+    scores = ordered(scores)
+    return Ranked(
+        concepts=ordered(lists.concepts),
+        names=ordered(lists.names),
+        scores=scores,
+        recall=ordered(recall_scores(lists.distances, choice.form)),
+        rank=None if probability_MK is None else ordered(probability_MK),
+        counts=answer_counts(scores, lists.numbers, choice.threshold),
+    )
+
+
+class RecallAndRank:
+    """A generator, rankers if there are any, and the dictionary whose concepts are the answers.
+
+    Args:
+        generator: finds candidates.
+        rankers: their probabilities are averaged; none: the generator's order stands.
+        names: N names of the dictionary.
+        name_concepts: int [N], the concept of each.
+        choice: how scores become answers.
+    """
+
+    def __init__(
+        self,
+        generator: CandidateGenerator,
+        rankers: Sequence[TermRanker],
+        names: Sequence[str],
+        name_concepts: np.ndarray,
+        choice: Choice | None = None,
+    ):
+        self.generator, self.rankers = generator, list(rankers)
+        self.names, self.name_concepts = names, np.asarray(name_concepts)
+        self.choice = choice or Choice()
+        self.vectors: np.ndarray | None = None
+
+    def answer(
+        self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
+    ) -> Ranked:
+        """The candidates of mentions by their scores, and how many of them are the answer.
+
+        Args:
+            mentions: M strings.
+            k: candidates of each.
+            progress: show progress bars.
+        """
+        if self.vectors is None:
+            self.vectors = self.generator.encode(self.names, progress=progress)
+        lists = self.generator.lists(
+            mentions, self.vectors, self.name_concepts, k, progress=progress
+        )
+        return ranked(lists, self.probabilities(mentions, lists, progress=progress), self.choice)
+
+    def probabilities(
+        self, mentions: Sequence[str], lists: CandidateLists, *, progress: bool = False
+    ) -> np.ndarray | None:
+        """float32 [M, k]: the rankers' probability of each candidate; None without a ranker."""
+        if not self.rankers:
+            return None
+        of_mention = np.repeat(np.arange(len(mentions)), lists.names.shape[1])
+        shown, place = np.unique(lists.names.ravel(), return_inverse=True)
+        names = [self.names[name] for name in shown.tolist()]
+        rows = np.stack([of_mention, place.ravel()], axis=1)
+        found = [
+            ranker.score_pairs(mentions, names, rows, progress=progress) for ranker in self.rankers
+        ]
+        return np.stack(found).mean(axis=0).reshape(lists.names.shape)

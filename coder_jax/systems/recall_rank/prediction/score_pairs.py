@@ -1,0 +1,111 @@
+"""Pairs of a mention and a candidate in, the probability that the candidate is right out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from coder_jax.models.bert import Bert
+from coder_jax.models.probes import Probes
+from data_pipeline.batches.packed_groups import joined
+from data_pipeline.batches.packing import pack_rows
+from data_pipeline.batches.pairs import Pairs
+from data_pipeline.process import stopping
+from data_pipeline.process.progress import progress_bar
+
+PAIRS_AT_ONCE = 512
+ROW_LENGTH = 128
+
+Mask = Literal["after", "before"]
+
+
+def rank_logits(
+    bert: Bert,
+    head: Mapping[str, jax.Array],
+    rows: Mapping[str, jax.Array],
+    pairs: int,
+    probes: int,
+    mask: Mask,
+) -> jax.Array:
+    """float32 [N]: the score of each pair of some packed rows, before the sigmoid.
+
+    Args:
+        bert: the encoder.
+        head: kernel [D, 1] and bias [1].
+        rows: tokens, positions, segments, kinds, types, [R, L] each.
+        pairs: N.
+        probes: K, the kinds of keywords.
+        mask: where keyword masks apply (`Probes.after`).
+    """
+    led = Probes(kinds=rows["kinds"], types=rows["types"], number=probes, after=mask == "after")
+    vector_ND = bert.pair_vectors(rows["tokens"], rows["positions"], rows["segments"], led, pairs)
+    return score_of(vector_ND, head)
+
+
+def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
+    """float32 [N]: a linear layer of one output."""
+    product = jnp.dot(vector_ND, head["kernel"], precision=jax.lax.Precision.HIGHEST)
+    return (product + head["bias"][None])[:, 0]
+
+
+# Compiled once for each shape and each structure of an encoder.
+compiled_logits: Any = nnx.jit(rank_logits, static_argnums=(3, 4, 5))
+
+
+def probabilities(
+    bert: Bert,
+    head: Mapping[str, Any],
+    pairs: Pairs,
+    *,
+    probes: int,
+    mask: Mask,
+    progress: bool = False,
+) -> np.ndarray:
+    """float32 [n]: the probability of each pair, whatever others it is packed with.
+
+    Args:
+        bert, head, probes, mask: as for `rank_logits`.
+        pairs: n of them.
+        progress: show a progress bar.
+
+    Raises:
+        Stopped: a signal asked for it.
+    """
+    count = len(pairs.start) - 1
+    found = np.empty(count, np.float32)
+    lengths = np.diff(pairs.start)
+    row_length = max(ROW_LENGTH, int(lengths.max(initial=1)))
+    shapes: set[int] = set()
+    order = np.argsort(-lengths, kind="stable")  # pairs of like lengths are packed together
+    parts = range(0, count, PAIRS_AT_ONCE)
+    for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
+        stopping.poll()
+        chosen = order[first : first + PAIRS_AT_ONCE]
+        rows = packed(pairs, chosen, row_length, shapes)
+        logits = compiled_logits(bert, dict(head), rows, PAIRS_AT_ONCE, probes, mask)
+        found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
+    return found
+
+
+def packed(
+    pairs: Pairs, chosen: np.ndarray, row_length: int, shapes: set[int]
+) -> dict[str, np.ndarray]:
+    """Some pairs in rows, of a number that is in `shapes` or a new power of two."""
+    bounds, (tokens, kinds, types) = joined(
+        pairs.start, chosen, pairs.tokens, pairs.kinds, pairs.types
+    )
+    rows = pack_rows(tokens, bounds, row_length, kinds=kinds, types=types)
+    needed = len(rows["tokens"])
+    enough = min((size for size in shapes if size >= needed), default=0)
+    if not enough or enough > 2 * needed:
+        enough = 1 << (needed - 1).bit_length()
+        shapes.add(enough)
+    return {
+        name: np.concatenate([array, np.zeros((enough - needed, row_length), np.int32)])
+        for name, array in rows.items()
+    }

@@ -1,0 +1,160 @@
+"""The ranker: whether a candidate is a concept of a mention, by attention led by keywords.
+
+Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv 2101.09101,
+2021, section 3.2 (keyword-attentive ranker, KAR).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+import tyro
+from jax.sharding import Mesh
+
+from coder_jax.devices.agree import say
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.models.probes import Probes
+from coder_jax.systems.encoders.encoder_system import ModelConfig
+from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
+from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
+from coder_jax.systems.recall_rank.prediction.dev_scores import dev_scores
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
+from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities, score_of
+from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.training.system import (
+    Batch,
+    Loss,
+    Params,
+    SavedRun,
+    Scorer,
+    Tick,
+    Trained,
+    Tree,
+    View,
+)
+from data_pipeline.batches.rank import RankBatches, RankSpec
+from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
+from data_pipeline.process.errors import BadInput
+
+INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
+HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankSystem(MentionSystem):
+    """An encoder of pairs, trained to tell right candidates from others."""
+
+    name: ClassVar[str] = "rank"
+    title: ClassVar[str] = "Ranker of recall and rank"
+    scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
+    head: ClassVar[str] = "score"
+    outputs: ClassVar[int] = 1
+
+    batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(init="bert-base-chinese")
+
+    mask: Mask = "after"
+    """Where the masks of keywords apply: after the softmax of attention (equation 9), or before it
+    (the authors' code)."""
+    head_dropout: float = 0.3
+    """Of the vector of a pair (the authors' code)."""
+
+    def told(self) -> dict[str, Any]:
+        return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if not 0 <= self.head_dropout < 1:
+            raise BadInput(
+                f"head_dropout is {self.head_dropout}; it must be at least 0 and less than 1"
+            )
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
+        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
+
+    # ---- Parameters ----
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        types = encoder["config"].get("type_vocab_size", 2)
+        if types < 2:
+            raise BadInput(
+                f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
+                "apart by two: use a BERT"
+            )
+        kinds = list(manifest["keyword_kinds"])
+        return {**super().about(encoder, manifest), "keyword_kinds": kinds}
+
+    # ---- The loss ----
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """Mean binary cross-entropy over the pairs (equation 11)."""
+        graph, _ = split_encoder(self.structure(about))
+        seed = self.batch.seed if dropout else None
+        number, after = len(about["keyword_kinds"]), self.mask == "after"
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            bert = merge_encoder(graph, params["encoder"])
+
+            def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
+                tokens, positions, segments, kinds, types = rows
+                probes = Probes(kinds=kinds, types=types, number=number, after=after)
+                return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
+
+            vector_BGND = read_terms(read, batch, tick, mesh, seed, beside=("kinds", "types"))
+            vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
+            if seed is not None:
+                vector_ND = drop_vectors(vector_ND, seed, tick, HEAD_SITE, self.head_dropout)
+            logit_N = score_of(vector_ND, params["score"])
+            label_N = batch["labels"].reshape(-1).astype(jnp.float32)
+            loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
+            right_N = (logit_N > 0) == (label_N > 0)
+            return loss_N.mean(), (extra, {"pair_accuracy": right_N.mean()})
+
+        return pass_loss
+
+    # ---- Scores ----
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
+        assert isinstance(source, RankBatches)
+        data = source.dataset
+        dev, names = dev_mentions(data), data.names
+        lists = read_lists(source.folder, "dev", len(dev.mentions), len(names))
+        rows = candidate_rows(lists)
+        pairs = source.pairs_of(dev.mentions, rows)
+        gold = dev.gold_sets()
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            graph, _ = split_encoder(self.structure(view.about))
+            found = probabilities(
+                merge_encoder(graph, view.params["encoder"]),
+                view.params["score"],
+                pairs,
+                probes=len(view.about["keyword_kinds"]),
+                mask=self.mask,
+            ).reshape(lists.names.shape)
+            both = dev_scores(ranked(lists, found), gold)
+            alone = dev_scores(ranked(lists, found, Choice(fusion="rank")), gold)
+            return {"dev": {**both, "rank alone": alone["accuracy"]}}
+
+        return score
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        from coder_jax.systems.recall_rank.prediction.export import trained_ranker
+
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"ranker": trained_ranker(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        from coder_jax.systems.recall_rank.prediction.export import export_ranker
+
+        return export_ranker(self, run, out, **options)

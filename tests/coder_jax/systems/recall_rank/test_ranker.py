@@ -1,0 +1,194 @@
+"""The ranker: its masks loop by loop, pairs packed as alone, and the same in PyTorch."""
+
+import dataclasses
+import importlib.util
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from mention_run import STEPS, config_of, source_of
+from short_run import assert_same_parameters, lines_of
+from tiny_bert import TINY
+
+from coder_jax.__main__ import main
+from coder_jax.models.bert_layers import AttentionMask, Layer
+from coder_jax.models.hf_weights import random_bert
+from coder_jax.models.probes import Probes
+from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
+from coder_jax.systems.recall_rank.prediction.score_pairs import probabilities
+from coder_jax.training.train import train
+from data_pipeline.batches.pairs import Pairs
+from data_pipeline.batches.rank import RankBatches
+from data_pipeline.process.errors import BadInput
+
+RNG = np.random.default_rng(1)
+HEAD = {
+    "kernel": RNG.normal(0, 0.3, (TINY.hidden_size, 1)).astype(np.float32),
+    "bias": np.full(1, 0.1, np.float32),
+}
+
+
+def random_pairs(count):
+    """Pairs of random tokens and kinds, of two probes."""
+    lengths = RNG.integers(8, 30, count)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    kinds = RNG.choice([1, 1, 1, 3, 5, 7], start[-1])
+    types = RNG.integers(0, 2, start[-1])
+    for first in start[:-1]:
+        kinds[first : first + 3] = 1, 2, 4
+    tokens = RNG.integers(0, TINY.vocab_size, start[-1])
+    return Pairs(*(array.astype(np.int32) for array in (tokens, kinds, types)), start)
+
+
+def one(pairs, number):
+    within = slice(*pairs.start[number : number + 2])
+    return Pairs(*(array[within] for array in pairs[:3]), np.array([0, within.stop - within.start]))
+
+
+@pytest.mark.parametrize("mask", ["after", "before"])
+def test_a_pair_scores_packed_as_alone(mask):
+    bert, pairs = random_bert(TINY, seed=3, dtype=jnp.float32), random_pairs(40)
+    together = probabilities(bert, HEAD, pairs, probes=2, mask=mask)
+    alone = [
+        probabilities(bert, HEAD, one(pairs, number), probes=2, mask=mask)[0]
+        for number in (0, 7, 39)
+    ]
+    np.testing.assert_allclose(together[[0, 7, 39]], alone, atol=1e-5)
+    assert np.ptp(together) > 0.05
+    other = probabilities(bert, HEAD, pairs, probes=2, mask={"after": "before"}.get(mask, "after"))
+    assert np.abs(other - together).max() > 1e-3
+
+
+def test_what_a_token_sees_is_a_loop_over_kinds_and_segments():
+    """Text sees text; a probe itself and the words of its kind; [CLS] the text and no probe."""
+    kinds = np.array([[1, 2, 4, 1, 3, 5, 7, 1]])
+    sees = np.asarray(
+        Probes(kinds=jnp.asarray(kinds), types=jnp.zeros((1, 8), int), number=2).sees()
+    )
+    for i in range(8):
+        for j in range(8):
+            assert sees[0, i, j] == any(kinds[0, i] >> k & kinds[0, j] >> k & 1 for k in range(3))
+    assert np.flatnonzero(sees[0, 0]).tolist() == [0, 3, 4, 5, 6, 7]
+    assert np.flatnonzero(sees[0, 1]).tolist() == [1, 4, 6]
+    assert np.flatnonzero(sees[0, 2]).tolist() == [2, 5, 6]
+
+
+def test_equation_9_normalized_again_is_the_mask_before_the_softmax():
+    layer = Layer(TINY, dtype=jnp.float32, rngs=nnx.Rngs(0))
+    x = jnp.asarray(RNG.normal(size=(1, 8, TINY.hidden_size)), jnp.float32)
+    sees = jnp.asarray(RNG.random((1, 1, 8, 8)) < 0.5) | jnp.eye(8, dtype=bool)[None, None]
+    zero, places = jnp.zeros((1, 1, 8, 8)), jnp.arange(8)[None]
+
+    def attended(mask):
+        return np.asarray(layer.attend(x, mask, places, None, 0))
+
+    before = attended(AttentionMask(jnp.where(sees, 0.0, -1e30)))
+    after = attended(AttentionMask(zero, sees.astype(jnp.float32)))
+    # The share of its attention that each token keeps, head by head.
+    width, heads = TINY.hidden_size, TINY.num_heads
+    query, key, _ = np.moveaxis(
+        np.asarray(layer.qkv(x), float).reshape(8, 3, heads, width // heads), 1, 0
+    )
+    logits = np.einsum("qhk,vhk->hqv", query, key) / (width // heads) ** 0.5
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    kept = (shares * np.asarray(sees)[0]).sum(-1)  # [H, L]
+    again = after.reshape(8, heads, -1) / kept.T[:, :, None]
+    np.testing.assert_allclose(again.reshape(1, 8, -1), before, atol=1e-5)
+    assert np.abs(after - before).max() > 1e-2
+
+
+def test_it_learns_and_is_scored_by_both_and_alone(ranker):
+    out, result = ranker
+    losses = [line["loss"] for line in lines_of(out / "metrics.jsonl") if "loss" in line]
+    assert losses[-1] < losses[0]
+    assert {"accuracy", "rank alone", "recall@5"} <= result.scores["dev"].keys()
+
+
+def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
+    lists, ranker, tmp_path, on_one_device, monkeypatch
+):
+    given = config_of("rank", lists, tmp_path / "run")
+    make = RankBatches.batch
+
+    def fails(self, step):
+        if step == 6:
+            raise ConnectionError("the disk is gone")
+        return make(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RankBatches, "batch", fails)
+        with pytest.raises(ConnectionError):
+            train(given, source_of(given, lists))
+    train(given, source_of(given, lists))
+    ours, theirs = load_run(tmp_path / "run", STEPS)[1], load_run(ranker[0], STEPS)[1]
+    assert_same_parameters(ours.params, theirs.params)
+
+
+@pytest.mark.parametrize("mask", ["after", "before"])
+def test_its_export_scores_as_the_run_does_and_as_pytorch_does(ranker, tmp_path, mask):
+    system, run = load_run(ranker[0])
+    system = dataclasses.replace(system, mask=mask)
+    differences = system.export(run, tmp_path / "export")
+    assert differences["probabilities in PyTorch"] <= 1e-5
+    ours, theirs = system.trained(run).tables["ranker"], load_ranker(tmp_path / "export")
+    given = "chronic heart attack, of the limb", ["heart attack", "limb pain", ""]
+    expected = ours.score(*given)
+    np.testing.assert_allclose(theirs.score(*given), expected, atol=1e-6)
+    spec = importlib.util.spec_from_file_location("term_ranker", tmp_path / "export/term_ranker.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    np.testing.assert_allclose(
+        module.TermRanker(tmp_path / "export").score(*given).numpy(), expected, atol=1e-5
+    )
+    assert ours.keywords.words == theirs.keywords.words and ours.keywords.kinds == ["site", "type"]
+
+
+def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator, ranker):
+    data = RankBatches(lists, config_of("rank", lists, "x").system.batch).dataset
+    names = list(data.names.strings)
+    stages = load_generator(generator[0]), [load_ranker(ranker[0])]
+    both = RecallAndRank(*stages, names, data.name_concepts)
+    mentions = ["attack of the heart", "renal and heart disease"]
+    found = both.answer(mentions, 5)
+    assert [len(answer) for answer in found.answers()] == found.counts.tolist()
+    for row, mention in enumerate(mentions):
+        probability = both.rankers[0].score(mention, [names[n] for n in found.names[row]])
+        np.testing.assert_allclose(found.rank[row], probability, atol=1e-6)
+    np.testing.assert_allclose(found.scores, (found.recall + found.rank) / 2)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    twice = RecallAndRank(stages[0], stages[1] * 2, names, data.name_concepts).answer(mentions, 5)
+    np.testing.assert_allclose(twice.rank, found.rank, atol=1e-7)  # the mean over rankers
+
+
+def test_what_is_no_ranker_or_generator_is_named(generator, ranker, mentions):
+    with pytest.raises(BadInput, match="found a run of the system 'recall'; expected a run of the"):
+        load_ranker(generator[0])
+    with pytest.raises(BadInput, match="found no ranker; expected a run of the recipe rank"):
+        load_ranker(mentions.parent / "bert")
+    with pytest.raises(BadInput, match="is a ranker; expected a generator or an encoder"):
+        load_generator(ranker[0])
+
+
+def test_candidates_are_not_written_over_mentions_or_other_folders(mentions, generator, tmp_path):
+    words = ["candidates", "--model", str(generator[0]), "--data", str(mentions), "--out"]
+    assert main([*words, str(mentions)]) == 2
+    (tmp_path / "mine.txt").write_text("mine")
+    assert main([*words, str(tmp_path)]) == 2
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert main([*words, str(tmp_path / "new"), "-k", "1"]) == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_ranker_of_mentions_without_candidates_is_refused(mentions):
+    with pytest.raises(BadInput, match="has no candidates of its mentions of train; expected what"):
+        source_of(config_of("rank", mentions, "x"), mentions)
+
+
+def test_an_encoder_without_token_types_is_refused(lists):
+    system = config_of("rank", lists, "x").system
+    with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
+        system.about({"config": {"type_vocab_size": 1}}, {"keyword_kinds": []})
