@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
     from data_pipeline.dataset.dictionary import Dictionary
 
+if TYPE_CHECKING:
+    from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
+
 MOST_NAMED = 8  # languages in a line
 
 
@@ -211,3 +214,44 @@ def check_dictionary_choices(args: argparse.Namespace) -> None:
     ):
         if given and not args.dictionary:
             raise BadInput(f"{flag}: found {given[0]!r}; expected --dictionary with it")
+
+
+def add_ranker_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of recall and rank."""
+    ranker = parser.add_argument_group("recall and rank")
+    ranker.add_argument(
+        "--ranker",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="rank the candidates of --model by a run of the recipe rank, or its export; of "
+        "several the mean counts",
+    )
+    ranker.add_argument(
+        "--fusion",
+        choices=("mean", "recall", "rank"),
+        default="mean",
+        help="what orders candidates: the mean of both scores, or one of them (default: mean)",
+    )
+    ranker.add_argument(
+        "--recall-score",
+        choices=("sum", "max"),
+        default="sum",
+        help="the generator's score of a distance d: 1 - d / the sum of those of all candidates "
+        "(the paper, default), or of the largest (its code)",
+    )
+    ranker.add_argument(
+        "--fourth-above",
+        type=float,
+        default=0.8,
+        metavar="SCORE",
+        help="of mentions of three concepts or more, answer with further ones above this score "
+        "(default: %(default)s, as in the paper)",
+    )
+
+
+def ranker_choice(args: argparse.Namespace) -> Choice:
+    """How recall and rank become answers, as the command line says."""
+    from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
+
+    return Choice(fusion=args.fusion, form=args.recall_score, threshold=args.fourth_above)

@@ -64,6 +64,8 @@ Examples:
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
       --benchmark mine=my_mentions.tsv --cutoffs runs/demo/export/cutoffs.json
   python -m coder_jax evaluate --compare sapbert.json mine.json
+  python -m coder_jax evaluate --model runs/recall --ranker runs/rank --json chip.json \\
+      --benchmark chip=data/chip
 """
 
 from __future__ import annotations
@@ -85,6 +87,7 @@ import numpy as np
 from coder_jax.commands.encoder_arguments import (
     dictionary_choices,
     load_encoder,
+    ranker_choice,
     warn_of_languages,
 )
 from coder_jax.commands.evaluate_arguments import add_arguments, check, check_alone
@@ -127,11 +130,17 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.evaluation.vectors.vectors import TERMS
     from coder_jax.evaluation.vectors.words_and_concepts import KINDS
     from coder_jax.systems.class_model import has_classes, records_of_classes
+    from coder_jax.systems.recall_rank.prediction.stages import (
+        answered_by_stages,
+        records_of_stages,
+    )
 
     alone("evaluate")
     check(args)
     options = options_of(args)
     benchmarks = read_benchmarks(args)
+    staged = answered_by_stages(args.model, args.ranker, benchmarks)
+    benchmarks = [one for one in benchmarks if one not in staged]
     by_classes = not (args.dictionary or args.vectors_of) and has_classes(args.model)
     keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
     for benchmark in (
@@ -142,9 +151,11 @@ def run(args: argparse.Namespace) -> int:
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
     with place_of_vectors(args.json) as beside:
+        if staged:
+            records += records_of_stages(args.model, args.ranker, staged, ranker_choice(args))
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)
-        else:
+        elif benchmarks:
             for vectors, protocol in compared(args, benchmarks, beside, scratch):
                 records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
         write_records(args.json, [from_folder_of(args.json, record) for record in records])

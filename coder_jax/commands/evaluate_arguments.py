@@ -9,6 +9,7 @@ from coder_jax.commands.encoder_arguments import (
     add_cache_argument,
     add_dictionary_choices,
     add_model_arguments,
+    add_ranker_arguments,
 )
 from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
 from coder_jax.mapping.answers import KINDS
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser.add_argument_group("encoder"))
     add_dictionary(parser.add_argument_group("dictionary"))
     add_flags_of_kinds(parser)
+    add_ranker_arguments(parser)
 
 
 def add_cutoffs(group: argparse._ArgumentGroup) -> None:

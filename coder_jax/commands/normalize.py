@@ -37,6 +37,8 @@ Examples:
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
   python -m coder_jax normalize --model runs/s2 --semantic-group DISO --threshold 0.1 \\
       --by classes --dictionary data/fr_all mentions_fr.txt
+  python -m coder_jax normalize --model runs/recall --ranker runs/rank --dictionary codes.tsv \\
+      mentions.txt
   echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
 """
 
@@ -53,6 +55,7 @@ from typing import TYPE_CHECKING
 from coder_jax.commands.encoder_arguments import (
     dictionary_choices,
     load_encoder,
+    ranker_choice,
     warn_of_languages,
 )
 from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
@@ -65,7 +68,7 @@ from data_pipeline.process.progress import progress_bar, tell
 if TYPE_CHECKING:
     from coder_jax.mapping.answers import Answer
     from coder_jax.mapping.decisions import Decision
-    from coder_jax.mapping.normalizer import Normalizer
+    from coder_jax.mapping.normalizer import Normalizer, SameStringNormalizer
     from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
     from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
     from data_pipeline.dataset.dictionary import Dictionary
@@ -86,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.mapping.abbreviations import read_abbreviations
     from coder_jax.mapping.decisions import check_decisions, read_decisions
     from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
+    from coder_jax.systems.recall_rank.prediction.stages import has_stages, staged_normalizer
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
@@ -117,11 +121,20 @@ def run(args: argparse.Namespace) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer: Normalizer | ClassNormalizer
-        if classifier is None:
+        normalizer: SameStringNormalizer | ClassNormalizer
+        least = 0.0 if args.min_similarity is None else args.min_similarity
+        if classifier is None and has_stages(args.model, args.ranker):
+            normalizer = staged_normalizer(
+                args.model,
+                args.ranker,
+                dictionary,
+                ranker_choice(args),
+                threshold=least,
+                abbreviations=abbreviations,
+            )
+        elif classifier is None:
             normalizer = make_normalizer(args, dictionary, abbreviations)
         else:
-            least = 0.0 if args.min_similarity is None else args.min_similarity
             normalizer = ClassNormalizer(
                 classifier,
                 dictionary,
@@ -135,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
             print_answers(args, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
-        answers = answers_to(normalizer, mentions, decisions, max(args.k, args.shown))
+        answers = answers_to(normalizer, mentions, decisions, args.shown)
         write_coded(args, table, answers, dictionary)
         if args.review:
             review(args, table, answers, dictionary, decisions)
@@ -221,7 +234,7 @@ def make_normalizer(
 
 def print_answers(
     args: argparse.Namespace,
-    normalizer: Normalizer | ClassNormalizer,
+    normalizer: SameStringNormalizer | ClassNormalizer,
     parts: Iterable[list[str]],
     decisions: dict[str, Decision],
 ) -> None:
@@ -233,7 +246,7 @@ def print_answers(
         writer.writerow(["mention", *(args.prefix + name for name in COLUMNS)])
         for mentions in parts:
             stopping.poll()
-            answers = normalizer.answers(mentions, args.k)
+            answers = normalizer.answers(mentions, args.shown)
             for answer in decided(answers, decisions, normalizer.dictionary):
                 rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
                 writer.writerows([answer.mention, *row] for row in rows)
@@ -241,7 +254,7 @@ def print_answers(
 
 
 def answers_to(
-    normalizer: Normalizer | ClassNormalizer,
+    normalizer: SameStringNormalizer | ClassNormalizer,
     mentions: list[str],
     decisions: dict[str, Decision],
     k: int,

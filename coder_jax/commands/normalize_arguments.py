@@ -10,6 +10,7 @@ from coder_jax.commands.encoder_arguments import (
     add_cache_argument,
     add_dictionary_choices,
     add_model_arguments,
+    add_ranker_arguments,
 )
 from coder_jax.mapping.answers import KINDS
 from data_pipeline.files.output_file import check_output
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_review(parser.add_argument_group("review"))
     add_dictionary(parser.add_argument_group("dictionary"))
     add_model_arguments(parser.add_argument_group("encoder"))
+    add_ranker_arguments(parser)
 
 
 def add_table(group: argparse._ArgumentGroup) -> None:
@@ -51,7 +53,10 @@ def add_table(group: argparse._ArgumentGroup) -> None:
         help="the coded list: .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)",
     )
     group.add_argument(
-        "-k", type=int, default=1, help="concepts for each term, a row for each (default: 1)"
+        "-k",
+        type=int,
+        help="concepts for each term, a row for each (default: 1, or as many as a term means where "
+        "a generator or a ranker tells)",
     )
     group.add_argument(
         "--codes-of",
@@ -165,9 +170,9 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """BadInput for values that no look-up can use."""
-    if not 1 <= args.k <= MOST_K:
+    if args.k is not None and not 1 <= args.k <= MOST_K:
         raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts for each term")
-    args.shown = SHOWN_IN_REVIEW if args.review else 1
+    args.shown = max(args.k or 1, SHOWN_IN_REVIEW if args.review else 1)
     if args.out is not None:
         check_table_name(args.out, "--out")
         check_output(args.out, "--out", "coded.csv")

@@ -42,6 +42,7 @@ class Answer:
       confidence: how likely the nearest concept is the right one, in [0, 1], as measured on
         mentions whose concept is known; None where nothing was measured, or the string is the same.
       reason: why there is no answer, in a few words; "" where there is one.
+      count: so many of the candidates are the answer: a mention may mean several concepts.
     """
 
     mention: str
@@ -51,6 +52,7 @@ class Answer:
     margin: float = 0.0
     confidence: float | None = None
     reason: str = ""
+    count: int = 1
 
     @property
     def concept(self) -> str | None:

@@ -17,7 +17,7 @@ COLUMNS = {
     "matched_term": "of the dictionary, as it writes it; without an answer what was nearest",
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
-    "rank": "1 for the answer; with -k 3 also 2 and 3",
+    "rank": "1 for the answer, and further ones where a ranker found several; with -k 3 up to 3",
     "status": "exact, near, tied, no answer or decided",
     "ties": "how many other concepts are as good",
     "reason": "why there is no answer",
@@ -26,7 +26,10 @@ BETWEEN = "|"
 
 
 def coded_rows(
-    answer: Answer, dictionary: Dictionary, k: int, vocabularies: Collection[str] | None = None
+    answer: Answer,
+    dictionary: Dictionary,
+    k: int | None,
+    vocabularies: Collection[str] | None = None,
 ) -> list[list[str]]:
     """The fields of COLUMNS of one mention: a row for each of up to k concepts.
 
@@ -35,7 +38,7 @@ def coded_rows(
     Args:
       answer: with its candidates.
       dictionary: that it was found in.
-      k: 1 or more.
+      k: 1 or more; None: as many as the mention means.
       vocabularies: whose codes are wanted; None: of all.
     """
     if answer.status == Status.NO_ANSWER:
@@ -43,7 +46,7 @@ def coded_rows(
         return [_row(answer, nearest, 1, [""] * 5)]
     return [
         _row(answer, candidate, rank, _about(candidate.concept, dictionary, vocabularies))
-        for rank, candidate in enumerate(answer.candidates[:k], start=1)
+        for rank, candidate in enumerate(answer.candidates[: k or answer.count], start=1)
     ]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 import polars as pl
 
@@ -19,7 +21,106 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.clean import semantic_tags, without_tags
 
 
-class Normalizer:
+class Near(NamedTuple):
+    """What comes into question for a string."""
+
+    candidates: list[Candidate]  # best first
+    number: int = 1  # so many of them are the answer
+
+
+class SameStringNormalizer(abc.ABC):
+    """Answers mentions that are strings of the dictionary; a subclass answers all others."""
+
+    def __init__(self, dictionary: Dictionary, abbreviations: Mapping[str, str] | None = None):
+        """
+        Args:
+          dictionary: with its terms as the source writes them.
+          abbreviations: what they stand for; mentions are looked up with these written out.
+        """
+        self.dictionary = dictionary
+        self.write_out = writer_out(abbreviations or {})
+        self.tags = semantic_tags(dictionary.terms)
+        self.same_strings = SameStrings(self._without_tags(dictionary.terms))
+
+    @abc.abstractmethod
+    def near(self, strings: Sequence[str], k: int) -> list[Near]:
+        """For each of some strings what comes into question, k candidates or more, best first."""
+
+    @abc.abstractmethod
+    def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
+        """The answer to a mention that is no string of the dictionary.
+
+        Args:
+          mention: as it was given.
+          string: as it was looked up, with abbreviations written out.
+          near: what came into question.
+          k: candidates.
+        """
+
+    def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
+        """The answer to each mention, with up to k candidates.
+
+        1. What names nothing (`why_unanswerable`) has no answer.
+        2. A string of the dictionary, case and blanks aside, is the answer, whatever is near it; a
+           semantic tag at its end, such as "(disorder)", may be missing. Of several concepts that
+           have it, those that write it exactly as the mention does come first, tag and case
+           included; if they are several still, the answer is tied.
+        3. Else the concept of the nearest term. Of several that are equally near, the one whose
+           term is written most like the mention.
+
+        Args:
+          mentions: strings.
+          k: candidates per mention, at least 1.
+        """
+        if k < 1:
+            raise BadInput(f"k is {k}; expected at least 1 concept per mention")
+        why = [why_unanswerable(mention) for mention in mentions]
+        strings = [self.write_out(mention) for mention in mentions]
+        exact = self.exact(strings)
+        # Nothing is encoded that needs no candidates beside those of its own string.
+        asked = [row for row in range(len(strings)) if not why[row] and (k > 1 or not exact[row])]
+        near = self.near([strings[row] for row in asked], k)
+        near_of = dict(zip(asked, near, strict=True))
+        answers = []
+        for row, mention in enumerate(mentions):
+            if why[row]:
+                answers.append(Answer(mention, Status.NO_ANSWER, [], reason=why[row]))
+            elif exact[row]:
+                others = near_of[row].candidates if row in near_of else []
+                answers.append(of_same_string(mention, exact[row], others, k))
+            else:
+                answers.append(self.answer(mention, strings[row], near_of[row], k))
+        return answers
+
+    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
+        if not self.tags:
+            return terms
+        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
+
+    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
+        """For each mention the concepts with its string, best first.
+
+        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag.
+        """
+        found = []
+        same = self.same_strings.rows(self._without_tags(mentions))
+        for mention, rows in zip(mentions, same, strict=True):
+            by_concept: dict[str, tuple[int, bool, str]] = {}
+            for row in rows:
+                term = self.dictionary.terms[row]
+                for concept in split_concepts(self.dictionary.concepts[row]):
+                    is_preferred = self.dictionary.about(concept).preferred == term
+                    held = (likeness_of_same(mention, term), is_preferred, term)
+                    by_concept[concept] = max(by_concept.get(concept, held), held)
+            # A stable order: where nothing tells concepts apart, the dictionary's.
+            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
+            found.append(
+                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
+            )
+        return found
+
+
+class Normalizer(SameStringNormalizer):
     """Maps mentions to the concepts of one dictionary.
 
     Example:
@@ -52,71 +153,14 @@ class Normalizer:
                 f"the dictionary has {len(dictionary.concepts):,} rows and its vectors are of "
                 f"{len(encoded.concepts):,} others; encode the same dictionary"
             )
-        self.dictionary, self.candidates, self.rule = dictionary, candidates, rule or Rule()
-        self.write_out = writer_out(abbreviations or {})
-        self.tags = semantic_tags(dictionary.terms)
-        self.same_strings = SameStrings(self._without_tags(dictionary.terms))
+        super().__init__(dictionary, abbreviations)
+        self.candidates, self.rule = candidates, rule or Rule()
 
-    def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
-        """The answer to each mention, with up to k candidates.
+    def near(self, strings: Sequence[str], k: int) -> list[Near]:
+        return [Near(found) for found in self.candidates.ranked(strings, max(k, 2))]
 
-        1. What names nothing (`why_unanswerable`) has no answer.
-        2. A string of the dictionary, case and blanks aside, is the answer, whatever is near it; a
-           semantic tag at its end, such as "(disorder)", may be missing. Of several concepts that
-           have it, those that write it exactly as the mention does come first, tag and case
-           included; if they are several still, the answer is tied.
-        3. Else the concept of the nearest term. Of several that are equally near, the one whose
-           term is written most like the mention.
-
-        Args:
-          mentions: strings.
-          k: candidates per mention, at least 1.
-        """
-        if k < 1:
-            raise BadInput(f"k is {k}; expected at least 1 concept per mention")
-        why = [why_unanswerable(mention) for mention in mentions]
-        strings = [self.write_out(mention) for mention in mentions]
-        exact = self.exact(strings)
-        # Nothing is encoded that needs no candidates beside those of its own string.
-        asked = [row for row in range(len(strings)) if not why[row] and (k > 1 or not exact[row])]
-        near = self.candidates.ranked([strings[row] for row in asked], max(k, 2))
-        near_of = dict(zip(asked, near, strict=True))
-        answers = []
-        for row, mention in enumerate(mentions):
-            if why[row]:
-                answers.append(Answer(mention, Status.NO_ANSWER, [], reason=why[row]))
-            elif exact[row]:
-                answers.append(of_same_string(mention, exact[row], near_of.get(row, []), k))
-            else:
-                answers.append(of_nearest(mention, strings[row], near_of[row], k, self.rule))
-        return answers
-
-    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
-        if not self.tags:
-            return terms
-        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
-
-    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
-        """For each mention the concepts with its string, best first.
-
-        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag.
-        """
-        found = []
-        same = self.same_strings.rows(self._without_tags(mentions))
-        for mention, rows in zip(mentions, same, strict=True):
-            by_concept: dict[str, tuple[int, bool, str]] = {}
-            for row in rows:
-                term = self.dictionary.terms[row]
-                for concept in split_concepts(self.dictionary.concepts[row]):
-                    is_preferred = self.dictionary.about(concept).preferred == term
-                    held = (likeness_of_same(mention, term), is_preferred, term)
-                    by_concept[concept] = max(by_concept.get(concept, held), held)
-            # A stable order: where nothing tells concepts apart, the dictionary's.
-            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
-            found.append(
-                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
-            )
-        return found
+    def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
+        return of_nearest(mention, string, near.candidates, k, self.rule)
 
 
 def likeness_of_same(mention: str, term: str) -> int:

@@ -22,10 +22,10 @@ from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import read_terms
+from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.losses import number_loss, triplet_margin_loss
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator, nearest_others
-from coder_jax.systems.recall_rank.prediction.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (

@@ -20,8 +20,8 @@ from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.probes import Probes
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
+from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
-from coder_jax.systems.recall_rank.prediction.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities, score_of
 from coder_jax.training.config import OptimizerConfig, RunConfig

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from coder_jax.encoding.encoder_protocol import hash_weights
+from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
-from coder_jax.systems.recall_rank.prediction.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
 from data_pipeline.dataset.mentions.candidates import CANDIDATES, TABLE, CandidateLists
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit

@@ -57,6 +57,11 @@ class Choice:
     form: RecallForm = "sum"
     threshold: float = THRESHOLD
 
+    def __str__(self) -> str:
+        """In words, for records."""
+        of = {"mean": "recall and rank", "recall": "recall alone", "rank": "rank alone"}
+        return f"{of[self.fusion]} (1 - d / {self.form} d; a fourth above {self.threshold:g})"
+
 
 def ranked(
     lists: CandidateLists, probability_MK: np.ndarray | None, choice: Choice | None = None

@@ -1,0 +1,226 @@
+"""Mentions of one concept or several, each answered with a set of concepts.
+
+Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
+them are the answer is scored: `score` takes the nearest name of an encoder, always one;
+`score_answers` any other, such as recall and rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.cells import Row, Table, published_rows
+from coder_jax.evaluation.multiple_names.published import MULTIPLE_NAMES
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.published import PublishedRow
+from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit, open_mentions
+from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.process.errors import BadInput
+
+CANDIDATES = 10
+RECALL_AT = (1, 2, 5, 7, 10)
+SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in RECALL_AT))
+NUMBERS = ("number uni", "number multi", "number total")
+TF_IDF, TRAINING = "TF-IDF of characters", "nearest training mention or name"
+# mentions, k -> (concepts int [M, K], best first; how many of them are the answer, int [M])
+Answering = Callable[[Sequence[str], int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class MultipleNames(Benchmark):
+    """The mentions of one split of a folder of mentions, and its dictionary."""
+
+    name: str
+    path: str
+    data: MentionDataset
+    chosen: str
+
+    kind: ClassVar[str] = "several concepts"
+    published: ClassVar[tuple[PublishedRow, ...]] = MULTIPLE_NAMES
+    formats: ClassVar[str] = "mentions: a folder of `python -m data_pipeline.build_mentions`"
+    about: ClassVar[str] = """\
+mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions mean one concept or
+          several: how many are answered with exactly their concepts, how many have all of them
+          among k candidates, and how often their number is right. --ranker adds a ranker; without
+          one, and without a generator of the recipe recall, the nearest name is the answer.\
+"""
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--split",
+            "the mentions of a folder to score: train, dev or test (default: test)",
+            default="test",
+            argparse={"choices": ("train", "dev", "test")},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions of several concepts"
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return found.is_folder and is_of_kind(found.path / MENTIONS.file, MENTIONS)
+
+    @classmethod
+    def brings_dictionary(cls, path: Any) -> bool:
+        return True
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        data, split = open_mentions(given.path), given.options.get("split", "test")
+        if split not in data.splits:
+            raise BadInput(
+                f"--split {split}: {given.path} has the mentions of {', '.join(data.splits)}; "
+                f"choose one of these, or build it with --{split}"
+            )
+        return cls(given.name, str(given.path), data, split)
+
+    @property
+    def split(self) -> MentionSplit:
+        """What is scored."""
+        return self.data.splits[self.chosen]
+
+    @cached_property
+    def mentions(self) -> list[str]:
+        """Their strings."""
+        return list(self.split.mentions.strings)
+
+    @cached_property
+    def dictionary(self) -> Dictionary:
+        """The names that are searched."""
+        concepts = list(self.data.concepts)
+        of_name = [concepts[number] for number in self.data.name_concepts.tolist()]
+        return Dictionary(list(self.data.names.strings), of_name, self.path)
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of mentions and names; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
+        return list(dict.fromkeys(chain(self.mentions, self.dictionary.terms)))
+
+    def dictionaries(self) -> list[Dictionary]:
+        return [self.dictionary]
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        from coder_jax.encoding.search import search
+
+        def nearest(mentions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
+            names = vectors.encode(self.dictionary.terms)
+            most = np.bincount(self.data.name_concepts).max()  # names of one concept
+            wanted = min(int(k * most), len(names))
+            _, found = search(vectors.encode(mentions), names, wanted)
+            rows = [list(dict.fromkeys(row))[:k] for row in self.data.name_concepts[found].tolist()]
+            least = min(map(len, rows))
+            return np.array([row[:least] for row in rows]), np.ones(len(rows), np.int64)
+
+        return self.score_answers(nearest, encoder, answers="the concept of the nearest name")
+
+    def score_answers(
+        self, answering: Answering, encoder: EncoderRecord, *, answers: str
+    ) -> EvaluationRecord:
+        """The record of whatever answers mentions with sets of concepts.
+
+        Args:
+          answering: asked once for all mentions.
+          encoder: for the record.
+          answers: what is answered, in words.
+        """
+        candidates, counts = answering(self.mentions, CANDIDATES)
+        numbers = self.split.numbers()
+        return EvaluationRecord(
+            benchmark=self.name,
+            kind=self.kind,
+            path=self.path,
+            content_hash=self.data.manifest["content_hash"],
+            scores=self.scores_of(candidates, counts),
+            counts={
+                "mentions": len(self.mentions),
+                "uni": int((numbers == 1).sum()),
+                "multi": int((numbers > 1).sum()),
+                "unreachable": sum(-1 in one for one in self.split.gold_sets()),
+            },
+            scoring={
+                "split": self.chosen,
+                "answers": answers,
+                "right": "all concepts of a mention and no other; recall@k: all among k candidates",
+            },
+            encoder=encoder,
+            dictionary=self.dictionary.description,
+            folds={name: {"scores": scores} for name, scores in self.baselines().items()},
+        )
+
+    def scores_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
+        """Shares in [0, 1]; None where no mention counts.
+
+        Args:
+          candidates: concepts of each mention, best first, int [M, K].
+          counts: how many of them are its answer, int [M].
+        """
+        from coder_jax.evaluation.multiple_names.scores import accuracy, number_accuracy, recall
+
+        gold, rows = self.split.gold_sets(), candidates.tolist()
+        answers = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
+        right = accuracy(answers, gold)
+        found = recall(rows, gold, [k for k in RECALL_AT if k <= candidates.shape[1]])
+        numbers = number_accuracy(counts.tolist(), self.split.numbers().tolist())
+        return {
+            **{name: share.value for name, share in right.items()},
+            **{f"recall@{k}": share.value for k, share in found.items()},
+            **{f"number {name}": value for name, value in numbers._asdict().items()},
+        }
+
+    def baselines(self) -> dict[str, dict[str, float | None]]:
+        """The scores of answers without an encoder."""
+        from coder_jax.evaluation.multiple_names.baselines import (
+            answers_of_nearest,
+            nearest_by_tf_idf,
+        )
+
+        names, concepts = self.dictionary.terms, self.data.name_concepts
+        nearest = nearest_by_tf_idf(self.mentions, names, min(50, len(names)))
+        rows = [list(dict.fromkeys(row)) for row in concepts[nearest].tolist()]
+        least = min(CANDIDATES, *map(len, rows))
+        candidates = np.array([row[:least] for row in rows])
+        found = {TF_IDF: self.scores_of(candidates, np.ones(len(rows), np.int64))}
+        if self.chosen != "train":
+            train = self.data.splits["train"]
+            copied = answers_of_nearest(
+                self.mentions, names, concepts, list(train.mentions.strings), train.gold_sets()
+            )
+            counts = np.array([len(one) for one in copied])
+            padded = np.full((len(copied), int(counts.max())), -1)
+            for row, one in enumerate(copied):
+                padded[row, : len(one)] = sorted(one)
+            scores = self.scores_of(padded, counts)
+            found[TRAINING] = {name: scores[name] for name in (*SCORES[:3], *NUMBERS)}
+        return found
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """A row for each encoder, the baselines, and the paper's rows."""
+        header = ["several concepts", "pooling", "mentions", *SCORES, *NUMBERS]
+        rows = []
+        for record in records:
+            shown = [two_decimals(record.scores.get(name)) for name in (*SCORES, *NUMBERS)]
+            label = f"{record.benchmark} {record.scoring['split']}"
+            start = [label, record.encoder.pooling, f"{record.counts['mentions']:,}"]
+            rows.append(Row([*start, *shown], record.encoder.model))
+        for record in {record.benchmark: record for record in records}.values():
+            for name, fold in record.folds.items():
+                shown = [two_decimals(fold["scores"].get(one)) for one in (*SCORES, *NUMBERS)]
+                label = f"{record.benchmark} {record.scoring['split']}"
+                rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown], name))
+        width = len(header)
+        columns = (*SCORES, *NUMBERS)
+        rows += published_rows(records, cls.published, columns, width, before=3, digits=2)
+        return header, rows
+
+
+def two_decimals(share: float | None) -> str:
+    """A share in percent, as the paper prints it: "91.47"; a dash for none."""
+    return "-" if share is None else f"{100 * share:.2f}"

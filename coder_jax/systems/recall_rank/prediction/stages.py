@@ -1,0 +1,143 @@
+"""A generator, and rankers if there are any, for whoever maps or scores mentions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol, hash_weights
+from coder_jax.evaluation.benchmark import Benchmark
+from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
+from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.models.bert import split_encoder
+from coder_jax.runs.files import is_run
+from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.export import is_generator
+from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker, system_name
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, RecallAndRank
+from coder_jax.systems.recall_rank.prediction.staged_normalizer import StagedNormalizer
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.rows import split_concepts
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
+
+RECALL = "recall"  # the system that trains generators
+
+
+def has_stages(model: str, rankers: Sequence[str]) -> bool:
+    """Whether mentions are answered by stages: with rankers, or by a generator of its own."""
+    return bool(rankers) or is_generator(model) or system_name(model) == RECALL
+
+
+def answered_by_stages(
+    model: str, rankers: Sequence[str], benchmarks: Sequence[Benchmark]
+) -> list[MultipleNames]:
+    """The benchmarks that a generator or rankers answer; none where an encoder is all there is.
+
+    Raises:
+        BadInput: if rankers are given and there is none.
+    """
+    if not has_stages(model, rankers):
+        return []
+    found = [one for one in benchmarks if isinstance(one, MultipleNames)]
+    if rankers and not found:
+        raise BadInput(
+            "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
+            "`python -m data_pipeline.build_mentions`"
+        )
+    return found
+
+
+def load_stages(
+    model: str, rankers: Sequence[str], names: Sequence[str], name_concepts: np.ndarray, by: Choice
+) -> RecallAndRank:
+    """Recall and rank over a dictionary.
+
+    Args:
+        model: folder of a generator, or of any encoder.
+        rankers: folders.
+        names, name_concepts: of the dictionary, [N].
+        by: how scores become answers.
+    """
+    loaded = [load_ranker(one) for one in rankers]
+    return RecallAndRank(load_generator(model), loaded, names, name_concepts, by)
+
+
+def staged_normalizer(
+    model: str,
+    rankers: Sequence[str],
+    dictionary: Dictionary,
+    by: Choice,
+    *,
+    threshold: float = 0.0,
+    abbreviations: Mapping[str, str] | None = None,
+) -> StagedNormalizer:
+    """What maps mentions to the concepts of a dictionary.
+
+    Args:
+        model, rankers, by: as for `load_stages`.
+        dictionary: whose terms are names; one of several concepts is a name of each.
+        threshold, abbreviations: of `StagedNormalizer`.
+    """
+    of_term = [split_concepts(joined) for joined in dictionary.concepts]
+    concepts = list(dict.fromkeys(chain.from_iterable(of_term)))
+    number = {concept: place for place, concept in enumerate(concepts)}
+    rows = [(row, number[concept]) for row, some in enumerate(of_term) for concept in some]
+    names = [dictionary.terms[row] for row, _ in rows]
+    stages = load_stages(model, rankers, names, np.array([one for _, one in rows], np.int32), by)
+    return StagedNormalizer(
+        stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+    )
+
+
+def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
+    """The protocol of a generator's encoder, for records."""
+    if not is_run(model):
+        folder = generator.encoder.folder
+        return encoder_protocol(
+            generator.encoder, model, None if folder is None else hash_weights(folder)
+        )
+    digest = hashlib.sha256()
+    for array in jax.tree.leaves(split_encoder(generator.encoder.bert)[1]):
+        digest.update(np.ascontiguousarray(array).data)
+    return encoder_protocol(generator.encoder, model, digest.hexdigest())
+
+
+def records_of_stages(
+    model: str, rankers: Sequence[str], benchmarks: Sequence[MultipleNames], by: Choice
+) -> list[EvaluationRecord]:
+    """The records of recall and rank.
+
+    Args:
+        model, rankers: folders.
+        benchmarks: of mentions with sets of concepts.
+        by: how scores become answers.
+    """
+    records = []
+    for one in benchmarks:
+        names = one.dictionary.terms
+        stages = load_stages(model, rankers, names, one.data.name_concepts, by)
+        with_rankers = (
+            f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
+        )
+        tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
+
+        def answering(
+            mentions: Sequence[str], k: int, stages: RecallAndRank = stages
+        ) -> tuple[np.ndarray, np.ndarray]:
+            found = stages.answer(mentions, k, progress=True)
+            return found.concepts, found.counts
+
+        records.append(
+            one.score_answers(
+                answering,
+                protocol_of(model, stages.generator),
+                answers=f"as many as predicted, by {by}{with_rankers}",
+            )
+        )
+    return records

@@ -1,0 +1,124 @@
+"""Stages for `evaluate` and `normalize`: sets of concepts scored, and as many rows as are meant."""
+
+import json
+
+import numpy as np
+import pytest
+
+from coder_jax.__main__ import main
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.multiple_names.benchmark import TF_IDF, TRAINING
+from coder_jax.mapping.answers import Status
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
+from coder_jax.systems.recall_rank.prediction.stages import staged_normalizer
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.mentions.store import open_mentions
+
+TERMS = ["heart attack", "limb pain", "renal failure", "kidney failure"]
+CONCEPTS = ["C1", "C2|C4", "C3", "C3"]
+
+
+def results_of(words, out, capsys):
+    assert main(["evaluate", *map(str, words), "--json", str(out)]) == 0
+    (record,) = json.loads(out.read_text())["records"]
+    return record, capsys.readouterr().out
+
+
+def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_path, capsys):
+    words = ["--model", generator[0], "--ranker", ranker[0], "--benchmark", f"chip={mentions}"]
+    record, printed = results_of([*words, "--split", "dev"], tmp_path / "out.json", capsys)
+    scores = record["scores"]
+    data = open_mentions(mentions)
+    dev = data.splits["dev"]
+    by = staged_normalizer(
+        str(generator[0]),
+        [str(ranker[0])],
+        Dictionary(list(data.names.strings), [str(c) for c in data.name_concepts], "x"),
+        Choice(),
+    )
+    found = by.stages.answer(list(dev.mentions.strings))
+    numbers = [int(one) for one in by.concepts]
+    right = [
+        {numbers[c] for c in row[:count]} == gold
+        for row, count, gold in zip(found.concepts, found.counts, dev.gold_sets(), strict=True)
+    ]
+    assert scores["total"] == np.mean(right)
+    assert record["counts"] == {"mentions": 2, "uni": 1, "multi": 1, "unreachable": 0}
+    assert {TF_IDF, TRAINING} == record["folds"].keys()
+    assert "recall and rank" in record["scoring"]["answers"]
+    assert "published, recall and rank, table 3" in printed and "91.47" in printed
+
+
+def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_path, capsys):
+    model = mentions.parent / "bert"
+    words = ["--model", model, "--pooling", "mean", "--benchmark", f"own={mentions}"]
+    record, printed = results_of(words, tmp_path / "out.json", capsys)
+    data = open_mentions(mentions)
+    test, names = data.splits["test"], list(data.names.strings)
+    encoder = TermEncoder.from_pretrained(model, "mean")
+    nearest = (encoder.encode(list(test.mentions.strings)) @ encoder.encode(names).T).argmax(1)
+    concepts = data.name_concepts[nearest]
+    right = [{int(c)} == gold for c, gold in zip(concepts, test.gold_sets(), strict=True)]
+    assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
+    assert record["scores"]["multi"] is None and "published" not in printed
+
+
+def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, tmp_path, capsys):
+    mine = tmp_path / "m.tsv"
+    mine.write_text("heart attack\tC1\n")
+    dictionary = tmp_path / "d.tsv"
+    dictionary.write_text("heart attack\tC1\nlimb pain\tC2\n")
+    words = ["--model", mentions.parent / "bert", "--ranker", ranker[0], "--json", tmp_path / "o"]
+    words += ["--benchmark", f"a={mine}", "--dictionary", dictionary]
+    assert main(["evaluate", *map(str, words)]) == 2
+    assert "--ranker: found no benchmark that it answers" in capsys.readouterr().err
+
+
+def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker):
+    dictionary = Dictionary(TERMS, CONCEPTS, "mine")
+    by = staged_normalizer(str(generator[0]), [str(ranker[0])], dictionary, Choice())
+    assert by.concepts == ["C1", "C2", "C4", "C3"]
+    given = ["attack of the heart", "limb PAIN", "n/a"]
+    near, exact, nothing = by.answers(given)
+    assert (near.status, exact.status, nothing.status) == (
+        Status.NEAR,
+        Status.TIED,
+        Status.NO_ANSWER,
+    )
+    found = by.stages.answer(given[:1], 10)
+    assert near.count == found.counts[0] == len(near.candidates)
+    assert [one.concept for one in near.candidates] == [
+        by.concepts[c] for c in found.concepts[0, : near.count]
+    ]
+    assert {one.concept for one in exact.candidates} <= {"C2", "C4"}
+    assert len(by.answers(given[:1], 4)[0].candidates) == 4
+    strict = staged_normalizer(
+        str(generator[0]), [str(ranker[0])], dictionary, Choice(), threshold=1.0
+    )
+    assert strict.answers(given[:1])[0].reason.endswith("is less than 1")
+
+
+def test_normalize_takes_a_ranker(generator, ranker, tmp_path, capsys):
+    dictionary = tmp_path / "d.tsv"
+    lines = [f"{term}\t{concept}" for term, concept in zip(TERMS, CONCEPTS, strict=True)]
+    dictionary.write_text("term\tconcept\n" + "\n".join(lines) + "\n")
+    listed = tmp_path / "list.txt"
+    listed.write_text("attack of the heart\nlimb pain\n")
+    words = ["--model", generator[0], "--ranker", ranker[0], "--dictionary", dictionary, listed]
+    assert main(["normalize", *map(str, words)]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    stages = staged_normalizer(
+        str(generator[0]), [str(ranker[0])], Dictionary(TERMS, CONCEPTS, "mine"), Choice()
+    )
+    (first,) = stages.answers(["attack of the heart"])
+    assert [row[0] for row in rows] == ["attack of the heart"] * first.count + ["limb pain"]
+    assert main(["normalize", "-k", "3", *map(str, words)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 3 + 3
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_a_split_that_is_there_is_scored(mentions, split, tmp_path, capsys):
+    words = ["--model", mentions.parent / "bert", "--benchmark", f"own={mentions}"]
+    record, _ = results_of([*words, "--split", split], tmp_path / "out.json", capsys)
+    assert record["scoring"]["split"] == split
+    assert (TRAINING in record["folds"]) == (split != "train")  # they would find themselves
