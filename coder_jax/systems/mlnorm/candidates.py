@@ -44,13 +44,20 @@ def candidate_scores(
     return Scores(jax.nn.logsumexp(score_NV, axis=1), gold_N, best_N)
 
 
-def with_means(classes_CD: np.ndarray, vectors: np.ndarray, term_start: np.ndarray) -> np.ndarray:
-    """The rows; those of zeros become the sum of their terms' vectors, at unit length (equation 6).
+def with_means(
+    classes_CD: np.ndarray, vectors: np.ndarray, term_start: np.ndarray, *, length: float
+) -> np.ndarray:
+    """The rows; those of zeros become the direction of their terms' mean (equation 6).
+
+    At the length of the rows that were learnt, as in the released code: it changes no score, but
+    Adam moves each number of a row by about the learning rate, so that it turns a short row away
+    from where it started.
 
     Args:
         classes_CD: float32.
         vectors: float32 [terms, D], of unit length.
         term_start: int64 [C + 1]; concept c has the terms term_start[c] .. term_start[c + 1] - 1.
+        length: of the new rows.
 
     Raises:
         BadInput: for a concept without a term.
@@ -67,7 +74,7 @@ def with_means(classes_CD: np.ndarray, vectors: np.ndarray, term_start: np.ndarr
         last = min(first + CONCEPTS_AT_ONCE, len(filled))
         start = term_start[first : last + 1]
         sums = np.add.reduceat(vectors[start[0] : start[-1]], start[:-1] - start[0], axis=0)
-        length = np.linalg.norm(sums, axis=1, keepdims=True)
+        norm = np.linalg.norm(sums, axis=1, keepdims=True)
         rows = np.flatnonzero(np.atleast_1d(new)[first:last])
-        filled[first + rows] = (sums / np.maximum(length, 1e-12))[rows]
+        filled[first + rows] = (length * sums / np.maximum(norm, 1e-12))[rows]
     return filled

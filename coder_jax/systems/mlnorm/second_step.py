@@ -152,7 +152,9 @@ class MLNormClassesSystem(ClassSystem):
                     f"--from: the run was trained on a dataset whose {what} is {other}, that of "
                     f"{source.folder} is {mine}; expected the same: build one with the other's"
                 )
+        learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
         about = self.about(identity["start"]["encoder"], source.manifest)
+        about["row_length"] = float(learnt[learnt > 0].mean())
         carried = {name: run.params[name] for name in ("encoder", "head")}
         return about, {**carried, "statistics": run.extra, "classes": self.learnt(run, source)}
 
@@ -186,6 +188,7 @@ class MLNormClassesSystem(ClassSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
+            length=about["row_length"],
         )
         groups = np.zeros(len(classes), np.uint16)
         groups[: len(listed.concepts)] = listed.groups

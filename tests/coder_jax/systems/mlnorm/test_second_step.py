@@ -139,19 +139,26 @@ def test_its_export_and_its_folder_answer_alike(second, tmp_path):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_new_rows_are_as_long_as_those_that_were_learnt(first, second):
+    """Adam would turn short ones away from where they start."""
+    learnt = np.linalg.norm(load_run(first[0])[1].params["classes"], axis=1)
+    noted = load_run(second)[1].identity["start"]["row_length"]
+    assert noted == pytest.approx(learnt[learnt > 0].mean(), rel=1e-5) and noted > 0
+
+
 def test_new_rows_are_the_direction_of_the_sum_of_their_terms():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(9, 4)).astype(np.float32)
     start = np.array([0, 2, 3, 9])
     learnt = np.zeros((3, 4), np.float32)
     learnt[1] = 5
-    found = with_means(learnt, vectors, start)
+    found = with_means(learnt, vectors, start, length=2.5)
     for concept, (first, last) in enumerate([(0, 2), (2, 3), (3, 9)]):
         total = vectors[first:last].sum(0)
-        expected = learnt[1] if concept == 1 else total / np.linalg.norm(total)
+        expected = learnt[1] if concept == 1 else 2.5 * total / np.linalg.norm(total)
         np.testing.assert_allclose(found[concept], expected, rtol=1e-5)
     with pytest.raises(BadInput, match="1 concepts have no term, such as number 1"):
-        with_means(learnt, vectors, np.array([0, 2, 2, 9]))
+        with_means(learnt, vectors, np.array([0, 2, 2, 9]), length=1.0)
 
 
 def test_the_loss_is_that_of_the_union_within_the_group():
