@@ -67,6 +67,15 @@ def test_nearest_is_brute_force_wherever_the_vectors_lie(offset):
     assert index[0, :2].tolist() == [5, 7] and distance[0, 0] == 0
 
 
+def test_of_keys_that_are_as_far_the_lower_index_comes_first():
+    """Whatever rounding says: each key and the next lie on opposite sides of the query."""
+    half = RNG.normal(size=(50, 9)).astype(np.float32) * np.float32(100)
+    keys = np.stack([half, -half], axis=1).reshape(100, 9)
+    keys = np.concatenate([keys, np.full((7, 9), 1e3, np.float32)])  # their mean is not the query
+    _, index = nearest(np.zeros((1, 9), np.float32), keys, 100)
+    assert (index[0, 1::2] == index[0, ::2] + 1).all() and not (index[0, ::2] % 2).any()
+
+
 def test_a_concept_is_as_near_as_its_nearest_name():
     names, concepts = RNG.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(6), 10)
     queries = RNG.normal(size=(8, 4)).astype(np.float32)
@@ -114,6 +123,8 @@ def test_scores_are_the_mean_of_both_or_one_of_them():
     np.testing.assert_allclose(fused[0], [(15 / 16 + 0.1) / 2, (14 / 16 + 0.9) / 2, *fused[0, 2:]])
     assert best_first(fused).tolist() == [[1, 2, 0, 3], [3, 0, 2, 1]]  # equal: the nearer first
     np.testing.assert_array_equal(fused_scores(DISTANCES, rank, fusion="rank"), rank)
+    many = best_first(np.tile([0.5, 0.7], (1, 30)))[0]
+    assert many.tolist() == [*range(1, 60, 2), *range(0, 60, 2)]
     for alone in (fused_scores(DISTANCES, None), fused_scores(DISTANCES, rank, fusion="recall")):
         np.testing.assert_array_equal(alone, recall_scores(DISTANCES))
 
