@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     without_other_bars(rest)
     try:
         set_up_xla()
-        command = importlib.import_module(f"coder_jax.commands.{verb}")
+        command = importlib.import_module(f"coder_jax.commands.{verb.replace('-', '_')}")
     except ModuleNotFoundError as error:
         if (message := message_of(error)) is None:
             raise

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.commands.encoder_arguments import (
+from coder_jax.commands.arguments.encoder import (
     TERMS_PER_CHUNK,
     add_dictionary_choices,
     add_model_arguments,

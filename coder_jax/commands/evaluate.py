@@ -84,13 +84,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.commands.encoder_arguments import (
+from coder_jax.commands.arguments.encoder import (
     dictionary_choices,
     load_encoder,
     ranker_choice,
     warn_of_languages,
 )
-from coder_jax.commands.evaluate_arguments import add_arguments, check, check_alone
+from coder_jax.commands.arguments.evaluate import add_arguments, check, check_alone
 from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coder_jax.commands.encoder_arguments import load_encoder
+from coder_jax.commands.arguments.encoder import load_encoder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 

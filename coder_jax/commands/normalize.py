@@ -52,14 +52,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coder_jax.commands.encoder_arguments import (
+from coder_jax.commands.arguments.encoder import (
     dictionary_choices,
     load_encoder,
     ranker_choice,
     warn_of_languages,
 )
+from coder_jax.commands.arguments.normalize import add_arguments, check, choose
 from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
-from coder_jax.commands.normalize_arguments import add_arguments, check, choose
 from coder_jax.mapping.coded import COLUMNS, coded_rows, in_words
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput

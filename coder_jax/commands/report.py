@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
-from coder_jax.commands.encoder_arguments import (
+from coder_jax.commands.arguments.encoder import (
     add_cache_argument,
     add_dictionary_choices,
     check_dictionary_choices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from coder_jax.commands.encoder_arguments import (
+from coder_jax.commands.arguments.encoder import (
     add_cache_argument,
     add_dictionary_choices,
     add_model_arguments,

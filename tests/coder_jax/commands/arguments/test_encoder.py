@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from coder_jax.__main__ import VERBS
-from coder_jax.commands import encoder_arguments
+from coder_jax.commands.arguments import encoder as encoder_arguments
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.progress import quiet
 
@@ -17,9 +17,10 @@ from data_pipeline.process.progress import quiet
 def test_no_verb_imports_another(repo):
     """Not even inside a function: what several need is in a module that is no verb."""
     folder = repo / "coder_jax" / "commands"
-    verbs = {f"coder_jax.commands.{verb}" for verb in VERBS}
-    assert {path.stem for path in folder.glob("*.py")} >= set(VERBS)
-    for path in folder.glob("*.py"):
+    verbs = {f"coder_jax.commands.{verb}".replace("-", "_") for verb in VERBS}
+    paths = list(folder.rglob("*.py"))
+    assert {path.stem for path in paths} >= {verb.replace("-", "_") for verb in VERBS}
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}

@@ -1,0 +1,1 @@
+"""The arguments of verbs, where they are many or several verbs have them."""
