@@ -27,6 +27,7 @@ VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
     "evaluate": "score an encoder on benchmarks",
     "encode": "turn terms into vectors",
+    "extend-vocabulary": "give an encoder word pieces or characters of a terminology",
     "candidates": "find the concepts nearest to mentions, for a ranker to learn from",
     "normalize": "map free-text mentions to the concepts of a dictionary",
     "export": "write a checkpoint as a folder for the Hugging Face Hub",

@@ -97,7 +97,7 @@ def parse(words: list[str]) -> None:
         command = "data_pipeline.build.arguments"
     else:
         assert module == "coder_jax" and rest[0] in VERBS, words
-        command = f"coder_jax.commands.{rest.pop(0)}"
+        command = f"coder_jax.commands.{rest.pop(0)}".replace("-", "_")
     parser = argparse.ArgumentParser()
     importlib.import_module(command).add_arguments(parser)
     if ">" in rest:

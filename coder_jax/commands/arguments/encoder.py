@@ -125,7 +125,7 @@ def listed(languages: Sequence[str]) -> str:
     return ", ".join(languages[:MOST_NAMED]) + more
 
 
-class _Values(argparse.Action):
+class Values(argparse.Action):
     """Values of one flag or of several, which add up; taken apart at their commas."""
 
     def __init__(self, *args: Any, commas: bool = True, **kwargs: Any):
@@ -163,7 +163,7 @@ def add_dictionary_choices(
     several = "several with commas, as in {}" + (", or blanks between them" * several_words)
     group.add_argument(
         "--dictionary-languages",
-        action=_Values,
+        action=Values,
         nargs=nargs,
         metavar="LANGUAGE",
         help="of a dataset, a release or a table with such a column, take the terms in these "
@@ -171,7 +171,7 @@ def add_dictionary_choices(
     )
     group.add_argument(
         "--dictionary-sources",
-        action=_Values,
+        action=Values,
         nargs=nargs,
         metavar="SAB",
         help="of these, take the terms of these vocabularies only; "
@@ -179,7 +179,7 @@ def add_dictionary_choices(
     )
     group.add_argument(
         "--semantic-types",
-        action=_Values,
+        action=Values,
         commas=False,  # names of types hold commas: `read_dictionary` knows them
         nargs=nargs,
         metavar="TYPE",

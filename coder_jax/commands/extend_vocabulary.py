@@ -1,0 +1,207 @@
+"""Give an encoder new word pieces, or characters, learnt from the strings of a terminology.
+
+A BERT reads words by pieces of its vocabulary. Words of another language, or of another field, fall
+into many short pieces, and a word with a character that the vocabulary lacks becomes [UNK]: on most
+English BERTs nearly all Chinese terms are the same string of unknown tokens. New pieces mend that;
+their rows of the word table begin at the mean of the rows of the pieces that spelt them until now
+(a piece of unknown characters begins as [UNK]). Then train: before that, a term with new pieces has
+no better vector than before, and often a worse one.
+
+Pieces are learnt by the WordPiece trainer of the library tokenizers, after the encoder's own
+normalizer and pre-tokenizer. They join the pieces of the WordPiece model itself, at the end: no old
+piece changes its number or its row, and a word that is one piece stays one. A word of several
+pieces may be divided otherwise; a new piece is kept only if the words that use it become shorter by
+it, all in all. What changes is printed, by language where the source tells it.
+
+OUT opens with transformers, sentence-transformers (where the model did) and coder_jax; its vectors
+of terms whose tokens did not change are compared with the model's before it gets its name. It is
+what `train --init` and `data_pipeline.build --tokenizer` take. Heads of masked words are left out.
+A vocabulary of SentencePiece (XLM-R) or of bytes (RoBERTa) cannot grow so and is refused.
+
+Examples:
+  French and German terms for an English BERT, then a dataset and a run with it:
+    python -m coder_jax extend-vocabulary --out pubmedbert_fr_de --pieces 8000 \\
+        --model microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract \\
+        --terms META/MRCONSO.RRF --languages FRE,GER
+    python -m data_pipeline.build ... --tokenizer pubmedbert_fr_de --out data
+    bash launch/train.sh --recipe coder_all --data data --init pubmedbert_fr_de --out runs/all
+
+  Chinese characters for MiniLM, from a list of one term a line and a folder of mentions:
+    python -m coder_jax extend-vocabulary --model sentence-transformers/all-MiniLM-L6-v2 \\
+        --terms terms.txt data/chip --characters --min-frequency 1 --out minilm_chinese
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coder_jax.commands.arguments.encoder import Values
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
+
+if TYPE_CHECKING:
+    from coder_jax.export.extended import Extendable, Extended
+    from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
+    from data_pipeline.dataset.vocabulary.words import Words
+
+PIECES = 8000
+MOST_PIECES = 1_000_000
+EXAMPLES = 8  # words that become shorter
+PROBES = 64  # terms that the folder is checked with
+WHEN_ASKED_TO_STOP = "stopping; nothing is left in --out"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="FOLDER_OR_HUB_ID",
+        help="the encoder: a BERT with a WordPiece vocabulary",
+    )
+    parser.add_argument(
+        "--terms",
+        required=True,
+        nargs="+",
+        type=Path,
+        metavar="FILE_OR_DATASET",
+        help="strings to learn from: text files of one term a line, tables (term<TAB>CUI, or "
+        "with a header that names the columns: .csv, .tsv, .xlsx), MRCONSO.RRF, folders of "
+        "datasets or of mentions (of these the names and the training split)",
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="the folder to write"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--pieces",
+        type=int,
+        default=PIECES,
+        metavar="N",
+        help="how many to add at most: characters that the vocabulary lacks first, then pieces of "
+        "several characters (default: %(default)s)",
+    )
+    what.add_argument(
+        "--characters",
+        action="store_true",
+        help="add all characters that the vocabulary lacks, and nothing else",
+    )
+    parser.add_argument(
+        "--min-frequency",
+        type=int,
+        default=2,
+        metavar="N",
+        help="how often a character, or a pair of pieces that become one, must occur in the terms "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--languages",
+        action=Values,
+        nargs="+",
+        metavar="LANGUAGE",
+        help="of a dataset, a release or a table with such a column, the terms in these languages "
+        "only; several with commas, as in FRE,GER, or blanks between them",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # Imported here, as they import jax: `--help` stays quick.
+    from coder_jax.export.extended import open_extendable, write_extended
+    from data_pipeline.dataset.vocabulary.learn import new_pieces
+    from data_pipeline.dataset.vocabulary.terms import read_terms
+    from data_pipeline.dataset.vocabulary.words import count_words
+
+    started = time.monotonic()
+    if not 1 <= args.pieces <= MOST_PIECES:
+        raise BadInput(f"--pieces is {args.pieces}; expected 1 to {MOST_PIECES:,}")
+    if args.min_frequency < 1:
+        raise BadInput(f"--min-frequency is {args.min_frequency}; expected 1 or more")
+    encoder = open_extendable(args.model, args.out)
+    terms = read_terms(args.terms, args.languages or (), encoder.settings.cleaning)
+    words = count_words(encoder.tokenizer, terms)
+    every = [term for own in terms.values() for term in own]
+    tell(f"{len(every):,} distinct terms with {len(words.words):,} distinct words")
+    number = None if args.characters else args.pieces
+    new = new_pieces(
+        encoder.tokenizer, encoder.vocabulary, every, words, number, args.min_frequency
+    )
+    if not new:
+        what = "character" if args.characters else "character or piece"
+        raise BadInput(
+            f"found no {what} that {args.model} lacks and that occurs {args.min_frequency} times "
+            f"in {len(every):,} terms: nothing to add; train the encoder as it is, or give other "
+            "terms"
+        )
+    if number is not None and len(new) < number:
+        tell(f"the terms have {len(new):,} pieces to add; {number:,} were asked for")
+    extended = write_extended(
+        encoder,
+        new,
+        args.out,
+        probes=every[:: max(len(every) // PROBES, 1)][:PROBES],
+        facts={
+            "learnt from": ", ".join(path.name for path in args.terms),
+            "languages": ", ".join(args.languages or ()) or "all",
+            "distinct terms": len(every),
+            "characters alone": bool(args.characters),
+            "least occurrences": args.min_frequency,
+        },
+    )
+    print_changes(encoder.vocabulary, encoder.vocabulary.with_pieces(new), words)
+    print(summary(args.out, encoder, new, extended))
+    tell(f"{time.monotonic() - started:.0f} s")
+    return 0
+
+
+def print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:
+    """Coverage before and after by language; what happens to words; examples."""
+    from coder_jax.evaluation.cells import Row
+    from coder_jax.evaluation.results.tables import print_table
+    from data_pipeline.dataset.vocabulary.words import changes, coverage, total
+    from data_pipeline.sources.term_table import UNDETERMINED
+
+    both = [coverage(words, one) for one in (before, after)]
+    if len(both[0]) > 1:
+        both = [one | {"all": total(one.values())} for one in both]
+    header = ["language", "", "terms", "unknown tokens", "pieces a word", "tokens a term"]
+    rows = []
+    for language in both[0]:
+        name = "all" if language == UNDETERMINED and len(both[0]) == 1 else language
+        for when, one in zip(("before", "after"), both, strict=True):
+            cells = [name, when, f"{one[language].terms:,}", *one[language].in_cells()]
+            rows.append(Row(cells, ""))
+    print_table(header, rows)
+    changed = changes(words, before, after)
+    longer = changed.counts[changed.saved < 0].sum()
+    print(
+        f"\n{changed.shorter:,} of {len(words.words):,} distinct words have fewer pieces or are no "
+        f"longer unknown; {changed.longer:,} have more pieces ({longer:,} of "
+        f"{changed.counts.sum():,} occurrences)"
+    )
+    shown = set()
+    for language in words.languages:
+        for word, old, new in changed.examples(language, max(EXAMPLES // len(words.languages), 1)):
+            if word not in shown:
+                print(f"  {word}: {' '.join(old)} -> {' '.join(new)}")
+            shown.add(word)
+
+
+def summary(out: Path, encoder: Extendable, new: list[str], extended: Extended) -> str:
+    """What was written, in lines."""
+    old = encoder.vocabulary
+    characters = sum(len(piece.removeprefix(old.prefix)) == 1 for piece in new)
+    differences = ", ".join(f"{name} {worst:.1e}" for name, worst in extended.largest.items())
+    lines = [
+        f"\n{out}: {len(new):,} new pieces, {characters:,} of them single characters; "
+        f"{old.size:,} -> {old.size + len(new):,} entries, a word table of "
+        f"{encoder.bert.config.vocab_size:,} -> {extended.rows:,} rows",
+        f"{extended.unknown:,} new rows begin at {old.unknown}, for want of any old piece; the "
+        "others at the mean of the rows of their old pieces",
+        f"{extended.same:,} terms of the check have the same tokens as before; largest difference "
+        f"of their vectors: {differences}",
+    ]
+    if encoder.left_out:
+        lines.append(f"left out, as no part of an encoder: {', '.join(encoder.left_out)}")
+    return "\n".join(lines)

@@ -1,0 +1,274 @@
+"""An encoder and new word pieces in; a Hugging Face folder of the encoder that knows them out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from huggingface_hub import ModelCard, ModelCardData
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+
+from coder_jax.export.folder import check_parts, write_model
+from coder_jax.export.model_card import is_hub_id, section, table_of
+from coder_jax.export.verify import (
+    PROBE_TERMS,
+    sentence_transformers_vectors,
+    transformers_vectors,
+)
+from coder_jax.models.bert import Bert
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.encoder_settings import (
+    EncoderSettings,
+    Module,
+    read_settings,
+    write_settings,
+)
+from coder_jax.models.hf_files import find_folder, read_tensors
+from coder_jax.models.hf_weights import ANCHOR, check_vocabulary, load_bert, to_hf
+from coder_jax.models.word_table import extended_table, with_word_table
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer
+from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
+from data_pipeline.files.buckets import in_bucket
+from data_pipeline.files.identity import ENCODER, read_identity
+from data_pipeline.files.json_files import read_json, read_json_value, typed
+from data_pipeline.files.whole_files import whole_folder
+from data_pipeline.process.errors import BadInput
+
+TOLERANCE = 1e-6  # of unit vectors, float32, before and after
+VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
+# What stays true of an encoder whose vocabulary grew. Weights in other formats would not.
+KEPT = (
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("relations.json", "relations.safetensors", "LICENSE*", "NOTICE*"),
+)
+
+
+@dataclass(frozen=True)
+class Extendable:
+    """An encoder whose vocabulary can grow.
+
+    Attributes:
+      name: folder or hub id, as it was given.
+      folder: where its files are.
+      settings: how it makes vectors.
+      tokenizer, vocabulary: without padding and truncation; the pieces of its model.
+      bert, hf_config: weights and config.json.
+      left_out: weights of the file that are no part of an encoder, such as heads and buffers.
+    """
+
+    name: str
+    folder: Path
+    settings: EncoderSettings
+    tokenizer: Tokenizer
+    vocabulary: WordPieceVocabulary
+    bert: Bert
+    hf_config: dict[str, Any]
+    left_out: tuple[str, ...]
+
+
+class Extended(NamedTuple):
+    """What became of it.
+
+    Attributes:
+      rows: of the word table.
+      unknown: new pieces whose row began at that of the unknown token.
+      same: terms of the check whose tokens did not change.
+      largest: difference of their unit vectors before and after, by library.
+    """
+
+    rows: int
+    unknown: int
+    same: int
+    largest: dict[str, float]
+
+
+def open_extendable(name: str, out: Path) -> Extendable:
+    """An encoder, and whether it may be written to `out` with more pieces: before the work.
+
+    Raises:
+      BadInput: no such model, another architecture, a vocabulary that is not WordPiece, PyTorch
+        missing, or an `out` that is something else than an earlier folder of this kind.
+    """
+    folder = find_folder(name)
+    BertConfig.from_hf(read_json(folder / "config.json"), str(folder / "config.json"))
+    tokenizer = load_tokenizer(folder)
+    vocabulary = WordPieceVocabulary.of(tokenizer, name)
+    settings = read_settings(folder)
+    bert, hf_config, report = load_bert(folder)
+    check_vocabulary(vocabulary.size, bert.config, name)
+    if in_bucket(out):
+        raise BadInput(
+            f"--out: found {out}; expected a folder on this machine: copy it there after"
+        )
+    check_parts(bert, settings, {}, out)
+    if out.resolve() == folder.resolve():
+        raise BadInput(f"--out {out} is the encoder itself; give another folder")
+    recorded = out / ENCODER.file
+    if recorded.is_file() and VOCABULARY not in read_identity(recorded, ENCODER):
+        raise BadInput(
+            f"--out {out} is an encoder whose vocabulary was not extended; give a new or empty "
+            "folder"
+        )
+    left_out = (*report.heads_ignored, *report.only_in_file)
+    return Extendable(
+        name, folder, settings, tokenizer, vocabulary, bert, hf_config, tuple(left_out)
+    )
+
+
+def write_extended(
+    encoder: Extendable,
+    new: Sequence[str],
+    out: Path,
+    *,
+    probes: Sequence[str],
+    facts: Mapping[str, Any],
+) -> Extended:
+    """Writes and checks the encoder with new pieces at the end of its vocabulary.
+
+    Args:
+      encoder: from `open_extendable`.
+      new: pieces that it lacks, each once.
+      out: the folder to write; an earlier one is replaced.
+      probes: terms to check with, beside PROBE_TERMS.
+      facts: label -> value, for the model card and coder_jax.json.
+
+    Raises:
+      BadInput: a disk that is full.
+      RuntimeError: the folder opens with other tokens, or with other vectors of terms whose tokens
+        did not change. Nothing is left behind.
+    """
+    table, unknown = extended_table(to_hf(encoder.bert)[ANCHOR], encoder.vocabulary, new)
+    vocabulary = encoder.vocabulary.with_pieces(new)
+    try:
+        with whole_folder(out) as folder:
+            write_model(
+                folder,
+                with_word_table(encoder.bert, table),
+                encoder.hf_config | {"vocab_size": len(table)},
+                pytorch_bin=False,
+            )
+            write_tokenizer(folder, encoder, vocabulary)
+            copy_kept(encoder.folder, folder)
+            write_descriptions(folder, encoder, {"new pieces": len(new), **facts})
+            same, largest = check(folder, encoder, vocabulary, [*PROBE_TERMS, *probes])
+            for path in folder.rglob("*.safetensors"):  # written for the owner alone
+                shutil.copymode(folder / "config.json", path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    return Extended(len(table), unknown, same, largest)
+
+
+def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
+    """The encoder's tokenizer, its own padding and truncation too, with more pieces."""
+    save_tokenizer(encoder.folder, folder)
+    path = folder / "tokenizer.json"
+    tokenizer = vocabulary.put_into(Tokenizer.from_file(str(path)))
+    tokenizer.save(str(path))
+    if (folder / "vocab.txt").exists():  # transformers may write it, and must not read an old one
+        tokenizer.model.save(str(folder))
+
+
+def copy_kept(source: Path, folder: Path) -> None:
+    """Copies what stays true: KEPT, and the folders of the modules of sentence-transformers."""
+    for pattern in KEPT:
+        for path in source.glob(pattern):
+            shutil.copyfile(path, folder / path.name)
+    if (folder / "modules.json").is_file():
+        what = str(source / "modules.json")
+        for module in typed(
+            read_json_value(source / "modules.json"), list[Module], what, "fetch the folder again"
+        ):
+            if module["path"] and (source / module["path"]).is_dir():
+                shutil.copytree(source / module["path"], folder / module["path"])
+            elif module["path"]:  # as Normalize's, which has no files
+                (folder / module["path"]).mkdir()
+
+
+def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
+    """coder_jax.json for programs and README.md, the model card, for people."""
+    recorded = encoder.folder / ENCODER.file
+    before = read_identity(recorded, ENCODER) if recorded.is_file() else {}
+    own = {name: before[name] for name in ("recipe", "dataset_hash", "languages") if name in before}
+    versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
+    write_settings(folder, encoder.settings, own | {VOCABULARY: dict(facts), "versions": versions})
+    card = encoder.folder / "README.md"
+    of_base = ModelCard.load(card).data if card.is_file() else ModelCardData()
+    is_public = is_hub_id(encoder.name)
+    name = encoder.name if is_public else encoder.folder.name
+    metadata = ModelCardData(
+        license=of_base.license,
+        language=of_base.language,
+        base_model=encoder.name if is_public else None,
+        library_name="sentence-transformers"
+        if (folder / "modules.json").is_file()
+        else "transformers",
+        pipeline_tag="feature-extraction",
+        tags=sorted({*(of_base.tags or ()), "vocabulary-extension"}),
+    )
+    about = (
+        f"The encoder `{name}` with new word pieces at the end of its vocabulary, made by "
+        "`python -m coder_jax extend-vocabulary`. Every weight that it had is unchanged; the row "
+        "of a new piece is the mean of the rows of the pieces that spelt it before. Nothing was "
+        "trained: a term with new pieces has a useful vector only after training on such terms."
+    )
+    text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, vocabulary extended\n\n{about}\n\n"
+    text += section("Vocabulary", table_of(facts)) + "\n"
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def check(
+    folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary, terms: Sequence[str]
+) -> tuple[int, dict[str, float]]:
+    """Opens a new folder the way its users will.
+
+    Returns:
+      (terms whose tokens did not change, the largest difference of their vectors by library).
+
+    Raises:
+      RuntimeError: other tokens than planned, other rows of old pieces, or vectors that differ.
+    """
+    planned, opened = vocabulary.put_into(encoder.tokenizer), load_tokenizer(folder)
+    before, expected, after = (
+        [one.ids for one in tokenizer.encode_batch(list(terms))]
+        for tokenizer in (encoder.tokenizer, planned, opened)
+    )
+    if after != expected or opened.get_vocab() != planned.get_vocab():
+        raise RuntimeError(f"{folder} opens with other tokens than those that were written")
+    written = read_tensors(folder)[ANCHOR][: encoder.vocabulary.size]
+    if not np.array_equal(written, to_hf(encoder.bert)[ANCHOR][: encoder.vocabulary.size]):
+        raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
+    same = [term for term, old, new in zip(terms, before, after, strict=True) if old == new]
+    by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
+    if (folder / "modules.json").is_file() and find_spec("sentence_transformers") is not None:
+        by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)
+    largest = {}
+    for library, vectors in by_library.items():
+        with unreported():
+            largest[library] = float(np.abs(vectors(folder) - vectors(encoder.folder)).max())
+        if not largest[library] <= TOLERANCE:  # catches NaN too
+            raise RuntimeError(
+                f"{folder} opened by {library} gives vectors of terms with the same tokens that "
+                f"differ by {largest[library]:.2e}; expected at most {TOLERANCE:.0e}"
+            )
+    return len(same), largest
+
+
+@contextmanager
+def unreported() -> Iterator[None]:
+    """Within, transformers does not warn of weights that are no part of an encoder."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

@@ -1,0 +1,94 @@
+"""The word table of a BERT whose vocabulary grew: rows of new pieces begin at those of old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from coder_jax.models.bert import Bert, abstract_bert
+from coder_jax.models.hf_weights import ANCHOR, from_hf, name_table, to_hf
+from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
+
+
+def old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
+    """Ids of the pieces that a vocabulary has for a string that is no piece of it.
+
+    They are the longest from the left, as always. A character that is there in its other form
+    only, such as "##é" for "é", is taken in that; one that is there in neither is left out.
+
+    Args:
+      piece: a string; with the prefix it goes on with a word.
+      vocabulary: without it.
+
+    Returns:
+      the ids, in their order; none where all characters are unknown.
+    """
+    first = "" if not piece.startswith(vocabulary.prefix) else vocabulary.prefix
+    rest, found = piece.removeprefix(vocabulary.prefix), []
+    while rest:
+        fitting = (
+            end for end in range(len(rest), 0, -1) if first + rest[:end] in vocabulary.pieces
+        )
+        end = next(fitting, 0)
+        other = "" if first else vocabulary.prefix
+        if end:
+            found.append(vocabulary.pieces[first + rest[:end]])
+        elif other + rest[0] in vocabulary.pieces:
+            found.append(vocabulary.pieces[other + rest[0]])
+        rest, first = rest[max(end, 1) :], vocabulary.prefix
+    return found
+
+
+def rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> int:
+    """Rows of a word table for `size` entries, padded as that of an encoder is.
+
+    Where it has a row for each entry of its tokenizer and no more, so has the new one. Else its
+    rows are a multiple of some power of two, and the new ones are, too, up to 128.
+    """
+    if table_rows == vocabulary.size:
+        return size
+    multiple = min(table_rows & -table_rows, 128)
+    return max(table_rows, -(-size // multiple) * multiple)
+
+
+def extended_table(
+    table: np.ndarray, vocabulary: WordPieceVocabulary, new: Sequence[str]
+) -> tuple[np.ndarray, int]:
+    """The word table with a row for each new piece: the mean of the rows of its old pieces.
+
+    A piece that has none begins at the row of the unknown token, as what it was until now. So do
+    rows that pad the table.
+
+    Args:
+      table: float32 [V, D], V at least the size of the vocabulary.
+      vocabulary: before it grew.
+      new: the pieces, with the ids vocabulary.size, vocabulary.size + 1, ...
+
+    Returns:
+      (float32 [rows_for(...), D], whose first rows are those of `table`; how many new pieces began
+      at the unknown token).
+    """
+    unknown = table[vocabulary.pieces[vocabulary.unknown]]
+    size = vocabulary.size + len(new)
+    extended = np.tile(unknown, (rows_for(vocabulary, len(table), size), 1))
+    extended[: len(table)] = table
+    began_unknown = 0
+    for row, piece in enumerate(new, start=vocabulary.size):
+        ids = old_pieces(piece, vocabulary)
+        extended[row] = table[ids].mean(axis=0) if ids else unknown
+        began_unknown += not ids
+    return extended, began_unknown
+
+
+def with_word_table(bert: Bert, table: np.ndarray) -> Bert:
+    """The same encoder with another word table, float32 [V, D]."""
+    config = replace(bert.config, vocab_size=len(table))
+    has_pooler = bert.pooler is not None
+    return from_hf(
+        to_hf(bert) | {ANCHOR: table},
+        name_table(config, pooler=has_pooler),
+        abstract_bert(config, bert.dtype, pooler=has_pooler),
+        "the extended encoder",
+    )

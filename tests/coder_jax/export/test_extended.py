@@ -1,0 +1,202 @@
+"""An encoder with more pieces: it opens everywhere, and what it knew is as it was."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_roberta
+from safetensors.numpy import load_file, save_file
+from tiny_bert import TERMS, VOCABULARY, write_model
+
+from coder_jax import TermEncoder
+from coder_jax.export import extended as extended_export
+from coder_jax.export.extended import open_extendable, write_extended
+from coder_jax.export.folder import export_encoder
+from coder_jax.models.hf_weights import ANCHOR, load_bert
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.process.errors import BadInput
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+NEW = ["心", "hearts", "##acks", "ж", "##ж"]
+UNCHANGED = ["heart attack", "pain in limb", "", "µ ☃", "Heart Attack (acute)"]
+CARD = "---\nlicense: mit\nlanguage: en\ntags: [tiny]\n---\n# tiny\n"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A tiny BERT with a model card, a license, and a head of masked words."""
+    folder = tmp_path_factory.mktemp("source") / "tiny-bert"
+    write_model(folder)
+    (folder / "README.md").write_text(CARD)
+    (folder / "LICENSE").write_text("MIT")
+    (folder / "onnx").mkdir()
+    tensors = load_file(folder / "model.safetensors")
+    head = np.zeros(len(VOCABULARY), np.float32)
+    renamed = {f"bert.{name}": tensor for name, tensor in tensors.items()}
+    save_file(renamed | {"cls.predictions.bias": head}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(source, tmp_path_factory):
+    """(the folder, what is said of it)."""
+    out = tmp_path_factory.mktemp("written") / "extended"
+    encoder = open_extendable(str(source), out)
+    return out, write_extended(encoder, NEW, out, probes=TERMS, facts={"learnt from": "a.txt"})
+
+
+def test_old_rows_are_bitwise_the_same_and_new_ones_behind_them(source, written):
+    out, said = written
+    before, after = (load_bert(folder)[0] for folder in (source, out))
+    size = len(VOCABULARY)
+    assert said.rows == after.config.vocab_size == size + len(NEW)
+    assert said.unknown == 3, "心, ж, ##ж"
+    old, new = (np.asarray(one.embeddings.word.embedding[...]) for one in (before, after))
+    np.testing.assert_array_equal(new[:size], old)
+    np.testing.assert_array_equal(new[size], old[VOCABULARY.index("[UNK]")])
+    both = [old[VOCABULARY.index(piece)] for piece in ("heart", "##s")]
+    np.testing.assert_allclose(new[size + 1], np.mean(both, axis=0), rtol=1e-6)
+    assert "bert." not in "".join(load_file(out / "model.safetensors"))
+
+
+def test_it_opens_with_transformers_with_the_new_pieces(written):
+    out, said = written
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    size = len(VOCABULARY)
+    assert len(tokenizer) == size + len(NEW)
+    assert tokenizer("心 hearts", add_special_tokens=False)["input_ids"] == [size, size + 1]
+    assert tokenizer.tokenize("xacks") == ["x", "##acks"]
+    assert {*tokenizer.all_special_tokens} == {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}
+    assert tokenizer.convert_tokens_to_ids("[unused1]") == VOCABULARY.index("[unused1]")
+    model = transformers.AutoModel.from_pretrained(out)
+    assert model.config.vocab_size == size + len(NEW)
+    assert said.same > len(UNCHANGED) and said.largest == {"transformers": 0.0}
+    assert not (out / "modules.json").exists(), "nor had the model"
+
+
+def test_terms_with_the_same_tokens_have_the_same_vectors(source, written):
+    out, _ = written
+    before, after = (TermEncoder.from_pretrained(folder) for folder in (source, out))
+    np.testing.assert_array_equal(before.encode(UNCHANGED), after.encode(UNCHANGED))
+    assert before.settings == after.settings
+    changed = ["hearts", "心", "backs"]
+    assert (np.abs(before.encode(changed) - after.encode(changed)).max(axis=1) > 1e-3)[[0, 2]].all()
+
+
+def test_what_the_folder_says_and_keeps(source, written):
+    out, _ = written
+    card = (out / "README.md").read_text()
+    assert "license: mit" in card and "- tiny" in card and "vocabulary-extension" in card
+    assert "| learnt from | a.txt |" in card and "| new pieces | 5 |" in card
+    assert str(source.parent) not in card
+    assert (out / "LICENSE").read_text() == "MIT" and not (out / "onnx").exists()
+    recorded = json.loads((out / "coder_jax.json").read_text())
+    assert recorded["vocabulary"]["new pieces"] == 5 and recorded["pooling"] == "cls"
+    modes = {path.stat().st_mode & 0o777 for path in out.iterdir() if path.is_file()}
+    assert len(modes) == 1
+
+
+def test_an_export_of_ours_opens_with_sentence_transformers_as_before(source, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    bert, hf_config, _ = load_bert(source)
+    settings = {"pooling": "pooler", "cleaning": "paper", "max_length": 24}
+    about = {"recipe": {"steps": 3}, "languages": ["ENG"]}
+    export_encoder(bert, source, hf_config, tmp_path / "export", **settings, card=about)
+    out = tmp_path / "extended"
+    encoder = open_extendable(str(tmp_path / "export"), out)
+    said = write_extended(encoder, NEW, out, probes=[], facts={})
+    assert said.largest == {"transformers": 0.0, "sentence-transformers": 0.0}
+    before, after = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (tmp_path / "export", out)
+    )
+    np.testing.assert_array_equal(before.encode(UNCHANGED), after.encode(UNCHANGED))
+    opened = TermEncoder.from_pretrained(out)
+    assert opened.settings == encoder.settings and opened.languages == ("ENG",)
+    assert json.loads((out / "coder_jax.json").read_text())["recipe"] == {"steps": 3}
+    # Once more, over the one that is there.
+    again = open_extendable(str(out), tmp_path / "twice")
+    assert again.vocabulary.size == len(VOCABULARY) + len(NEW)
+
+
+def test_a_vocab_txt_is_of_the_new_vocabulary_or_not_there(written):
+    out, _ = written
+    path = out / "vocab.txt"
+    assert not path.exists() or path.read_text().split("\n")[len(VOCABULARY)] == "心"
+    assert load_tokenizer(out).token_to_id("心") == len(VOCABULARY)
+
+
+@pytest.mark.parametrize("broken", ["ids", "rows", "vectors"])
+def test_a_folder_that_is_not_right_is_not_left_behind(source, tmp_path, monkeypatch, broken):
+    out = tmp_path / "extended"
+    encoder = open_extendable(str(source), out)
+    if broken == "ids":
+        monkeypatch.setattr(extended_export, "copy_kept", spoil_tokenizer)
+    elif broken == "rows":
+        real = extended_export.extended_table
+        monkeypatch.setattr(
+            extended_export, "extended_table", lambda *a: (np.roll(real(*a)[0], 1, 0), 0)
+        )
+    else:
+        monkeypatch.setattr(extended_export, "copy_kept", spoil_weights)
+    message = {"ids": "other tokens", "rows": "other rows", "vectors": "differ by"}[broken]
+    with pytest.raises(RuntimeError, match=message):
+        write_extended(encoder, NEW, out, probes=TERMS, facts={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def spoil_tokenizer(source, folder):
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace('"心"', '"肌"'))
+
+
+def spoil_weights(source, folder):
+    tensors = load_file(folder / "model.safetensors")
+    spoilt = {
+        name: tensor + (0.1 if "LayerNorm.bias" in name else 0) for name, tensor in tensors.items()
+    }
+    assert ANCHOR in spoilt
+    save_file(spoilt, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_what_is_refused_before_the_work(source, tmp_path, written):
+    tiny_roberta.write_model(tmp_path / "xlm")
+    with pytest.raises(BadInput, match="SentencePiece"):
+        open_extendable(str(tmp_path / "xlm"), tmp_path / "out")
+    write_model(tmp_path / "gpt2")
+    config = json.loads((tmp_path / "gpt2" / "config.json").read_text())
+    (tmp_path / "gpt2" / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
+    with pytest.raises(BadInput, match="model_type is 'gpt2'"):
+        open_extendable(str(tmp_path / "gpt2"), tmp_path / "out")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match="is no earlier export"):
+        open_extendable(str(source), other)
+    (other / "coder_jax.json").write_text(
+        (written[0] / "coder_jax.json").read_text().replace('"vocabulary"', '"other"')
+    )
+    with pytest.raises(BadInput, match="whose vocabulary was not extended"):
+        open_extendable(str(source), other)
+    with pytest.raises(BadInput, match="is the encoder itself"):
+        open_extendable(str(written[0]), written[0])
+    with pytest.raises(BadInput, match="expected a folder on this machine"):
+        open_extendable(str(source), "s3://bucket/out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parity
+def test_minilm_gets_chinese_characters(minilm_path, tmp_path):
+    out = tmp_path / "minilm"
+    encoder = open_extendable(str(minilm_path), out)
+    new = ["梗", "腔", "##癌"]
+    assert not {*new} & encoder.vocabulary.pieces.keys()
+    said = write_extended(encoder, new, out, probes=["心肌梗死"], facts={})
+    assert said.rows == 30522 + 3 and said.same > 30
+    assert max(said.largest.values()) <= 1e-6
+    assert said.largest.keys() == {"transformers", "sentence-transformers"}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    assert tokenizer("梗", add_special_tokens=False)["input_ids"] == [30522]
+    assert (out / "1_Pooling" / "config.json").is_file()

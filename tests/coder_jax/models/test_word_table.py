@@ -1,0 +1,85 @@
+"""Rows of new pieces begin at the mean of those of their old ones; all other weights stay."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_bert import TINY, VOCABULARY
+
+from coder_jax.models.hf_weights import ANCHOR, random_bert, to_hf
+from coder_jax.models.word_table import extended_table, old_pieces, rows_for, with_word_table
+from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
+
+SIZE = len(VOCABULARY)
+TINY_VOCABULARY = WordPieceVocabulary(
+    {piece: number for number, piece in enumerate(VOCABULARY)}, "[UNK]", "##", 100, SIZE
+)
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [
+        ("hearts", ["heart", "##s"]),
+        ("##heart", ["##h", "##e", "##a", "##r", "##t"]),
+        ("painz", ["pain", "##z"]),
+        ("##.", ["."]),  # in its other form only
+        ("a-b", ["a", "-", "##b"]),
+        ("üpain", ["##p", "##a", "##i", "##n"]),
+        ("心", []),
+        ("##ü", []),
+    ],
+)
+def test_a_piece_is_spelt_by_the_old_ones(piece, expected):
+    found = old_pieces(piece, TINY_VOCABULARY)
+    assert [VOCABULARY[number] for number in found] == expected
+
+
+def test_rows_are_means_of_old_rows_or_the_unknown_token_s():
+    table = np.random.default_rng(0).normal(size=(SIZE, 4)).astype(np.float32)
+    extended, unknown = extended_table(table, TINY_VOCABULARY, ["hearts", "心", "##."])
+    assert extended.shape == (SIZE + 3, 4) and extended.dtype == np.float32 and unknown == 1
+    np.testing.assert_array_equal(extended[:SIZE], table)
+    heart, s = (table[VOCABULARY.index(piece)] for piece in ("heart", "##s"))
+    np.testing.assert_allclose(extended[SIZE], (heart + s) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(extended[SIZE + 1], table[VOCABULARY.index("[UNK]")])
+    np.testing.assert_array_equal(extended[SIZE + 2], table[VOCABULARY.index(".")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "expected"),
+    [
+        (SIZE, SIZE + 5, SIZE + 5),  # not padded, and so it stays
+        (104, 105, 112),  # a multiple of 8
+        (104, 103, 104),  # the padding has room
+        (128, 200, 256),
+        (1024, 1025, 1152),  # of 128 at most
+    ],
+)
+def test_a_padded_table_stays_padded(rows, size, expected):
+    assert rows_for(TINY_VOCABULARY, rows, size) == expected
+
+
+def test_padding_makes_room_and_repeats_the_unknown_token():
+    table = np.random.default_rng(0).normal(size=(104, 4)).astype(np.float32)
+    new = [f"heart{letter}" for letter in "abcdefgh"]
+    extended, _ = extended_table(table, TINY_VOCABULARY, new)
+    assert len(extended) == 112
+    np.testing.assert_array_equal(extended[:SIZE], table[:SIZE])
+    heart, a = (table[VOCABULARY.index(piece)] for piece in ("heart", "##a"))
+    np.testing.assert_allclose(extended[SIZE], (heart + a) / 2, rtol=1e-6)
+    unknown = np.broadcast_to(table[VOCABULARY.index("[UNK]")], (112 - SIZE - 8, 4))
+    np.testing.assert_array_equal(extended[SIZE + 8 :], unknown)
+
+
+@pytest.mark.parametrize("pooler", [True, False])
+def test_all_other_weights_stay(pooler):
+    bert = random_bert(TINY, 0, dtype=jnp.bfloat16)
+    if not pooler:
+        bert.pooler = None
+    before = to_hf(bert)
+    table = np.concatenate([before[ANCHOR], before[ANCHOR][:3]])
+    extended = with_word_table(bert, table)
+    assert extended.config.vocab_size == SIZE + 3 and extended.dtype == jnp.bfloat16
+    after = to_hf(extended)
+    assert after.keys() == before.keys()
+    for name, value in after.items():
+        np.testing.assert_array_equal(value, table if name == ANCHOR else before[name])
