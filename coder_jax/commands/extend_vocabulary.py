@@ -11,7 +11,8 @@ Pieces are learnt by the WordPiece trainer of the library tokenizers, after the 
 normalizer and pre-tokenizer. They join the pieces of the WordPiece model itself, at the end: no old
 piece changes its number or its row, and a word that is one piece stays one. A word of several
 pieces may be divided otherwise; a new piece is kept only if the words that use it become shorter by
-it, all in all. What changes is printed, by language where the source tells it.
+it, all in all. What changes is printed, by language where the source tells it. The language with
+most terms gets most pieces: choose with --languages, or extend an extended encoder once more.
 
 OUT opens with transformers, sentence-transformers (where the model did) and coder_jax; its vectors
 of terms whose tokens did not change are compared with the model's before it gets its name. It is

@@ -42,6 +42,8 @@ from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
 
+# What its model card says of the encoder that is true of the new one, too.
+OF_BASE = ("language", "license", "license_name", "license_link")
 TOLERANCE = 1e-6  # of unit vectors, float32, before and after
 VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
 # What stays true of an encoder whose vocabulary grew. Weights in other formats would not.
@@ -204,8 +206,7 @@ def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, An
     is_public = is_hub_id(encoder.name)
     name = encoder.name if is_public else encoder.folder.name
     metadata = ModelCardData(
-        license=of_base.license,
-        language=of_base.language,
+        **{key: value for key, value in of_base.to_dict().items() if key in OF_BASE},
         base_model=encoder.name if is_public else None,
         library_name="sentence-transformers"
         if (folder / "modules.json").is_file()

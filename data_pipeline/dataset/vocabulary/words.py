@@ -79,7 +79,7 @@ def divided(tokenizer: Tokenizer, string: str) -> list[str]:
         string = tokenizer.normalizer.normalize_str(string)
     if tokenizer.pre_tokenizer is None:
         return [string] if string else []
-    return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(string) if word]
+    return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(string)]
 
 
 class Coverage(NamedTuple):

@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 
 NEW = ["心", "hearts", "##acks", "ж", "##ж"]
 UNCHANGED = ["heart attack", "pain in limb", "", "µ ☃", "Heart Attack (acute)"]
-CARD = "---\nlicense: mit\nlanguage: en\ntags: [tiny]\n---\n# tiny\n"
+CARD = "---\nlicense: other\nlicense_name: house\nlanguage: en\ntags: [tiny]\n---\n# tiny\n"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,12 @@ def test_terms_with_the_same_tokens_have_the_same_vectors(source, written):
 def test_what_the_folder_says_and_keeps(source, written):
     out, _ = written
     card = (out / "README.md").read_text()
-    assert "license: mit" in card and "- tiny" in card and "vocabulary-extension" in card
+    assert (
+        "license: other" in card
+        and "license_name: house" in card
+        and "- tiny" in card
+        and "vocabulary-extension" in card
+    )
     assert "| learnt from | a.txt |" in card and "| new pieces | 5 |" in card
     assert str(source.parent) not in card
     assert (out / "LICENSE").read_text() == "MIT" and not (out / "onnx").exists()

@@ -51,6 +51,8 @@ def test_learnt_pieces_are_new_longer_than_a_character_and_the_same_each_time(
     assert all(len(piece.removeprefix("##")) > 1 for piece in once)
     assert vocabulary.pieces.keys().isdisjoint(once) and len({*once}) == len(once)
     assert {"herz", "##stein"} <= {*once}
+    knows_one = vocabulary.with_pieces(["herz"])
+    assert "herz" not in learnt_pieces(tokenizer, knows_one, GERMAN, words, 30, 2)
     assert not learnt_pieces(tokenizer, vocabulary, GERMAN, words, 30, 100)
 
 
