@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def derive(args: argparse.Namespace) -> str:
     """Writes the file, and says what is in it and how many names and mentions have a keyword."""
-    from data_pipeline.build.mentions.dictionary import read_entries
+    from data_pipeline.dataset.dictionaries.entries import read_entries
     from data_pipeline.files.whole_files import written_whole
     from data_pipeline.process.errors import BadInput
     from data_pipeline.sources.corpora.gold import read_gold

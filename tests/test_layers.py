@@ -22,6 +22,7 @@ FLOORS = (
     ("coder_jax.runs", "coder_jax.encoding"),
     ("coder_jax.devices", "coder_jax.models"),
     ("data_pipeline.build", "data_pipeline.batches"),
+    ("data_pipeline.skip_gram",),
     ("data_pipeline.dataset",),
     ("data_pipeline.terminology", "data_pipeline.synthetic"),
     ("data_pipeline.sources",),

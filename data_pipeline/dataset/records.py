@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from data_pipeline.dataset.quiet_tensorflow import tfds
+from data_pipeline.files.contents import Count, Hash, Shard
 
 DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
@@ -64,6 +65,15 @@ SOURCE_SIZES = {
     "n_codes": "concepts",
     "code_vocabularies": "codes",
 }
+
+
+class DescribedShard(Shard):
+    """What a build keeps of a shard that it has finished."""
+
+    longest_term_tokens: Count
+    cut_terms: Count
+    unknown_terms: Count
+    digests: list[Hash]
 
 
 def features(names: Iterable[str] | None = None) -> tfds.features.FeaturesDict:

@@ -22,6 +22,7 @@ from data_pipeline.dataset.records import (
     DATASET_NAME,
     FIRST_CONCEPT,
     SPLIT,
+    DescribedShard,
     digest,
     features,
     shard_name,
@@ -29,7 +30,6 @@ from data_pipeline.dataset.records import (
 from data_pipeline.dataset.store import MANIFEST
 from data_pipeline.dataset.tokenize_terms import cut
 from data_pipeline.dataset.word_pieces import WordPieces
-from data_pipeline.files.contents import DescribedShard
 from data_pipeline.files.identity import DATASET, write_identity
 from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import (

@@ -41,15 +41,6 @@ class Shard(Amounts):
     records: Count
 
 
-class DescribedShard(Shard):
-    """What a build keeps of a shard that it has finished."""
-
-    longest_term_tokens: Count
-    cut_terms: Count
-    unknown_terms: Count
-    digests: list[Hash]
-
-
 class Counts(Amounts):
     """How much of everything is in a dataset, and what is only counted in the whole of it."""
 
@@ -122,6 +113,16 @@ class Mentions(TypedDict):
     warnings: list[str]
     arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], StoredArray]
     tokenizer: TokenizerOfData
+    content_hash: Hash
+
+
+class SkipGrams(TypedDict):
+    """manifest.json of a folder of skip-grams."""
+
+    variant: Literal["words", "names", "names_concepts"]
+    width: Width
+    rows: dict[Literal["words", "names", "concepts"], Count]
+    word_rules: Hash
     content_hash: Hash
 
 

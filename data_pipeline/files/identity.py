@@ -1,5 +1,5 @@
-"""The JSON files that say what a thing is: a dataset, mentions, batches, a run, an encoder,
-vectors, scores, cut-offs.
+"""The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
+an encoder, vectors, scores, cut-offs.
 
 Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same for
 two such things to be the same. This module is the one place where they are written, read and
@@ -53,6 +53,9 @@ BATCHES = Kind(
 MENTIONS = Kind(
     *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", contents.Mentions)
 )
+SKIP_GRAMS = Kind(
+    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", contents.SkipGrams)
+)
 RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", contents.Run))
 ENCODER = Kind(
     *("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder),
@@ -67,7 +70,7 @@ CUTOFFS = Kind(
 )
 KINDS = {
     kind.name: kind
-    for kind in (DATASET, BATCHES, MENTIONS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
+    for kind in (DATASET, BATCHES, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
 }
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")

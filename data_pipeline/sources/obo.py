@@ -53,6 +53,21 @@ def read_obo(
     return tables.source(path, release)
 
 
+def definitions(path: Path) -> Iterator[tuple[str, str, str]]:
+    """(identifier, name, definition) of each class of an ontology that has both and is in use.
+
+    Raises BadInput as `read_obo`.
+    """
+    for frame in _parse(path)[1]:
+        if not isinstance(frame, fastobo.term.TermFrame):
+            continue
+        values = {clause.raw_tag(): clause for clause in frame}
+        if "is_obsolete" in values and values["is_obsolete"].obsolete:
+            continue
+        if "name" in values and "def" in values:
+            yield str(frame.id), values["name"].name, values["def"].definition
+
+
 def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
     """Header and all frames; fastobo's errors as BadInput with file and line."""
     data = _read_utf8(path)

@@ -11,8 +11,8 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
-from data_pipeline.build.mentions.dictionary import read_entries
 from data_pipeline.build.mentions.options import MentionOptions
+from data_pipeline.dataset.dictionaries.entries import read_entries
 from data_pipeline.dataset.mentions.store import (
     MANIFEST,
     SPLITS,

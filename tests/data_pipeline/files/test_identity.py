@@ -28,7 +28,7 @@ def test_what_is_written_is_read(tmp_path):
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
     assert read_identity(path, EVALUATION) == written  # what is not named in its type stays
-    assert len(KINDS) == 8
+    assert len(KINDS) == 9
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The dictionary of a folder of mentions, from whatever file it stands in, as entries."""
+"""A dictionary from whatever file it stands in, as entries: identifiers and names of a concept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from data_pipeline.build.mentions.dictionary import read_entries
+from data_pipeline.dataset.dictionaries.entries import read_entries
 from data_pipeline.files.tables.table import write_table
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.mention_set import Entry

@@ -1,0 +1,167 @@
+"""A folder of skip-grams: vectors of words, of names and of concepts, with their counts.
+
+manifest.json says how they were made. words.tsv (word<TAB>count, with a header) names the rows of
+words.npy, float32; names.tsv and concepts.tsv likewise, where there are any. A name stands as the
+words that `sources.text.words` makes of it, with blanks between them. Rows are in the order of
+their counts, the most frequent first. Nothing here needs gensim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_pipeline.files.array_files import map_array
+from data_pipeline.files.identity import SKIP_GRAMS, read_identity, write_identity
+from data_pipeline.files.rows import read_text
+from data_pipeline.files.whole_files import recover_folder, whole_folder
+from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.text.words import words_of
+
+TABLES = ("words", "names", "concepts")
+ODD_LINES = "odd_lines.txt"
+AGAIN = f"make the folder again with `{SKIP_GRAMS.command}`"
+
+
+@dataclass(frozen=True)
+class VectorTable:
+    """Strings, how often each was seen in the text, and its vector.
+
+    Attributes:
+      strings: [n], each once, the most frequent first.
+      counts: int64 [n].
+      vectors: float32 [n, width].
+    """
+
+    strings: Sequence[str]
+    counts: np.ndarray
+    vectors: np.ndarray
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {string: row for row, string in enumerate(self.strings)}
+
+    def rows(self, strings: Iterable[str]) -> np.ndarray:
+        """int64 [len(strings)]: the row of each string, -1 for one that has none."""
+        return np.array([self._rows.get(string, -1) for string in strings], np.int64)
+
+
+@dataclass(frozen=True)
+class SkipGrams:
+    """A folder of skip-grams; all tables lie in one space.
+
+    Attributes:
+      folder: where it lies.
+      manifest: how it was made.
+      words, names, concepts: empty tables of what the variant has none.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    words: VectorTable
+    names: VectorTable
+    concepts: VectorTable
+
+    def rows_of_names(self, names: Iterable[str]) -> np.ndarray:
+        """int64 [len(names)]: the rows in `names` of names as a source writes them, or -1."""
+        return self.names.rows(" ".join(words_of(name)) for name in names)
+
+    def means_of_words(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of the vectors of a name's words, as SG_W has names.
+
+        Args:
+          names: as a source writes them.
+
+        Returns:
+          float32 [len(names), width], 0 where no word is known; and how many are, int64
+          [len(names)].
+        """
+        means = np.zeros((len(names), self.manifest["width"]), np.float32)
+        known = np.zeros(len(names), np.int64)
+        for place, name in enumerate(names):
+            rows = self.words.rows(words_of(name))
+            rows = rows[rows >= 0]
+            if known_words := len(rows):
+                known[place] = known_words
+                means[place] = self.words.vectors[rows].mean(axis=0)
+        return means, known
+
+
+def write_skip_grams(
+    out: Path,
+    tables: Mapping[str, VectorTable],
+    manifest: Mapping[str, Any],
+    odd: Sequence[str] = (),
+) -> SkipGrams:
+    """Writes a folder of skip-grams, whole or not at all, and opens it.
+
+    Args:
+      out: the folder; what is there is replaced.
+      tables: of each of TABLES one.
+      manifest: what it says; rows, width and content_hash are made here.
+      odd: lines of ODD_LINES, what was odd in the text.
+    """
+    content = hashlib.sha256()
+    with whole_folder(out) as folder:
+        for kind in TABLES:
+            table = tables[kind]
+            if not len(table.strings):
+                continue
+            lines = zip(table.strings, table.counts.tolist(), strict=True)
+            text = f"{kind[:-1]}\tcount\n" + "".join(f"{one}\t{count}\n" for one, count in lines)
+            vectors = np.ascontiguousarray(table.vectors, np.dtype("<f4"))
+            content.update(text.encode() + vectors.tobytes())
+            (folder / f"{kind}.tsv").write_text(text, encoding="utf-8")
+            np.save(folder / f"{kind}.npy", vectors)
+        if odd:
+            (folder / ODD_LINES).write_text("\n".join(odd) + "\n", encoding="utf-8")
+        made = {
+            "width": tables["words"].vectors.shape[1],
+            "rows": {kind: len(tables[kind].strings) for kind in TABLES},
+            "content_hash": content.hexdigest(),
+        }
+        write_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS, {**manifest, **made})
+    return open_vectors(out)
+
+
+def open_vectors(folder: str | Path) -> SkipGrams:
+    """A folder of skip-grams; the vectors are mapped, not read.
+
+    Raises:
+      BadInput: no such folder, or a damaged one.
+    """
+    folder = Path(folder)
+    recover_folder(folder)
+    manifest = read_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS)
+    tables = {
+        kind: _read_table(folder, kind, manifest["rows"].get(kind, 0), manifest["width"])
+        for kind in TABLES
+    }
+    return SkipGrams(folder, manifest, **tables)
+
+
+def _read_table(folder: Path, kind: str, rows: int, width: int) -> VectorTable:
+    if not rows:  # an empty file cannot be mapped
+        return VectorTable([], np.zeros(0, np.int64), np.zeros((0, width), np.float32))
+    path = folder / f"{kind}.tsv"
+    lines = read_text(path).split("\n")[1:-1]
+    fields = [line.split("\t") for line in lines]
+    if len(fields) != rows or not all(len(one) == 2 and one[1].isdecimal() for one in fields):
+        raise BadInput(
+            f"{path}: found {len(fields):,} rows, or other than two columns; expected {rows:,} of "
+            f"{kind[:-1]}<TAB>count: {AGAIN}"
+        )
+    vectors = map_array(folder / f"{kind}.npy", AGAIN)
+    if vectors.shape != (rows, width) or vectors.dtype != np.float32:
+        raise BadInput(
+            f"{folder / f'{kind}.npy'}: found {vectors.dtype} {list(vectors.shape)}; expected "
+            f"float32 {[rows, width]}: {AGAIN}"
+        )
+    counts = np.array([int(count) for _, count in fields], np.int64)
+    return VectorTable([string for string, _ in fields], counts, vectors)

@@ -1,0 +1,1 @@
+"""Text: documents of sentences, and the one rule by which names and text become words."""
