@@ -162,6 +162,20 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         "`evaluate --cutoffs` then measures each",
     )
     heldout.add_argument(
+        "--hold-out-concepts",
+        type=int,
+        metavar="N",
+        help="take so many whole concepts out, with all their terms and relations, into "
+        "DIR/heldout/concepts.tsv: of those with two terms or more that no other concept has",
+    )
+    heldout.add_argument(
+        "--hold-out-phrases",
+        type=Path,
+        metavar="FILE",
+        help="of these, only terms with the words of a phrase in this list, one a line, count, "
+        "such as names that a text has: names.tsv of `python -m data_pipeline.skip_gram`",
+    )
+    heldout.add_argument(
         "--heldout-dictionary",
         type=int,
         default=50_000,
@@ -229,6 +243,8 @@ def options_from(args: argparse.Namespace) -> BuildOptions:
         max_length=args.max_length,
         hold_out=args.hold_out,
         hold_out_languages=tuple(args.hold_out_languages),
+        hold_out_concepts=args.hold_out_concepts,
+        hold_out_phrases=args.hold_out_phrases,
         heldout_dictionary=args.heldout_dictionary,
         exclude_terms=args.exclude_terms,
         supervised=tuple(args.supervised),

@@ -49,7 +49,8 @@ from data_pipeline.process.progress import tell
 from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.source import Source
-from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
+from data_pipeline.terminology.heldout.concepts import hold_out_concepts, write_heldout_concepts
+from data_pipeline.terminology.heldout.synonyms import hold_out, mention_table, write_heldout
 from data_pipeline.terminology.supervised import read_supervised
 from data_pipeline.terminology.terminology import Terminology, read_terminology
 
@@ -112,20 +113,11 @@ def _build_in(
     scratch = work / "unpacked"
     try:
         with reading(options.source):
-            terminology, mentions, excluded = _read(options, scratch)
+            terminology, excluded = _read(options, scratch)
     finally:
         remove_scratch(scratch)
     stopping.poll()
-    held_out = None
-    if mentions is not None:
-        held_out = write_heldout(
-            work / "heldout",
-            terminology,
-            mentions,
-            options.heldout_dictionary,
-            options.seed,
-            excluded,
-        )
+    terminology, held_out = _hold_out(options, terminology, excluded, work / "heldout")
     write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")
     writer = BlockWriter(terminology, tokenizer, options.max_length)
@@ -135,10 +127,32 @@ def _build_in(
     finish(work, out, manifest)
 
 
-def _read(
-    options: BuildOptions, scratch: Path
-) -> tuple[Terminology, pl.DataFrame | None, pl.DataFrame | None]:
-    """The terminology, the mentions that are held out of it, and those of --exclude-terms."""
+def _hold_out(
+    options: BuildOptions, terminology: Terminology, excluded: pl.DataFrame | None, folder: Path
+) -> tuple[Terminology, dict[str, dict[str, int] | None]]:
+    """Writes what is held out; the terminology without it, and what the manifest says of it.
+
+    Concepts go first, so that no synonym is asked for, nor among the answers, that is in none.
+    """
+    counts: dict[str, dict[str, int] | None] = {"held_out": None}
+    if options.hold_out_concepts is not None:
+        terminology, names = hold_out_concepts(
+            terminology, options.hold_out_concepts, options.seed, options.hold_out_phrases
+        )
+        counts["held_out_concepts"] = write_heldout_concepts(folder, names)
+    if options.hold_out is not None:
+        terminology, mentions = hold_out(
+            terminology, options.hold_out, options.seed, options.hold_out_languages
+        )
+        most = options.heldout_dictionary
+        counts["held_out"] = write_heldout(
+            folder, terminology, mentions, most, options.seed, excluded
+        )
+    return terminology, counts
+
+
+def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFrame | None]:
+    """The terminology, and the mentions of --exclude-terms."""
     started = time.monotonic()
     tell(f"reading {options.source}")
     source = read_source(options.source, scratch, options.synonym_scopes, options.release)
@@ -154,10 +168,7 @@ def _read(
         f"{len(terminology.cuis):,} concepts, {terminology.terms.height:,} terms, "
         f"{len(terminology.heads):,} triplets in {time.monotonic() - started:.1f} s"
     )
-    if options.hold_out is None:
-        return terminology, None, excluded
-    held = hold_out(terminology, options.hold_out, options.seed, options.hold_out_languages)
-    return *held, excluded
+    return terminology, excluded
 
 
 def write_small_tables(source: Source, work: Path) -> None:
@@ -173,7 +184,7 @@ def _manifest(
     terminology: Terminology,
     tokenizer: Tokenizer,
     shards: list[dict],
-    held_out: dict[str, int] | None,
+    held_out: dict[str, dict[str, int] | None],
 ) -> dict:
     source = terminology.source
     warnings = list(source.warnings)
@@ -193,7 +204,7 @@ def _manifest(
         "counts": _counts(terminology, shards),
         "report": terminology.report,
         "warnings": warnings,
-        "held_out": held_out,
+        **held_out,
         "tokenizer": {
             "name": str(options.tokenizer),
             "hash": tokenizer_hash(tokenizer),

@@ -33,6 +33,8 @@ class BuildOptions:
       max_length: longest term in tokens, special tokens included.
       hold_out: concepts that give one synonym to heldout/: a fraction (< 1) or a count; None: none.
       hold_out_languages: each of these gives so many; none: the most wanted language does.
+      hold_out_concepts: so many whole concepts go to heldout/; None: none.
+      hold_out_phrases: only terms in this list of phrases are held out with their concepts.
       heldout_dictionary: most terms in heldout/dictionary.tsv.
       exclude_terms: .tsv of mention and CUI to keep out of the dataset; heldout/dictionary.tsv has
         the other terms of these concepts.
@@ -53,6 +55,8 @@ class BuildOptions:
     max_length: int = 32
     hold_out: float | None = None
     hold_out_languages: tuple[str, ...] = ()
+    hold_out_concepts: int | None = None
+    hold_out_phrases: Path | None = None
     heldout_dictionary: int = 50_000
     exclude_terms: Path | None = None
     supervised: tuple[Path, ...] = ()
@@ -80,6 +84,14 @@ class BuildOptions:
                 f"--exclude-terms {self.exclude_terms} does not exist; expected a .tsv file with "
                 "the header mention, CUI"
             )
+        if self.hold_out_phrases is not None:
+            if self.hold_out_concepts is None:
+                raise BadInput("--hold-out-phrases chooses among --hold-out-concepts: give it, too")
+            if not self.hold_out_phrases.is_file():
+                raise BadInput(
+                    f"--hold-out-phrases {self.hold_out_phrases} does not exist; expected a phrase "
+                    "in each line"
+                )
         for path in self.supervised:
             if not path.exists():
                 raise BadInput(
@@ -100,7 +112,8 @@ class BuildOptions:
         options = self.as_json()
         for name in ("out", "overwrite", "tokenizer"):
             del options[name]
-        inputs = source_paths(self.source) + ([self.exclude_terms] if self.exclude_terms else [])
+        inputs = source_paths(self.source)
+        inputs += [path for path in (self.exclude_terms, self.hold_out_phrases) if path is not None]
         for path in self.supervised:
             inputs += sorted(path.rglob("*.*")) if path.is_dir() else [path]
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]

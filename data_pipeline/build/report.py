@@ -37,6 +37,11 @@ def closing_report(manifest: dict, out: str | Path) -> str:
             ("held-out mentions", f"{manifest['held_out']['mentions']:,}"),
             ("  dictionary terms", f"{manifest['held_out']['dictionary']:,}"),
         ]
+    if concepts := manifest.get("held_out_concepts"):
+        rows += [
+            ("held-out concepts", f"{concepts['concepts']:,}"),
+            ("  their terms", f"{concepts['terms']:,}"),
+        ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}".rstrip() for name, value in rows]
     title = f"{manifest['name']} {manifest['release']}: {out}"

@@ -19,6 +19,9 @@ STOP_NAMES = frozenset(
     condition conditions cancer cancers disease diseases tumor tumors tumour tumours diagnosis
     disorder disorders mutation mutations infection infections complex syndrome syndromes symptom
     symptoms sign signs finding findings patient patients lesion lesions illness problem problems
+    mg mm cm nm km kg et al men go bind rich air arm cord ask ten ion fed gave bad add ups bid pale
+    pig cup tar lord caps bo id deletion mutated marker simple sensitive sensitivity regression
+    infectious helix recurrence differentiating genetic inherited recurrent primary secondary
     abnormality abnormalities injury injuries deficiency complication complications present
     a about after all also am an and any are as at be been but by can could did do does for from
     get had has have he her him his how i if in into is it its let may me more most my no nor not
@@ -50,6 +53,8 @@ class NameDictionary:
       concepts_of: the concepts of each name, but for those that are excluded.
       concepts: all, without excluded ones.
       codes: other identifiers of a concept -> it, where they are of one only.
+      abbreviations: names of one word that the dictionary never writes but in capitals, such as
+        AIDS: text means them only where it does so, too.
       excluded, excluded_names: concepts, and the names that one of them has.
       record: what a manifest says of it.
     """
@@ -57,6 +62,7 @@ class NameDictionary:
     concepts_of: Mapping[str, tuple[str, ...]]
     concepts: frozenset[str]
     codes: Mapping[str, str]
+    abbreviations: frozenset[str]
     excluded: frozenset[str]
     excluded_names: frozenset[str]
     record: Mapping[str, object]
@@ -84,7 +90,7 @@ def read_names(
     Raises:
       BadInput: another thing, or a list of concepts none of which is in the dictionary.
     """
-    held, codes = _read(path, languages, types)
+    held, codes, abbreviations = _read(path, languages, types)
     excluded = frozenset(read_concepts(exclude)) if exclude is not None else frozenset()
     known = {concept for concepts in held.values() for concept in concepts}
     if excluded and not excluded & known:
@@ -101,6 +107,7 @@ def read_names(
             for code, concepts in codes.items()
             if len(concepts) == 1 and not excluded & concepts.keys()
         },
+        abbreviations,
         excluded | {code for code, concepts in codes.items() if excluded & concepts.keys()},
         closed,
         {
@@ -117,16 +124,23 @@ def read_names(
 Held = dict[str, dict[str, None]]  # a name or a code -> its concepts, in order
 
 
-def _read(path: Path, languages: Sequence[str], types: Sequence[str]) -> tuple[Held, Held]:
-    """The concepts of each name, and of each other identifier."""
+def _read(
+    path: Path, languages: Sequence[str], types: Sequence[str]
+) -> tuple[Held, Held, frozenset[str]]:
+    """The concepts of each name, and of each other identifier; names in capitals alone."""
     held: Held = {}
     codes: Held = {}
+    small: set[str] = set()
     for name, concept in _pairs(path, languages, types, codes):
-        if only_words(tokens := [token for token, _, _ in token_spans(name)]):
+        tokens = [token for token, _, _ in token_spans(name)]
+        if only_words(tokens):
             held.setdefault(surface(tokens), {})[concept] = None
+            if len(tokens) > 1 or not name.isupper():
+                small.add(surface(tokens))
     if not held:
         raise BadInput(f"{path}: found no name that has a word; give another dictionary")
-    return held, codes
+    # A dictionary in capitals throughout says nothing by them.
+    return held, codes, frozenset(held.keys() - small) if small else frozenset()
 
 
 def _pairs(

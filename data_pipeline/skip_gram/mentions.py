@@ -86,7 +86,8 @@ class Annotator:
     """Finds the mentions of a document.
 
     What is annotated counts first, then names of what the document is about, then the names of the
-    dictionary; of two that overlap the longer, then the left one. Case does not count.
+    dictionary; of two that overlap the longer, then the left one. Case does not count, but for the
+    dictionary's abbreviations.
 
     A name that several concepts have means the one that the document is about. If it is about
     none or several of these, the mention has no concept: a guess would teach something wrong.
@@ -126,6 +127,10 @@ class Annotator:
                         candidates.append(Candidate(1, start - end, start, end, about[0], False))
             if self.dictionary is not None:
                 for start, end, name in self.matcher.matches(tokens):
+                    if name in self.dictionary.abbreviations:
+                        _, begin, behind = spans[start]
+                        if not document.text[first + begin : first + behind].isupper():
+                            continue
                     concept, ambiguous = self._meant(self.dictionary.concepts_of[name], about)
                     candidates.append(Candidate(2, start - end, start, end, concept, ambiguous))
             yield from _cut(Sentence(tokens, self._chosen(candidates, len(tokens))))

@@ -18,7 +18,7 @@ from data_pipeline.skip_gram.store import VectorTable, open_vectors, write_skip_
 from data_pipeline.skip_gram.train import train
 
 TEXT = "The heart attack came. Pain, mi and pain of heart attack!\n\nA mi or fever. Other.\n"
-NAMES = "heart attack\tC1\nMI\tC1\npain\tC2\nstroke of luck\tC3\nheart pain\tC2\n"
+NAMES = "heart attack\tC1\nMi\tC1\npain\tC2\nstroke of luck\tC3\nheart pain\tC2\n"
 SMALL = Settings(size=8, window=2, epochs=3, min_count=1, sample=0)
 
 

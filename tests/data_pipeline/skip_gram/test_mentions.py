@@ -47,6 +47,22 @@ def test_the_longest_match_of_whole_words_whatever_their_case(names):
     ]
 
 
+def test_abbreviations_are_matched_in_capitals_alone(write):
+    rows = "AIDS\tC1\nGout\tC2\nDI\tC3\ndi\tC4\nHIV INFECTION\tC5\nhearing aids\tC6\n"
+    names = read_names(write("names.tsv", rows))
+    text = "AIDS aids Aids, gout GOUT, di, hiv infection of hearing AIDS"
+    assert found(Annotator(names), Document(text)) == [
+        ["aids", "C1"],
+        ["gout", "C2"],
+        ["gout", "C2"],
+        ["di", ""],
+        ["hiv infection", "C5"],
+        ["hearing aids", "C6"],
+    ]
+    loud = read_names(write("loud.tsv", "AIDS\tC1\nGOUT\tC2\n"))
+    assert found(Annotator(loud), Document("aids")) == [["aids", "C1"]]
+
+
 def test_matches_do_not_go_beyond_marks_and_sentences_but_hyphens_do_not_count(names):
     text = "Small non small carcinoma. Heart. Attack, lung non-small carcinoma. heart, attack"
     assert found(Annotator(names), Document(text)) == [

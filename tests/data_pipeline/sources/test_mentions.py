@@ -6,7 +6,7 @@ from coder_jax.evaluation.normalization.mentions import read_mentions
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.mentions import mention_rows
-from data_pipeline.terminology.heldout import mention_table
+from data_pipeline.terminology.heldout.synonyms import mention_table
 
 ROWS = [("x", "C1|C2"), ("y", "C3"), ("z z", "C4")]
 FILES = {

@@ -67,7 +67,7 @@ def hold_out(
         "terms held out": mentions.height,
         "terms kept": kept.height,
     }
-    kept = _without_strings(kept, mentions["term"])
+    kept = without_strings(kept, mentions["term"])
     without = dataclasses.replace(terminology, terms=kept, report=report)
     return without, mentions.select("CUI", "language", "concept", mention="term")
 
@@ -81,7 +81,7 @@ def _chosen(
     concepts = eligible["concept"].unique(maintain_order=True)
     count = _count(amount, len(concepts), language)
     cuis = terminology.cuis.gather(concepts)
-    hashes = np.array([_hash(cui, seed) for cui in cuis], np.uint64)
+    hashes = np.array([hash_of(cui, seed) for cui in cuis], np.uint64)
     chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
     chosen = chosen.sort("hash", "CUI").head(count)
     # The same hash picks the term: bits that the order above does not depend on.
@@ -98,7 +98,7 @@ def _chosen(
     )
 
 
-def _without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
+def without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
     """The terms without strings of the source that are mentions, case and blanks aside.
 
     Cleaned anew, a cleaned term may become another one ("Pain-NOS", "pain nos", "pain"), so that
@@ -147,7 +147,9 @@ def write_heldout(
         )
     others = np.flatnonzero(~is_asked)
     if per_concept[others].sum() > room:
-        hashes = np.array([_hash(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64)
+        hashes = np.array(
+            [hash_of(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64
+        )
         others = others[np.argsort(hashes, kind="stable")]
         others = others[np.cumsum(per_concept[others]) <= room]
     is_listed = is_asked
@@ -157,8 +159,8 @@ def write_heldout(
         "term", CUI=terminology.cuis.gather(terminology.terms["concept"].filter(in_dictionary))
     )
     several = ["language"] if mentions["language"].n_unique() > 1 else []
-    _write_tsv(mentions.select("mention", "CUI", *several), folder / MENTIONS)
-    _write_tsv(dictionary, folder / DICTIONARY)
+    write_tsv(mentions.select("mention", "CUI", *several), folder / MENTIONS)
+    write_tsv(dictionary, folder / DICTIONARY)
     return {"mentions": mentions.height, "dictionary": dictionary.height}
 
 
@@ -203,11 +205,13 @@ def _count(amount: float, eligible: int, language: str) -> int:
     return count
 
 
-def _hash(cui: str, seed: int) -> int:
+def hash_of(cui: str, seed: int) -> int:
+    """The hash that says which concepts are taken first."""
     digest = hashlib.blake2b(f"{seed}:{cui}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
-def _write_tsv(table: pl.DataFrame, path: Path) -> None:
+def write_tsv(table: pl.DataFrame, path: Path) -> None:
+    """Writes a table of cleaned terms."""
     # Cleaned terms hold neither tabs nor line breaks, so nothing needs quoting.
     table.write_csv(path, separator="\t", quote_style="never")

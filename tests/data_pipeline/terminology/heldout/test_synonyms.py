@@ -10,7 +10,7 @@ from data_pipeline.sources.mentions import mention_languages
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters
-from data_pipeline.terminology.heldout import hold_out, mention_table, write_heldout
+from data_pipeline.terminology.heldout.synonyms import hold_out, mention_table, write_heldout
 from data_pipeline.terminology.terminology import read_terminology
 
 

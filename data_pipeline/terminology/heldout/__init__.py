@@ -1,0 +1,1 @@
+"""Synonyms and concepts that are held out of training, to measure by."""
