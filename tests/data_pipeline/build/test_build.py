@@ -135,6 +135,23 @@ def test_whole_concepts_are_held_out_before_synonyms_are(options, capsys):
         build_dataset(replace(options, hold_out_concepts=2500, overwrite=True))
 
 
+def test_held_out_concepts_of_a_list_of_phrases(model, tmp_path, ontology, capsys, write):
+    phrases = write("names.tsv", "name\tcount\nacute attack 4\t9\nPain of limb 4\t8\n")
+    out = tmp_path / "out"
+    arguments = ["--source", str(ontology), "--out", str(out), "--tokenizer", str(model)]
+    asked = ["--hold-out-concepts", "1", "--hold-out-phrases", str(phrases)]
+    assert main([*arguments, *asked]) == 0
+    assert (out / "heldout" / "concepts.tsv").read_text().splitlines() == [
+        "term\tCUI",
+        "pain of limb 4\tT:00004",
+        "acute attack 4\tT:00004",
+    ]
+    assert "held-out concepts 1 their terms 2" in " ".join(capsys.readouterr().out.split())
+    phrases.write_text("acute attack 4\npain of limb 4\npain of limb 5\nacute attack 5\n")
+    assert main([*arguments, *asked]) == 2  # another list, another dataset
+    assert "already holds a dataset" in capsys.readouterr().err
+
+
 def test_content_hash_is_about_content(options, tmp_path, ontology):
     def built(name, **changes):
         return manifest_of(build_dataset(replace(options, out=tmp_path / name, **changes)))
@@ -237,6 +254,11 @@ def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
         ({"shards": 0}, "--shards 0: expected 1 or more"),
         ({"exclude_terms": Path("no.tsv")}, "--exclude-terms no.tsv does not exist"),
         ({"filters": Filters(languages=("FRE",))}, "--languages FRE: no term of the source has it"),
+        ({"hold_out_phrases": Path("no.tsv")}, "chooses among --hold-out-concepts: give it, too"),
+        (
+            {"hold_out_phrases": Path("no.tsv"), "hold_out_concepts": 1},
+            "--hold-out-phrases no.tsv does not exist",
+        ),
         ({"hold_out": 10_000}, "asks for 10,000 concepts; 1,666 have a term"),
     ],
 )

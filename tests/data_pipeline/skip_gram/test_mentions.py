@@ -47,6 +47,14 @@ def test_the_longest_match_of_whole_words_whatever_their_case(names):
     ]
 
 
+def test_of_overlapping_names_the_longest_then_the_left_one(write):
+    rows = "breast\tC1\nbreast cancer\tC2\ncancer risk\tC3\ncancer risk of men\tC4\n"
+    annotator = Annotator(read_names(write("names.tsv", rows)))
+    text = "Breast cancer risk, breast cancer risk of men"
+    expected = [["breast cancer", "C2"], ["breast", "C1"], ["cancer risk of men", "C4"]]
+    assert found(annotator, Document(text)) == expected
+
+
 def test_abbreviations_are_matched_in_capitals_alone(write):
     rows = "AIDS\tC1\nGout\tC2\nDI\tC3\ndi\tC4\nHIV INFECTION\tC5\nhearing aids\tC6\n"
     names = read_names(write("names.tsv", rows))
@@ -109,7 +117,8 @@ def test_annotations_come_first_and_have_the_concepts_of_the_dictionary(names):
         Annotation(33, 46, ("C2", "C1")),
         Annotation(2, 19, ("C2",)),
         Annotation(24, 31, ("C99",)),
-        Annotation(41, 44, ("C1",)),  # a part of a word
+        Annotation(34, 38, ("C1",)),  # a part of a word
+        Annotation(24, 29, ("C1",)),
     )
     annotator = Annotator(names, read_stop_names(None))
     assert found(annotator, Document(text, annotations)) == [
@@ -121,7 +130,7 @@ def test_annotations_come_first_and_have_the_concepts_of_the_dictionary(names):
         "mentions annotated": 3,
         "mentions of one of several concepts, without any": 1,
         "annotated with a concept that the dictionary lacks": 1,
-        "left out: annotation of a part of a word": 1,
+        "left out: annotation of a part of a word": 2,
     }
 
 

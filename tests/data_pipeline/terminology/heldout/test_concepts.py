@@ -85,6 +85,17 @@ def test_only_concepts_of_two_terms_that_nobody_else_has(tmp_path):
         hold_out_concepts(terminology, 0, seed=0)
 
 
+def test_semantic_types_stay_with_their_concepts(tmp_path):
+    source = read_rrf(write_release(tmp_path), tmp_path / "scratch")
+    terminology = read_terminology(source, Filters(), "none")
+    types = by_identifier(terminology)["types"]
+    assert len(types) == 4
+    for seed in range(4):
+        without, names = hold_out_concepts(terminology, 1, seed)
+        left = {row for row in types if row[0] != names["CUI"][0]}
+        assert by_identifier(without)["types"] == left and len(left) < 4
+
+
 def test_a_term_that_another_concept_has_keeps_both_in(tmp_path):
     path = tmp_path / "shared.obo"
     frames = [
