@@ -134,7 +134,9 @@ def test_a_vocab_txt_is_of_the_new_vocabulary_or_not_there(written):
 
 
 @pytest.mark.parametrize("broken", ["ids", "rows", "vectors"])
-def test_a_folder_that_is_not_right_is_not_left_behind(source, tmp_path, monkeypatch, caplog, broken):
+def test_a_folder_that_is_not_right_is_not_left_behind(
+    source, tmp_path, monkeypatch, caplog, broken
+):
     out = tmp_path / "extended"
     encoder = open_extendable(str(source), out)
     if broken == "ids":
