@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from data_pipeline.files.buckets import in_bucket
 from data_pipeline.process.errors import BadInput
 
 Variant = Literal["words", "names", "names_concepts"]
@@ -85,6 +86,10 @@ class SkipGramOptions:
         ):
             if path is not None and not path.exists():
                 raise BadInput(f"{option} {path} does not exist; give an existing file")
+        if in_bucket(self.out):
+            raise BadInput(
+                f"--out: found {self.out}; expected a folder on this machine: copy it there after"
+            )
         if len(set(self.text)) < len(self.text):
             raise BadInput("--text: found a file twice; expected each once")
         if self.dictionary is None and (self.dictionary_languages or self.semantic_types):

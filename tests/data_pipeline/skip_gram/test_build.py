@@ -199,6 +199,7 @@ def test_the_command_and_its_examples(options, capsys):
     ("changes", "message"),
     [
         ({"text": (Path("none.txt"),)}, "--text none.txt does not exist"),
+        ({"out": Path("s3://bucket/sg")}, "--out: found s3:.*; expected a folder on this machine"),
         ({"stop_names": Path("none")}, "--stop-names none does not exist"),
         ({"settings": Settings(min_count=9)}, "no word so often, the most frequent 4 times"),
         ({"settings": Settings(window=0)}, "--window 0: expected 1 or more"),
