@@ -9,6 +9,7 @@ from benchmarks import mapping
 from data_pipeline.sources.obo import read_obo
 
 
+@pytest.mark.slow
 def test_a_small_run(hpo_path, tmp_path, capsys):
     pytest.importorskip("torch")
     write_model(tmp_path / "model")

@@ -73,6 +73,7 @@ def test_the_peers_do_the_same_work(without_dropout, name):
     assert without_dropout(name) == pytest.approx(ours, rel=train_step.LARGEST_DIFFERENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_dropout_is_on_where_it_is_asked_for(folder, without_dropout, name):
     (loss,) = losses(name, work_in(folder, steps=1, dropout=True, **UNLIKE_THE_PAPER))

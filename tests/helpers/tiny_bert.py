@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ VOCABULARY = [
     *string.ascii_lowercase + string.digits + ".,()-",
     *(f"##{letter}" for letter in string.ascii_lowercase + string.digits),
     *WORDS.split(),
-    *UNUSED,
 ]
 TINY = BertConfig(
     vocab_size=len(VOCABULARY),
@@ -45,9 +45,10 @@ TERMS = [
 ]
 
 
-def write_tokenizer(folder: Path) -> None:
-    """A lower-casing WordPiece tokenizer with VOCABULARY."""
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+def write_tokenizer(folder: Path, more: Sequence[str] = ()) -> None:
+    """A lower-casing WordPiece tokenizer with VOCABULARY, and more behind it."""
+    pieces = [*VOCABULARY, *more]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 64}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
@@ -66,12 +67,12 @@ def random_model(seed: int = 0, **changes):
     return model
 
 
-def write_model(folder: Path, seed: int = 0, **changes):
+def write_model(folder: Path, seed: int = 0, more: Sequence[str] = (), **changes):
     """A random BERT with tokenizer in `folder`; returns the transformers model."""
     folder.mkdir(exist_ok=True)
-    model = random_model(seed, **changes)
+    model = random_model(seed, **({"vocab_size": len(VOCABULARY) + len(more)} | changes))
     model.save_pretrained(folder)
-    write_tokenizer(folder)
+    write_tokenizer(folder, more)
     return model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny_bert import write_tokenizer
+from tiny_bert import UNUSED, write_tokenizer
 
 from data_pipeline.build.mentions.build_mentions import build_mentions
 from data_pipeline.build.mentions.options import MentionOptions
@@ -57,7 +57,7 @@ def write_files(folder: Path) -> dict[str, Path]:
     files["dictionary"].write_text(DICTIONARY, encoding="utf-8")
     files["keywords"].write_text(WORDS, encoding="utf-8")
     files["tokenizer"].mkdir()
-    write_tokenizer(files["tokenizer"])
+    write_tokenizer(files["tokenizer"], UNUSED)
     return files
 
 

@@ -128,6 +128,7 @@ def test_environment_is_made_once_repaired_and_updated(made, setuptools):
     subprocess.run([python, "-m", "pip", "--version"], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(made):
     empty_project, said = made
     assert said[0][0] == said[1][0] == f"{empty_project / '.venv/bin/python'}\n"

@@ -86,6 +86,7 @@ def test_the_whole_road(folder, capsys):
     assert all(row["concept"] in owners[row["matched_term"]] for row in found)
 
 
+@pytest.mark.slow
 def test_trains_where_tensorflow_is_not_installed(folder):
     """Batches from files need none: the import is blocked in a process of its own."""
     out = folder / "batches"

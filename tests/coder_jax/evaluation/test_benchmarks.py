@@ -18,6 +18,7 @@ from coder_jax.evaluation.benchmarks import (
 from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
 from coder_jax.evaluation.given_groups.quaero import Quaero
+from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
@@ -118,6 +119,7 @@ KINDS = {
     SimilarityBenchmark: {"g.tsv": "a\tb\t1\n", "h.csv": "Mean,Term1,Term2\n"},
     Quaero: {"t/corpus/dev/EMEA/1.ann": "", "u/train/MEDLINE/1.ann": ""},
     Mantra: {"i/x/y.ann": "", "j/Medline_GSC_fr_man.xml": "", "k.zip": b"PK\xff", "l.xml": "\t\n"},
+    MultipleNames: {"v/manifest.json": '{"format": "coder_jax mentions 1"}'},
     ConceptSet: {"m.tsv": "CUI\tSemantic types\tterm\n", "n/manifest.json": ""},
     RelationBenchmark: {"o/x_train.txt": "", "p/relations_train.tsv": ""},
     LinkBenchmark: {"q.tsv": "Head\ttail\tlabel\n"},
@@ -140,6 +142,7 @@ def test_every_kind_is_listed_once_and_in_the_order_of_tables():
         "similarity",
         "semantic group given",
         "MANTRA GSC",
+        "several concepts",
         "concept similarity",
     ]
     tables += ["relation classification", "link prediction", "nearest terms"]
@@ -183,6 +186,7 @@ def test_options_have_the_defaults_of_their_flags():
         **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
+        "split": "test",
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
@@ -193,6 +197,7 @@ def test_options_have_the_defaults_of_their_flags():
         "mentions with semantic groups": [
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
+        "mentions of several concepts": ["--split"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }

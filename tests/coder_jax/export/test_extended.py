@@ -69,7 +69,7 @@ def test_it_opens_with_transformers_with_the_new_pieces(written):
     assert tokenizer("心 hearts", add_special_tokens=False)["input_ids"] == [size, size + 1]
     assert tokenizer.tokenize("xacks") == ["x", "##acks"]
     assert {*tokenizer.all_special_tokens} == {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}
-    assert tokenizer.convert_tokens_to_ids("[unused1]") == VOCABULARY.index("[unused1]")
+    assert tokenizer.convert_tokens_to_ids("[MASK]") == VOCABULARY.index("[MASK]")
     model = transformers.AutoModel.from_pretrained(out)
     assert model.config.vocab_size == size + len(NEW)
     assert said.same > len(UNCHANGED) and said.largest == {"transformers": 0.0}

@@ -108,7 +108,7 @@ def plain(dataset):
         pytest.param(8, 1, False, marks=pytest.mark.slow),
         pytest.param(2, 4, False, marks=pytest.mark.slow),
         (8, 4, False),
-        (8, 2, True),
+        pytest.param(8, 2, True, marks=pytest.mark.slow),
         (3, 1, True),
     ],
 )
@@ -134,6 +134,7 @@ def test_nor_for_the_other_objectives(dataset, system):
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
 
 
+@pytest.mark.slow
 def test_types_are_learned(dataset):
     history, params = run(dataset, V1, steps=1)
     assert 0.5 < history[0]["loss_type"] / np.log(4) < 2

@@ -78,6 +78,7 @@ def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
     assert_same_parameters(read_params(out, 6), read_params(straight, 6))
 
 
+@pytest.mark.slow
 def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     model, source, straight, tmp_path, monkeypatch
 ):

@@ -69,7 +69,14 @@ def assert_equal(got, want):
 
 
 SLOW = pytest.mark.slow
-CUTS = [(name, 1, 2) for name in SPECS] + [
+ALIKE = (  # to these others say the same
+    "concepts, terms with replacement",
+    "concepts, each once",
+    "synonyms, unlike names",
+    "corrupted tails of concepts",
+    "relations, more unlike names than there are",
+)
+CUTS = [pytest.param(name, 1, 2, marks=SLOW if name in ALIKE else ()) for name in SPECS] + [
     pytest.param(name, *cut, marks=() if (name, cut) == ("paper", (1, 1)) else SLOW)
     for name in SPECS
     for cut in ((1, 1), (2, 1))
@@ -212,6 +219,7 @@ def test_rows_in_use_are_those_of_the_fullest_block():
     assert rows_in_use(segments) == 4
 
 
+@pytest.mark.slow
 def test_rows_are_full_on_a_real_ontology(tmp_path, hpo_path, minilm_path):
     """The paper's step of 2,048 terms: at least 93 % of the tokens are no padding."""
     options = BuildOptions(source=hpo_path, out=tmp_path / "hpo", tokenizer=minilm_path)

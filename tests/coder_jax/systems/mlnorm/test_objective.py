@@ -101,7 +101,7 @@ def test_devices_change_nothing(dataset, on_one, devices):
             assert np.linalg.norm(ours - theirs) <= 1e-6 * np.linalg.norm(theirs)
 
 
-@pytest.mark.parametrize("within_group", [True, False])
+@pytest.mark.parametrize("within_group", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_softmax_is_over_the_concepts_of_the_group_or_over_all(dataset, within_group):
     """At a scale of almost 0 all concepts are as likely: the loss tells how many there are."""
     flat = dataclasses.replace(FIRST, scale=1e-4, within_group=within_group)

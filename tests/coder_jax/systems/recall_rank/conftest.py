@@ -3,7 +3,7 @@
 import pytest
 from mention_run import config_of, source_of
 from short_run import one_device
-from tiny_bert import write_model
+from tiny_bert import UNUSED, write_model
 from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
@@ -14,7 +14,7 @@ from coder_jax.training.train import train
 def mentions(tmp_path_factory):
     """The folder of tiny mentions; a tiny encoder lies beside it as `bert`."""
     folder = tmp_path_factory.mktemp("mentions")
-    write_model(folder / "bert")
+    write_model(folder / "bert", more=UNUSED)
     return tiny_mentions(folder).folder
 
 

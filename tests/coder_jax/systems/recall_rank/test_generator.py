@@ -105,13 +105,15 @@ def steps_on(mentions, devices, passes=1):
     return losses, jax.device_get(state.params)
 
 
-def test_devices_and_passes_change_nothing(mentions):
+@pytest.mark.parametrize(
+    ("devices", "passes"), [pytest.param(4, 1, marks=pytest.mark.slow), (2, 2)]
+)
+def test_devices_and_passes_change_nothing(mentions, devices, passes):
     losses, params = steps_on(mentions, 1)
-    for devices, passes in ((4, 1), (2, 2)):
-        again, others = steps_on(mentions, devices, passes)
-        assert again == pytest.approx(losses, rel=1e-6)
-        for ours, theirs in zip(jax.tree.leaves(others), jax.tree.leaves(params), strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    again, others = steps_on(mentions, devices, passes)
+    assert again == pytest.approx(losses, rel=1e-6)
+    for ours, theirs in zip(jax.tree.leaves(others), jax.tree.leaves(params), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
 def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
