@@ -60,14 +60,14 @@ def test_a_padded_table_stays_padded(rows, size, expected):
 
 def test_padding_makes_room_and_repeats_the_unknown_token():
     table = np.random.default_rng(0).normal(size=(104, 4)).astype(np.float32)
-    new = [f"heart{letter}" for letter in "abcdefgh"]
+    new = [f"heart{letter}" for letter in "abcdefghi"]  # one more than there is room for
     extended, _ = extended_table(table, TINY_VOCABULARY, new)
-    assert len(extended) == 112
+    assert SIZE + len(new) > len(table) and len(extended) == 112
     np.testing.assert_array_equal(extended[:SIZE], table[:SIZE])
     heart, a = (table[VOCABULARY.index(piece)] for piece in ("heart", "##a"))
     np.testing.assert_allclose(extended[SIZE], (heart + a) / 2, rtol=1e-6)
-    unknown = np.broadcast_to(table[VOCABULARY.index("[UNK]")], (112 - SIZE - 8, 4))
-    np.testing.assert_array_equal(extended[SIZE + 8 :], unknown)
+    unknown = np.broadcast_to(table[VOCABULARY.index("[UNK]")], (112 - SIZE - 9, 4))
+    np.testing.assert_array_equal(extended[SIZE + 9 :], unknown)
 
 
 @pytest.mark.parametrize("pooler", [True, False])

@@ -81,9 +81,10 @@ def text_of(page, selector):
 
 
 def option(page, row):
-    """(class, answer) of a row in the list."""
-    (found,) = find(page, f"#row-{row}")
-    return found.get_attribute("class"), text_of(page, f"#row-{row} .answer")
+    """(class, answer) of a row in the list, read at once: the page may draw the list anew."""
+    read = "const row = document.querySelector(arguments[0]);"
+    read += "return [row.className, row.querySelector('.answer').textContent]"
+    return tuple(page.execute_script(read, f"#row-{row}"))
 
 
 def current(page):
@@ -265,7 +266,8 @@ def test_decided_ones_leave_the_open_ones(page):
     choose_filter(page, "open", "rejected")
     assert find(page, "#none")[0].is_displayed()
     press(page, "x")
-    assert text_of(page, "#count") == "1 of 2,000 mentions" and option(page, 1)[0] == "rejected"
+    assert text_of(page, "#count") == "1 of 2,000 mentions"
+    until(page, lambda: option(page, 1)[0] == "rejected")
 
 
 # Search
