@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -106,14 +107,44 @@ def verify_export(
     has_modules = (folder / "modules.json").exists()
     if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
         theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
-    worst = {name: float(np.abs(ours - vectors).max()) for name, vectors in theirs.items()}
-    for name, difference in worst.items():
-        if not difference <= tolerance:  # catches NaN too
-            raise RuntimeError(
-                f"the export opened by {name} gives vectors that differ from the trained encoder's "
-                f"by {difference:.2e}; expected at most {tolerance:.0e}: {folder}"
-            )
-    return worst
+    return {
+        name: largest_difference(
+            ours, vectors, f"the export opened by {name} gives vectors that", folder, tolerance
+        )
+        for name, vectors in theirs.items()
+    }
+
+
+def largest_difference(
+    ours: np.ndarray, theirs: np.ndarray, what: str, folder: Path, tolerance: float = TOLERANCE
+) -> float:
+    """The largest difference of what was trained and what an export gives.
+
+    Args:
+      ours, theirs: of one shape.
+      what: how the message begins, before "differ".
+      folder: of the export.
+      tolerance: the largest absolute difference allowed.
+
+    Raises:
+      RuntimeError: if it is above the tolerance, or NaN.
+    """
+    difference = float(np.abs(ours - theirs).max())
+    if not difference <= tolerance:  # catches NaN too
+        raise RuntimeError(
+            f"{what} differ from the trained one's by {difference:.2e}; expected at most "
+            f"{tolerance:.0e}: {folder}"
+        )
+    return difference
+
+
+def load_module(path: Path) -> Any:
+    """The Python file that lies in an export, imported under no name that others have."""
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettings) -> np.ndarray:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coder_jax.runs.files import is_run, small_files
 from coder_jax.runs.lock import LOCK, lock_run
 from data_pipeline.files.contents import Run
 from data_pipeline.files.identity import RUN, differences, marked, write_identity
@@ -113,6 +114,14 @@ def read_run_there(out: Path, system: str, content: Any) -> dict[str, Any] | Non
     there = read_identity(out)
     same = there["config"]["system"]["name"] == system
     return read_identity(out, content) if same else there
+
+
+def system_name(path: str | Path) -> str | None:
+    """The name of the system of a run; None for what is no run."""
+    if not is_run(path):
+        return None
+    name: str = read_identity(small_files(path))["config"]["system"]["name"]
+    return name
 
 
 def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:

@@ -11,8 +11,8 @@ from coder_jax.encoding.encoder_protocol import encoder_protocol, hash_weights
 from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.given_groups.benchmark import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.runs.files import is_run, small_files
-from coder_jax.runs.folder import read_identity
+from coder_jax.runs.files import is_run
+from coder_jax.runs.folder import system_name
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
@@ -26,9 +26,7 @@ SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn clas
 
 def has_classes(path: str | Path) -> bool:
     """Whether `path` is a run that learns classes, or the export of one."""
-    if is_run(path):
-        return bool(read_identity(small_files(path))["config"]["system"]["name"] in SYSTEMS)
-    return is_classifier(path)
+    return system_name(path) in SYSTEMS or is_classifier(path)
 
 
 def load_classifier(path: str | Path) -> ConceptClassifier:

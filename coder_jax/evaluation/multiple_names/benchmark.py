@@ -114,9 +114,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             most = np.bincount(self.data.name_concepts).max()  # names of one concept
             wanted = min(int(k * most), len(names))
             _, found = search(vectors.encode(mentions), names, wanted)
-            rows = [list(dict.fromkeys(row))[:k] for row in self.data.name_concepts[found].tolist()]
-            least = min(map(len, rows))
-            return np.array([row[:least] for row in rows]), np.ones(len(rows), np.int64)
+            return self.first_concepts(found, k), np.ones(len(found), np.int64)
 
         return self.score_answers(nearest, encoder, answers="the concept of the nearest name")
 
@@ -151,7 +149,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             },
             encoder=encoder,
             dictionary=self.dictionary.description,
-            folds={name: {"scores": scores} for name, scores in self.baselines().items()},
+            folds={name: {"scores": scores} for name, scores in self.baselines.items()},
         )
 
     def scores_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
@@ -174,6 +172,15 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             **{f"number {name}": value for name, value in numbers._asdict().items()},
         }
 
+    def first_concepts(self, names: np.ndarray, k: int) -> np.ndarray:
+        """int [M, c]: the first concepts of ranked names [M, K]; c is k, or what all rows have."""
+        from coder_jax.evaluation.multiple_names.scores import distinct
+
+        rows = distinct(names, self.data.name_concepts)
+        most = min(k, *map(len, rows))
+        return np.array([row[:most] for row in rows])
+
+    @cached_property
     def baselines(self) -> dict[str, dict[str, float | None]]:
         """The scores of answers without an encoder."""
         from coder_jax.evaluation.multiple_names.baselines import (
@@ -183,10 +190,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
         names, concepts = self.dictionary.terms, self.data.name_concepts
         nearest = nearest_by_tf_idf(self.mentions, names, min(50, len(names)))
-        rows = [list(dict.fromkeys(row)) for row in concepts[nearest].tolist()]
-        least = min(CANDIDATES, *map(len, rows))
-        candidates = np.array([row[:least] for row in rows])
-        found = {TF_IDF: self.scores_of(candidates, np.ones(len(rows), np.int64))}
+        candidates = self.first_concepts(nearest, CANDIDATES)
+        found = {TF_IDF: self.scores_of(candidates, np.ones(len(nearest), np.int64))}
         if self.chosen != "train":
             train = self.data.splits["train"]
             copied = answers_of_nearest(

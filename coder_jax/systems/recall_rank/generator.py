@@ -40,13 +40,11 @@ from coder_jax.training.system import (
     View,
 )
 from data_pipeline.batches.draws.negatives import GoldNames, fixed_negatives
-from data_pipeline.batches.recall import MOST_NUMBERS, NEGATIVES, RecallBatches, RecallSpec
+from data_pipeline.batches.mentions.recall import MOST_NUMBERS, NEGATIVES, RecallBatches, RecallSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
-
-INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,8 +163,9 @@ class RecallSystem(MentionSystem):
 
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.about, source)
-            lists = generator.lists(dev.mentions.strings, data.names.strings, data.name_concepts)
-            return {"dev": dev_scores(ranked(lists, None), gold)}
+            names = generator.encode(list(data.names.strings))
+            lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
+            return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 
         return score
 

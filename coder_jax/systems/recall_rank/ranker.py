@@ -22,6 +22,7 @@ from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
+from coder_jax.systems.recall_rank.prediction.fusion import Fusion
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities, score_of
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -36,12 +37,12 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
-from data_pipeline.batches.rank import RankBatches, RankSpec
+from data_pipeline.batches.mentions.rank import RankBatches, RankSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
 from data_pipeline.process.errors import BadInput
 
-INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
+BOTH_AND_ALONE: tuple[Fusion, Fusion] = ("mean", "rank")
 HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
 
 
@@ -140,8 +141,10 @@ class RankSystem(MentionSystem):
                 probes=len(view.about["keyword_kinds"]),
                 mask=self.mask,
             ).reshape(lists.names.shape)
-            both = dev_scores(ranked(lists, found), gold)
-            alone = dev_scores(ranked(lists, found, Choice(fusion="rank")), gold)
+            both = dev_scores(ranked(lists, data.name_concepts, found), gold)
+            alone = dev_scores(
+                ranked(lists, data.name_concepts, found, Choice(fusion="rank")), gold
+            )
             return {"dev": {**both, "rank alone": alone["accuracy"]}}
 
         return score

@@ -1,6 +1,6 @@
 """Lists of candidates beside the mentions that they are of.
 
-FOLDER/candidates/SPLIT/  concepts.npy, names.npy, distances.npy, numbers.npy (`CandidateLists`)
+FOLDER/candidates/SPLIT/  names.npy, distances.npy, numbers.npy (`CandidateLists`)
 FOLDER/candidates.tsv     the same for people
 
 FOLDER is a folder of mentions (`store.py`), so that a ranker needs no other.
@@ -24,10 +24,8 @@ AGAIN = "make the folder again with `python -m coder_jax candidates`"
 class CandidateLists:
     """For M mentions their k nearest concepts, nearest first."""
 
-    concepts: np.ndarray
-    """int32 [M, k], numbers of concepts."""
     names: np.ndarray
-    """int32 [M, k], the nearest name of each."""
+    """int32 [M, k], the nearest name of each concept."""
     distances: np.ndarray
     """float32 [M, k], the Euclidean distance of this name."""
     numbers: np.ndarray
@@ -63,7 +61,7 @@ def read_lists(folder: Path, split: str, mentions: int, names: int) -> Candidate
         for field in dataclasses.fields(CandidateLists)
     }
     shape = arrays["names"].shape
-    for name, kind in {"concepts": "i", "names": "i", "distances": "f", "numbers": "f"}.items():
+    for name, kind in {"names": "i", "distances": "f", "numbers": "f"}.items():
         found = arrays[name]
         expected = (mentions, found.shape[-1]) if name == "numbers" else (mentions, shape[-1])
         if found.dtype.kind != kind or found.shape != expected:

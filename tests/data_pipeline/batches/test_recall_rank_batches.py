@@ -7,9 +7,9 @@ import pytest
 from tiny_mentions import tiny_mentions
 
 from data_pipeline.batches.draws.shuffles import permutation, random_below
-from data_pipeline.batches.pairs import Pairs, pairs_of, probe_tokens, share
-from data_pipeline.batches.rank import RankBatches, RankSpec
-from data_pipeline.batches.recall import NEGATIVES, RecallBatches, RecallSpec
+from data_pipeline.batches.mentions.pairs import Pairs, pairs_of, probe_tokens, share
+from data_pipeline.batches.mentions.rank import RankBatches, RankSpec
+from data_pipeline.batches.mentions.recall import NEGATIVES, RecallBatches, RecallSpec
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.mentions.candidates import CandidateLists
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -27,7 +27,6 @@ def data(tmp_path_factory):
         rows = np.arange(len(mentions.mentions))[:, None]
         found = ((rows + np.arange(4)) % len(made.names)).astype(np.int32)
         lists = CandidateLists(
-            concepts=made.name_concepts[found],
             names=found,
             distances=np.sort(np.random.default_rng(0).random(found.shape, np.float32)),
             numbers=np.ones((len(rows), 1), np.float32),
@@ -88,7 +87,7 @@ def test_a_batch_of_rank_is_each_mention_with_each_of_its_candidates(data):
     for step in range(source.steps_per_epoch):
         batch = source.batch(step)
         labels, concepts = batch["labels"].ravel(), batch["concepts"].ravel()
-        drawn = source.drawn(step)
+        drawn = source.drawn(step, np.arange(2)).ravel()
         seen += drawn.tolist()
         for place, pair in enumerate(drawn):
             mention = source.rows[pair, 0]

@@ -10,7 +10,6 @@ Beside what `export_encoder` writes
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -20,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.export.verify import PROBE_TERMS, TOLERANCE
+from coder_jax.export.verify import PROBE_TERMS, largest_difference, load_module
 from coder_jax.systems.encoders.trained import export_trained, trained_bert, trained_settings
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import SavedRun
@@ -99,10 +98,7 @@ def compare(folder: Path, classifier: ConceptClassifier) -> float:
     """
     import torch
 
-    spec = importlib.util.spec_from_file_location("exported_classifier", folder / MODULE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module(folder / MODULE)
     there: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
     there.append(None)
     groups = [there[place % len(there)] for place in range(len(PROBE_TERMS))]
@@ -111,13 +107,9 @@ def compare(folder: Path, classifier: ConceptClassifier) -> float:
     index, ours = classifier.nearest(PROBE_TERMS, groups, k=min(100, len(classifier.concepts)))
     known = index >= 0
     picked = np.take_along_axis(theirs, np.maximum(index, 0), axis=1)
-    worst = float(np.abs(np.where(known, picked - ours, 0.0)).max())
-    if not worst <= TOLERANCE:  # catches NaN too
-        raise RuntimeError(
-            f"the exported classifier gives probabilities that differ from the trained one's by "
-            f"{worst:.2e}; expected at most {TOLERANCE:.0e}: {folder}"
-        )
-    return worst
+    ours = np.where(known, ours, picked)
+    what = "the exported classifier gives probabilities that"
+    return largest_difference(ours, picked, what, folder)
 
 
 def read_classifier(folder: Path) -> ConceptClassifier:

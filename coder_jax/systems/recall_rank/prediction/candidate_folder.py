@@ -54,7 +54,7 @@ def write_candidates(
                 lists = generator.lists(strings, names, data.name_concepts, k, progress=True)
                 lists.write(new, split)
                 file.writelines(lines_of(split, strings, mentions, lists, data))
-                scores = dev_scores(ranked(lists, None), mentions.gold_sets())
+                scores = dev_scores(ranked(lists, data.name_concepts, None), mentions.gold_sets())
                 yield f"{split}: {len(strings):,} mentions, " + ", ".join(
                     f"{score} {value:.4f}" for score, value in scores.items()
                 )
@@ -78,9 +78,10 @@ def lines_of(
     gold, numbers = mentions.gold_sets(), 1 + lists.numbers.argmax(axis=1)
     for row, string in enumerate(strings):
         for place in range(lists.names.shape[1]):
-            concept = int(lists.concepts[row, place])
+            name = int(lists.names[row, place])
+            concept = int(data.name_concepts[name])
             fields = (
-                *(split, string, place + 1, data.names.strings[int(lists.names[row, place])]),
+                *(split, string, place + 1, data.names.strings[name]),
                 *(data.concepts[concept], np.format_float_positional(lists.distances[row, place])),
                 *(int(concept in gold[row]), numbers[row]),
             )

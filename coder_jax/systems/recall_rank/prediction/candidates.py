@@ -52,7 +52,7 @@ class CandidateGenerator:
     def lists(
         self,
         mentions: Sequence[str],
-        names: Sequence[str] | np.ndarray,
+        names: np.ndarray,
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
         *,
@@ -62,17 +62,14 @@ class CandidateGenerator:
 
         Args:
             mentions: M strings.
-            names: N strings, or their vectors of `encode`.
+            names: float32 [N, D], what `encode` gives of the names.
             name_concepts: int [N], the concept of each name.
             k: candidates of a mention.
             progress: show a progress bar.
         """
-        if not isinstance(names, np.ndarray):
-            names = self.encode(names, progress=progress)
         vectors = self.encode(mentions, progress=progress)
         distances, found = nearest_concepts(vectors, names, name_concepts, k)
         return CandidateLists(
-            concepts=name_concepts[found].astype(np.int32),
             names=found.astype(np.int32),
             distances=distances,
             numbers=self.numbers(mentions),

@@ -12,7 +12,6 @@ and of a ranker
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.export.verify import PROBE_TERMS, TOLERANCE
+from coder_jax.export.verify import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.encoder_settings import read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.encoders.trained import export_trained, trained_bert
@@ -159,23 +158,15 @@ def compare(folder: Path, ranker: TermRanker) -> float:
     Raises:
         RuntimeError: if it is too large, or NaN.
     """
-    spec = importlib.util.spec_from_file_location("exported_ranker", folder / MODULE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module(folder / MODULE)
     words = [word for some in ranker.keywords.words.values() for word in list(some)[:3]]
     mentions = [*PROBE_TERMS, *words, " ".join(words)]
     names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
     rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
     ours = ranker.score_pairs(mentions, names, rows)
     theirs = module.TermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
-    worst = float(np.abs(theirs.numpy() - ours).max())
-    if not worst <= TOLERANCE:  # catches NaN too
-        raise RuntimeError(
-            f"the exported ranker gives probabilities that differ from the trained one's by "
-            f"{worst:.2e}; expected at most {TOLERANCE:.0e}: {folder}"
-        )
-    return worst
+    what = "the exported ranker gives probabilities that"
+    return largest_difference(ours, theirs.numpy(), what, folder)
 
 
 def read_ranker(folder: Path) -> TermRanker:

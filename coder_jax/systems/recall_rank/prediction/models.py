@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.runs.files import is_run, small_files
-from coder_jax.runs.folder import read_identity
+from coder_jax.runs.folder import system_name
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.recall_rank.generator import RecallSystem
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.prediction.export import (
     is_generator,
@@ -21,30 +19,19 @@ from coder_jax.systems.recall_rank.ranker import RankSystem
 from data_pipeline.process.errors import BadInput
 
 
-def system_name(path: str | Path) -> str | None:
-    """The name of the system of a run; None for what is no run."""
-    if not is_run(path):
-        return None
-    name: str = read_identity(small_files(path))["config"]["system"]["name"]
-    return name
-
-
 def load_generator(path: str | Path) -> CandidateGenerator:
     """The generator of a run of `recall`, of its export, or of any encoder.
 
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    if (found := system_name(path)) is not None:
+    found = system_name(path)
+    if found == RankSystem.name or is_ranker(path):
+        raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
+    if found is not None:
         system, run = load_run(Path(path))
         trained = system.trained(run)
-        if found == RankSystem.name:
-            raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
-        if isinstance(system, RecallSystem):
-            return CandidateGenerator(trained.encoder, trained.tables["number"])
-        return CandidateGenerator(trained.encoder)
-    if is_ranker(path):
-        raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
+        return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = TermEncoder.from_pretrained(path)
     return (
         read_generator(Path(path), encoder) if is_generator(path) else CandidateGenerator(encoder)

@@ -21,7 +21,7 @@ from coder_jax.systems.recall_rank.prediction.fusion import (
     recall_scores,
 )
 from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
-from data_pipeline.dataset.mentions.candidates import CandidateLists
+from data_pipeline.dataset.mentions.candidates import CandidateLists, candidate_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,16 @@ class Choice:
 
 
 def ranked(
-    lists: CandidateLists, probability_MK: np.ndarray | None, choice: Choice | None = None
+    lists: CandidateLists,
+    name_concepts: np.ndarray,
+    probability_MK: np.ndarray | None,
+    choice: Choice | None = None,
 ) -> Ranked:
     """Candidates ordered by the scores of generator and ranker, and cut by their numbers.
 
     Args:
         lists: of the generator.
+        name_concepts: int [N], the concept of each name.
         probability_MK: of the ranker; None where there is none.
         choice: how the two become one.
     """
@@ -80,10 +84,10 @@ def ranked(
     def ordered(array: np.ndarray) -> np.ndarray:
         return np.take_along_axis(array, order, axis=1)
 
-    scores = ordered(scores)
+    scores, names = ordered(scores), ordered(lists.names)
     return Ranked(
-        concepts=ordered(lists.concepts),
-        names=ordered(lists.names),
+        concepts=name_concepts[names],
+        names=names,
         scores=scores,
         recall=ordered(recall_scores(lists.distances, choice.form)),
         rank=None if probability_MK is None else ordered(probability_MK),
@@ -130,7 +134,8 @@ class RecallAndRank:
         lists = self.generator.lists(
             mentions, self.vectors, self.name_concepts, k, progress=progress
         )
-        return ranked(lists, self.probabilities(mentions, lists, progress=progress), self.choice)
+        found = self.probabilities(mentions, lists, progress=progress)
+        return ranked(lists, self.name_concepts, found, self.choice)
 
     def probabilities(
         self, mentions: Sequence[str], lists: CandidateLists, *, progress: bool = False
@@ -138,10 +143,9 @@ class RecallAndRank:
         """float32 [M, k]: the rankers' probability of each candidate; None without a ranker."""
         if not self.rankers:
             return None
-        of_mention = np.repeat(np.arange(len(mentions)), lists.names.shape[1])
-        shown, place = np.unique(lists.names.ravel(), return_inverse=True)
+        rows = candidate_rows(lists)
+        shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
         names = [self.names[name] for name in shown.tolist()]
-        rows = np.stack([of_mention, place.ravel()], axis=1)
         found = [
             ranker.score_pairs(mentions, names, rows, progress=progress) for ranker in self.rankers
         ]

@@ -12,9 +12,9 @@ from flax import nnx
 
 from coder_jax.models.bert import Bert
 from coder_jax.models.probes import Probes
+from data_pipeline.batches.mentions.pairs import Pairs
 from data_pipeline.batches.packed_groups import joined
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.batches.pairs import Pairs
 from data_pipeline.process import stopping
 from data_pipeline.process.progress import progress_bar
 
@@ -80,32 +80,23 @@ def probabilities(
     found = np.empty(count, np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(ROW_LENGTH, int(lengths.max(initial=1)))
-    shapes: set[int] = set()
     order = np.argsort(-lengths, kind="stable")  # pairs of like lengths are packed together
     parts = range(0, count, PAIRS_AT_ONCE)
     for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
         stopping.poll()
         chosen = order[first : first + PAIRS_AT_ONCE]
-        rows = packed(pairs, chosen, row_length, shapes)
+        rows = packed(pairs, chosen, row_length)
         logits = compiled_logits(bert, dict(head), rows, PAIRS_AT_ONCE, probes, mask)
         found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
     return found
 
 
-def packed(
-    pairs: Pairs, chosen: np.ndarray, row_length: int, shapes: set[int]
-) -> dict[str, np.ndarray]:
-    """Some pairs in rows, of a number that is in `shapes` or a new power of two."""
+def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.ndarray]:
+    """Some pairs in rows, whose number is a power of two: few shapes to compile."""
     bounds, (tokens, kinds, types) = joined(
         pairs.start, chosen, pairs.tokens, pairs.kinds, pairs.types
     )
     rows = pack_rows(tokens, bounds, row_length, kinds=kinds, types=types)
     needed = len(rows["tokens"])
-    enough = min((size for size in shapes if size >= needed), default=0)
-    if not enough or enough > 2 * needed:
-        enough = 1 << (needed - 1).bit_length()
-        shapes.add(enough)
-    return {
-        name: np.concatenate([array, np.zeros((enough - needed, row_length), np.int32)])
-        for name, array in rows.items()
-    }
+    padding = np.zeros(((1 << (needed - 1).bit_length()) - needed, row_length), np.int32)
+    return {name: np.concatenate([array, padding]) for name, array in rows.items()}

@@ -16,9 +16,11 @@ from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.models.bert import split_encoder
 from coder_jax.runs.files import is_run
+from coder_jax.runs.folder import system_name
+from coder_jax.systems.recall_rank.generator import RecallSystem
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.prediction.export import is_generator
-from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker, system_name
+from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, RecallAndRank
 from coder_jax.systems.recall_rank.prediction.staged_normalizer import StagedNormalizer
 from data_pipeline.dataset.dictionary import Dictionary
@@ -26,12 +28,10 @@ from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 
-RECALL = "recall"  # the system that trains generators
-
 
 def has_stages(model: str, rankers: Sequence[str]) -> bool:
     """Whether mentions are answered by stages: with rankers, or by a generator of its own."""
-    return bool(rankers) or is_generator(model) or system_name(model) == RECALL
+    return bool(rankers) or is_generator(model) or system_name(model) == RecallSystem.name
 
 
 def answered_by_stages(

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from coder_jax.models.bert import Bert
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities
-from data_pipeline.batches.pairs import inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.mentions.pairs import inputs_of, pairs_of, probe_tokens
 from data_pipeline.dataset.mentions.write import token_table
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
 

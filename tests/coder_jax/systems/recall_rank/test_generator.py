@@ -19,7 +19,7 @@ from coder_jax.systems.recall_rank.prediction.models import load_generator
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
-from data_pipeline.batches.recall import NEGATIVES, RecallBatches
+from data_pipeline.batches.mentions.recall import NEGATIVES, RecallBatches
 from data_pipeline.process.errors import BadInput
 
 
@@ -122,9 +122,11 @@ def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
     assert differences and max(differences.values()) <= 1e-5
     ours, theirs = load_generator(generator[0]), load_generator(tmp_path / "export")
     data = source_of(config_of("recall", mentions, "x"), mentions).dataset
-    given = ["attack of the heart", "x"], list(data.names.strings), data.name_concepts, 4
-    one, other = ours.lists(*given), theirs.lists(*given)
-    np.testing.assert_array_equal(one.concepts, other.concepts)
+    names, mentions = list(data.names.strings), ["attack of the heart", "x"]
+    one, other = (
+        by.lists(mentions, by.encode(names), data.name_concepts, 4) for by in (ours, theirs)
+    )
+    np.testing.assert_array_equal(one.names, other.names)
     np.testing.assert_allclose(one.distances, other.distances, rtol=1e-5)
     np.testing.assert_allclose(one.numbers, other.numbers, atol=1e-6)
     assert one.numbers.shape == (2, 3)
@@ -133,9 +135,9 @@ def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
 
 def test_any_encoder_is_a_generator_of_one_concept_by_its_cosine(mentions):
     encoder = TermEncoder.from_pretrained(mentions.parent / "bert", "mean")
-    found = CandidateGenerator(encoder).lists(
-        ["heart"], ["limb pain", "heart attack"], np.arange(2)
-    )
+    generator = CandidateGenerator(encoder)
+    names = generator.encode(["limb pain", "heart attack"])
+    found = generator.lists(["heart"], names, np.arange(2))
     assert found.numbers.tolist() == [[1.0]]
     cosine = encoder.encode(["heart"])[0] @ encoder.encode(["limb pain", "heart attack"]).T
     np.testing.assert_allclose(

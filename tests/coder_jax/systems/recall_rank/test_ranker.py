@@ -20,8 +20,8 @@ from coder_jax.systems.recall_rank.prediction.models import load_generator, load
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
 from coder_jax.systems.recall_rank.prediction.score_pairs import probabilities
 from coder_jax.training.train import train
-from data_pipeline.batches.pairs import Pairs
-from data_pipeline.batches.rank import RankBatches
+from data_pipeline.batches.mentions.pairs import Pairs
+from data_pipeline.batches.mentions.rank import RankBatches
 from data_pipeline.process.errors import BadInput
 
 RNG = np.random.default_rng(1)

@@ -4,25 +4,17 @@ For the ranker of recall and rank (Liang, Xue, Ruan 2021, section 3.2). NumPy al
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_pipeline.batches.draws.shuffles import permutation
-from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead, packed_blocks
-from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.pairs import Pairs, inputs_of, pairs_of, probe_tokens
-from data_pipeline.batches.spec import StepCut
+from data_pipeline.batches.mentions.epochs import MentionBatches
+from data_pipeline.batches.mentions.pairs import Pairs, inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.packed_groups import PackedGroups, joined, packed_blocks
 from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
-from data_pipeline.dataset.mentions.store import WORDS, MentionDataset, TokenTable, open_mentions
+from data_pipeline.dataset.mentions.store import WORDS, TokenTable
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
-
-ORDER = 0  # a stream of random numbers
-PLANNING_STEPS = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +67,7 @@ class RankSpec:
             )
 
 
-class RankBatches(PackedGroups):
+class RankBatches(MentionBatches):
     """The batches of a run of the ranker.
 
     A batch has packed rows (`PackedGroups`; and `kinds`, `types` of each token, see
@@ -95,44 +87,21 @@ class RankBatches(PackedGroups):
     kept: tuple[str, ...] = ("tokenizer", WORDS)
     spec: RankSpec
 
-    def __init__(
-        self,
-        folder: Path,
-        spec: RankSpec,
-        cut: StepCut | None = None,
-        *,
-        rows: int = 0,
-        run_steps: int = LONG_RUN,
-        shapes: int = MOST_SHAPES,
-    ):
-        spec.validate()
-        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
-        self.dataset: MentionDataset = open_mentions(folder)
-        self.manifest: Mapping[str, Any] = self.dataset.manifest
-        self.groups = self.cut.groups(spec)
+    def read(self) -> tuple[int, str]:
         train, names = self.dataset.splits["train"], self.dataset.names
-        lists = read_lists(folder, "train", len(train.mentions), len(names))
+        lists = read_lists(self.folder, "train", len(train.mentions), len(names))
         self.rows = candidate_rows(lists)
-        if len(self.rows) < spec.pairs:
-            raise BadInput(
-                f"{folder} has {len(self.rows)} pairs of a training mention and a candidate, but a "
-                f"step takes {spec.pairs}; use fewer (--pairs)"
-            )
-        self.concepts = np.ravel(lists.concepts).astype(np.int32)
+        self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
         gold = train.gold_sets()
-        self.labels = np.array(
-            [
-                concept in gold[mention]
-                for mention, concept in zip(
-                    self.rows[:, 0].tolist(), self.concepts.tolist(), strict=True
-                )
-            ],
-            np.int32,
-        )
-        tokenizer = load_tokenizer(folder / "tokenizer")
+        of_pair = zip(self.rows[:, 0].tolist(), self.concepts.tolist(), strict=True)
+        self.labels = np.array([concept in gold[mention] for mention, concept in of_pair], np.int32)
+        tokenizer = load_tokenizer(self.folder / "tokenizer")
         self.probes = probe_tokens(tokenizer, len(self.manifest["keyword_kinds"]))
         self.pairs = self.pairs_of(train.mentions, self.rows)
-        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
+        return len(self.rows), "pairs of a training mention and a candidate"
+
+    def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
+        return np.diff(self.pairs.start)[self.drawn(step, groups)]
 
     def pairs_of(self, mentions: TokenTable, rows: np.ndarray) -> Pairs:
         """Pairs of some mentions and names of the dictionary, as in the batches.
@@ -149,28 +118,10 @@ class RankBatches(PackedGroups):
             self.spec.pair_length,
         )
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """An epoch is a whole number of steps; the few pairs beyond are others in each epoch."""
-        return len(self.rows) // self.spec.pairs
-
-    def sample_lengths(self) -> np.ndarray:
-        """int32 [S, G, N]: the lengths of the pairs of some steps, for the number of rows."""
-        lengths = np.diff(self.pairs.start)
-        steps = min(PLANNING_STEPS, max(8, 1600 // self.spec.groups))
-        drawn = np.stack([self.drawn(step) for step in range(steps)])
-        return lengths[drawn].reshape(steps, self.spec.groups, -1)
-
-    def drawn(self, step: int) -> np.ndarray:
-        """int64 [pairs]: the pairs of a step."""
-        epoch, within = divmod(step, self.steps_per_epoch)
-        order = order_of_epoch(len(self.rows), self.spec.seed, epoch)
-        return order[within * self.spec.pairs : (within + 1) * self.spec.pairs]
-
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step."""
         shape = self.groups.shape
-        drawn = self.drawn(step).reshape(self.spec.groups, -1)[self.groups.ravel()]
+        drawn = self.drawn(step, self.groups.ravel())
         pairs = self.pairs
         bounds, (tokens, kinds, types) = joined(
             pairs.start, drawn.ravel(), pairs.tokens, pairs.kinds, pairs.types
@@ -181,13 +132,3 @@ class RankBatches(PackedGroups):
             "concepts": self.concepts[drawn].reshape(*shape, -1),
             "labels": self.labels[drawn].reshape(*shape, -1),
         }
-
-    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, made ahead."""
-        yield from made_ahead(self.batch, first_step, last_step)
-
-
-@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
-def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
-    """int64 [size]: the pairs in the order of an epoch."""
-    return permutation(size, seed, ORDER, epoch)

@@ -7,27 +7,22 @@ OUT/index/N/negatives.npy   int32 [pairs, kn]: for each (mention, gold concept) 
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from data_pipeline.batches.draws.negatives import fixed_negatives
-from data_pipeline.batches.draws.shuffles import permutation, random_below
-from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead, packed_blocks
-from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.spec import StepCut
-from data_pipeline.dataset.mentions.store import MentionDataset, open_mentions
+from data_pipeline.batches.draws.shuffles import random_below
+from data_pipeline.batches.mentions.epochs import ORDER, MentionBatches
+from data_pipeline.batches.packed_groups import joined, packed_blocks
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 
 NEGATIVES = "negatives.npy"
 AGAIN = "it is damaged: begin another run"
 MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
-ORDER, NAME = 0, 1  # streams of random numbers
-PLANNING_STEPS = 200
+NAME = ORDER + 1  # a stream of random numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +79,7 @@ class RecallSpec:
             )
 
 
-class RecallBatches(PackedGroups):
+class RecallBatches(MentionBatches):
     """The batches of a run of the candidate generator.
 
     A batch has packed rows (`PackedGroups`), in each group first its mentions, then a name of the
@@ -104,36 +99,17 @@ class RecallBatches(PackedGroups):
 
     spec: RecallSpec
 
-    def __init__(
-        self,
-        folder: Path,
-        spec: RecallSpec,
-        cut: StepCut | None = None,
-        *,
-        rows: int = 0,
-        run_steps: int = LONG_RUN,
-        shapes: int = MOST_SHAPES,
-    ):
-        spec.validate()
-        self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
-        self.dataset: MentionDataset = open_mentions(folder)
-        self.manifest: Mapping[str, Any] = self.dataset.manifest
-        self.groups = self.cut.groups(spec)
+    def read(self) -> tuple[int, str]:
         train = self.dataset.splits["train"]
         self.mention_of, self.concept_of = train.pairs()
-        if len(self.mention_of) < spec.pairs:
-            raise BadInput(
-                f"{folder} has {len(self.mention_of)} training mentions with a concept of the "
-                f"dictionary, but a step takes {spec.pairs}; use fewer (--pairs)"
-            )
         self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)
         # All strings that batches are made of, mentions first.
         tables = [train.mentions, self.dataset.names]
         concepts = [np.full(len(train.mentions), -1, np.int32), self.dataset.name_concepts]
         self.negatives: np.ndarray | None = None
-        if spec.negatives != "online":
+        if self.spec.negatives != "online":
             chosen = fixed_negatives(
-                self.dataset, spec.negatives, spec.negatives_per_pair, spec.seed
+                self.dataset, self.spec.negatives, self.spec.negatives_per_pair, self.spec.seed
             )
             self.negatives = chosen.rows
             tables.append(chosen.extra)
@@ -142,27 +118,15 @@ class RecallBatches(PackedGroups):
         self.start = joined_starts([table.start for table in tables])
         self.concepts = np.concatenate(concepts)
         self.first_name = self.dataset.name_start()
-        sample = self.sample_lengths()
-        self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
+        return len(self.mention_of), "training mentions with a concept of the dictionary"
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """An epoch is a whole number of steps; the few pairs beyond are others in each epoch."""
-        return len(self.mention_of) // self.spec.pairs
-
-    def sample_lengths(self) -> np.ndarray:
-        """int32 [S, G, N]: the lengths of the strings of some steps, for the number of rows.
-
-        Negatives that are not known yet stand for by the pairs' own names.
-        """
-        lengths = np.diff(self.start)
+    def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
+        """Negatives that are not known yet count as the names of the pairs."""
         negatives = self.negatives
         if negatives is None:
             names = self.first_name[self.concept_of]
             negatives = np.repeat(names[:, None], self.spec.negatives_per_pair, axis=1)
-        groups = np.arange(self.spec.groups)
-        steps = min(PLANNING_STEPS, max(8, 1600 // self.spec.groups))
-        return np.stack([lengths[self.strings(s, groups, negatives)[0]] for s in range(steps)])
+        return np.diff(self.start)[self.strings(step, groups, negatives)[0]]
 
     def strings(
         self, step: int, groups: np.ndarray, negatives: np.ndarray
@@ -177,15 +141,10 @@ class RecallBatches(PackedGroups):
         Returns:
             (strings, pairs): int64 [G, N] and [G, N / (2 + kn)], numbers of strings and of pairs.
         """
-        spec = self.spec
-        epoch, within = divmod(step, self.steps_per_epoch)
-        order = order_of_epoch(len(self.mention_of), spec.seed, epoch)
-        share = spec.pairs // spec.groups
-        place = within * spec.pairs + groups[:, None] * share + np.arange(share)
-        pairs = order[place]
+        pairs, epoch = self.drawn(step, groups), step // self.steps_per_epoch
         concept = self.concept_of[pairs]
         first, last = self.first_name[concept], self.first_name[concept + 1]
-        names = first + random_below(last - first, pairs, spec.seed, NAME, epoch)
+        names = first + random_below(last - first, pairs, self.spec.seed, NAME, epoch)
         mentions = self.mention_of[pairs]
         beside = len(self.number_of)  # names come after the mentions
         others = negatives[pairs].reshape(len(groups), -1)
@@ -223,16 +182,6 @@ class RecallBatches(PackedGroups):
             "concepts": concepts.reshape(*shape, -1),
             "numbers": self.number_of[self.mention_of[pairs]].reshape(*shape, -1),
         }
-
-    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, made ahead."""
-        yield from made_ahead(self.batch, first_step, last_step)
-
-
-@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
-def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
-    """int64 [size]: the pairs in the order of an epoch."""
-    return permutation(size, seed, ORDER, epoch)
 
 
 def joined_starts(starts: list[np.ndarray]) -> np.ndarray:
