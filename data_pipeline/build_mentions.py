@@ -19,9 +19,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet, without_other_bars
-from data_pipeline.process.suggestions import check_flags
+from data_pipeline.process.command import run_parsed
 
 EXAMPLES = """\
 examples:
@@ -45,44 +43,38 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    without_other_bars(words)
+    name = "python -m data_pipeline.build_mentions"
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv)
 
-    def work() -> int:
-        # Imported here: what is not installed is then said by name, and --help is quick.
-        parser = argparse.ArgumentParser(
-            prog="python -m data_pipeline.build_mentions",
-            description=__doc__,
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_arguments(parser)
-        check_flags(parser, words)
-        args = parser.parse_args(words)
-        from data_pipeline.build.mentions.build_mentions import build_mentions
-        from data_pipeline.build.mentions.options import MentionOptions
-        from data_pipeline.build.mentions.report import closing_report
 
-        values = vars(args)
-        is_quiet = values.pop("quiet")
-        values["gold_as"] = values.pop("gold")
-        for name in ("train", "dev", "test", "mention_types"):
-            values[name] = tuple(values[name])
-        with quiet(is_quiet):
-            dataset = build_mentions(MentionOptions(**values))
-        print(closing_report(dataset.manifest, dataset.folder))
-        return 0
+def build(args: argparse.Namespace) -> int:
+    """Builds the folder, and says what is in it."""
+    # Imported here: what is not installed is then said by name, and --help is quick.
+    from data_pipeline.build.mentions.build_mentions import build_mentions
+    from data_pipeline.build.mentions.options import MentionOptions
+    from data_pipeline.build.mentions.report import closing_report
 
-    return run_command(
-        work,
-        when_asked="stopping; the same command starts over",
-        when_stopped="stopped; the same command starts over",
-    )
+    values = vars(args)
+    values["gold_as"] = values.pop("gold")
+    for name in ("train", "dev", "test", "mention_types"):
+        values[name] = tuple(values[name])
+    dataset = build_mentions(MentionOptions(**values))
+    print(closing_report(dataset.manifest, dataset.folder))
+    return 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of the command."""
-    required = parser.add_argument_group("required")
+    _add_required(parser.add_argument_group("required"))
+    _add_mentions(parser.add_argument_group("mentions"))
+    _add_strings(parser.add_argument_group("strings"))
+    output = parser.add_argument_group("output")
+    output.add_argument("--name", default="", help="of the data (default: the dictionary's file)")
+    output.add_argument("--release", default="", metavar="NAME", help="of the data")
+    output.add_argument("--overwrite", action="store_true", help="replace the mentions at --out")
+
+
+def _add_required(required: argparse._ArgumentGroup) -> None:
     required.add_argument(
         "--train",
         type=Path,
@@ -102,7 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="folder or hub id of the encoder that will be trained",
     )
-    mentions = parser.add_argument_group("mentions")
+
+
+def _add_mentions(mentions: argparse._ArgumentGroup) -> None:
     for name, what in (("--dev", "mentions to choose by"), ("--test", "mentions to report on")):
         mentions.add_argument(name, type=Path, nargs="+", default=(), metavar="FILE", help=what)
     mentions.add_argument(
@@ -127,7 +121,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="of PubTator, the types of mentions to take, such as Disease (default: all)",
     )
-    strings = parser.add_argument_group("strings")
+
+
+def _add_strings(strings: argparse._ArgumentGroup) -> None:
     strings.add_argument(
         "--keywords",
         type=Path,
@@ -150,11 +146,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="longest string in tokens, special tokens included (default: 64)",
     )
-    output = parser.add_argument_group("output")
-    output.add_argument("--name", default="", help="of the data (default: the dictionary's file)")
-    output.add_argument("--release", default="", metavar="NAME", help="of the data")
-    output.add_argument("--overwrite", action="store_true", help="replace the mentions at --out")
-    output.add_argument("--quiet", action="store_true", help=QUIET)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet
-from data_pipeline.process.suggestions import check_flags
+from data_pipeline.process.command import run_parsed
 
 EXAMPLES = """\
 examples:
@@ -31,27 +29,8 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    words = list(sys.argv[1:] if argv is None else argv)
-
-    def work() -> int:
-        parser = argparse.ArgumentParser(
-            prog="python -m data_pipeline.derive_keywords",
-            description=__doc__,
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_arguments(parser)
-        check_flags(parser, words)
-        args = parser.parse_args(words)
-        with quiet(args.quiet):
-            print(derive(args))
-        return 0
-
-    return run_command(
-        work,
-        when_asked="stopping; the same command starts over",
-        when_stopped="stopped; the same command starts over",
-    )
+    name = "python -m data_pipeline.derive_keywords"
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, derive, argv)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,10 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="least share of a site's names on one branch of the dictionary (default: 0.6)",
     )
-    parser.add_argument("--quiet", action="store_true", help=QUIET)
 
 
-def derive(args: argparse.Namespace) -> str:
+def derive(args: argparse.Namespace) -> int:
     """Writes the file, and says what is in it and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionaries.entries import read_entries
     from data_pipeline.files.whole_files import written_whole
@@ -133,7 +111,8 @@ def derive(args: argparse.Namespace) -> str:
         for number, kind in enumerate(words):
             share = sum(number in one for one in matched) / len(some)
             lines.append(f"{what} with a {kind}: {share:.1%} of {len(some):,}")
-    return "\n".join(lines)
+    print("\n".join(lines))
+    return 0
 
 
 if __name__ == "__main__":

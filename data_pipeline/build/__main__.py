@@ -16,15 +16,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from data_pipeline.files.buckets import address, in_bucket
-from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet, without_other_bars
-from data_pipeline.process.suggestions import check_flags
-
-if TYPE_CHECKING:
-    from data_pipeline.build.options import BuildOptions
+from data_pipeline.process.command import run_parsed
 
 EXAMPLES = """\
 examples:
@@ -63,36 +57,34 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    without_other_bars(words)
 
-    def work() -> int:
+    def add(parser: argparse.ArgumentParser) -> None:
         # Imported here: what is not installed is then said by name.
-        from data_pipeline.build.arguments import add_arguments, options_from
+        from data_pipeline.build.arguments import add_arguments
 
-        parser = argparse.ArgumentParser(
-            prog="python -m data_pipeline.build",
-            description=__doc__,
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
         add_arguments(parser)
-        parser.add_argument("--quiet", action="store_true", help=QUIET)
-        check_flags(parser, words)
-        args = parser.parse_args(words)
-        with quiet(args.quiet):
-            return build(options_from(args))
 
-    return run_command(work, when_asked="stopping soon; the same command goes on")
+    return run_parsed(
+        "python -m data_pipeline.build",
+        __doc__,
+        EXAMPLES,
+        add,
+        build,
+        argv,
+        when_asked="stopping soon; the same command goes on",
+        when_stopped="stopped; the same command goes on",
+    )
 
 
-def build(options: BuildOptions) -> int:
+def build(args: argparse.Namespace) -> int:
     """Builds the dataset, and says what is in it."""
     # Imported late: TensorFlow takes seconds, which --help should not cost.
+    from data_pipeline.build.arguments import options_from
     from data_pipeline.build.build_dataset import build_dataset, build_in_bucket
     from data_pipeline.build.report import closing_report
     from data_pipeline.dataset.store import read_manifest
 
+    options = options_from(args)
     if in_bucket(options.out):
         print(closing_report(build_in_bucket(options), address(options.out)))
     else:

@@ -1,14 +1,17 @@
 """What every command does around its work: messages without a traceback, signals, exit status."""
 
+import argparse
 import errno
 import os
 import select
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import QUIET, quiet, without_other_bars
 from data_pipeline.process.stopping import INTERRUPTED, Stopped, stop_when_asked
+from data_pipeline.process.suggestions import check_flags
 
 # A disk that is full or may not be written to is the user's to mend: no traceback.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -63,6 +66,49 @@ def run_command(
             raise
         print(f"error: {message}", file=sys.stderr)
         return 2
+
+
+def run_parsed(
+    name: str,
+    description: str | None,
+    examples: str,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    work: Callable[[argparse.Namespace], int],
+    arguments: Sequence[str] | None = None,
+    *,
+    when_asked: str = "stopping; the same command starts over",
+    when_stopped: str = "stopped; the same command starts over",
+) -> int:
+    """The exit status of a command with options of its own, as of `run_command`.
+
+    It takes --quiet, too.
+
+    Args:
+        name: as it is typed, "python -m data_pipeline.build".
+        description, examples: what --help says above and below the options.
+        add_arguments: declares the options.
+        work: the command, of the options but --quiet.
+        arguments: the words behind the name; None: those that were typed.
+        when_asked, when_stopped: of `run_command`.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    without_other_bars(words)
+
+    def parse_and_work() -> int:
+        parser = argparse.ArgumentParser(
+            prog=name,
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_arguments(parser)
+        parser.add_argument("--quiet", action="store_true", help=QUIET)
+        check_flags(parser, words)
+        options = parser.parse_args(words)
+        with quiet(vars(options).pop("quiet")):
+            return work(options)
+
+    return run_command(parse_and_work, when_asked=when_asked, when_stopped=when_stopped)
 
 
 def flush_stdout() -> bool:

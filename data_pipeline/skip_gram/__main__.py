@@ -25,9 +25,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet
-from data_pipeline.process.suggestions import check_flags
+from data_pipeline.process.command import run_parsed
 from data_pipeline.skip_gram.options import VARIANTS, Settings, SkipGramOptions
 
 EXAMPLES = """\
@@ -60,34 +58,21 @@ SETTINGS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    name = "python -m data_pipeline.skip_gram"
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv)
 
-    def work() -> int:
-        parser = argparse.ArgumentParser(
-            prog="python -m data_pipeline.skip_gram",
-            description=__doc__,
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_arguments(parser)
-        check_flags(parser, words)
-        args = vars(parser.parse_args(words))
-        # Imported here: what is not installed is then said by name, and --help is quick.
-        from data_pipeline.skip_gram.build import build_skip_grams, closing_report
 
-        is_quiet = args.pop("quiet")
-        settings = Settings(**{name: args.pop(name) for name in SETTINGS})
-        lists = {name: tuple(value) for name, value in args.items() if isinstance(value, list)}
-        with quiet(is_quiet):
-            grams = build_skip_grams(SkipGramOptions(**{**args, **lists}, settings=settings))
-        print(closing_report(grams))
-        return 0
+def build(args: argparse.Namespace) -> int:
+    """Makes the folder, and says what is in it."""
+    # Imported here: what is not installed is then said by name, and --help is quick.
+    from data_pipeline.skip_gram.build import build_skip_grams, closing_report
 
-    return run_command(
-        work,
-        when_asked="stopping; the same command starts over",
-        when_stopped="stopped; the same command starts over",
-    )
+    values = vars(args)
+    settings = Settings(**{name: values.pop(name) for name in SETTINGS})
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    grams = build_skip_grams(SkipGramOptions(**{**values, **lists}, settings=settings))
+    print(closing_report(grams))
+    return 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +113,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     output = parser.add_argument_group("output")
     output.add_argument("--overwrite", action="store_true", help="replace the folder at --out")
-    output.add_argument("--quiet", action="store_true", help=QUIET)
 
 
 def _add_names(names: argparse._ArgumentGroup) -> None:
