@@ -16,6 +16,7 @@ from benchmarks.class_work import (
     ClassWork,
     group_bits,
 )
+from benchmarks.our_step import OnDevice
 from benchmarks.process import available_memory
 from benchmarks.program_cost import read_cost
 from coder_jax.devices.memory import device_memory
@@ -152,7 +153,7 @@ def program_memory(work: ClassWork) -> dict[str, Any]:
     }
 
 
-class OurClassStep:
+class OurClassStep(OnDevice):
     """The system of this project; see `benchmarks.train_step_process.System`."""
 
     def __init__(self, work: ClassWork):
@@ -175,12 +176,3 @@ class OurClassStep:
         """One optimizer step; the loss, on the device."""
         self.state, metrics = self.train_step(self.state, batch, ROWS)
         return metrics["loss"]
-
-    def wait(self) -> None:
-        """Until the device has done its work."""
-        jax.block_until_ready(self.state)
-
-    def peak_device_memory(self) -> int | None:
-        """Bytes on an accelerator; None where the platform does not say."""
-        stats = jax.devices()[0].memory_stats()
-        return stats["peak_bytes_in_use"] if stats else None

@@ -1,6 +1,7 @@
 """Our train step outside a run, with a state, to be timed."""
 
 import dataclasses
+from typing import Any
 
 import jax
 
@@ -14,7 +15,22 @@ from coder_jax.training.step import make_step
 from data_pipeline.batches.files import BatchFiles
 
 
-class Ours:
+class OnDevice:
+    """What is the same for all steps with a state on JAX's devices."""
+
+    state: Any
+
+    def wait(self) -> None:
+        """Until the device has done its work."""
+        jax.block_until_ready(self.state)
+
+    def peak_device_memory(self) -> int | None:
+        """Bytes on an accelerator; None where the platform does not say."""
+        stats = jax.devices()[0].memory_stats()
+        return stats["peak_bytes_in_use"] if stats else None
+
+
+class Ours(OnDevice):
     """The system of this project; see `benchmarks.train_step_process.System`."""
 
     def __init__(self, work: Work):
@@ -51,12 +67,3 @@ class Ours:
             self.train_step.compile(self.files, batch.rows)
         self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)
         return metrics["loss"]
-
-    def wait(self) -> None:
-        """Until the device has done its work."""
-        jax.block_until_ready(self.state)
-
-    def peak_device_memory(self) -> int | None:
-        """Bytes on an accelerator; None where the platform does not say."""
-        stats = jax.devices()[0].memory_stats()
-        return stats["peak_bytes_in_use"] if stats else None

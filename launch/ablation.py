@@ -106,7 +106,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     Raises:
       BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
     """
-    from coder_jax.commands.evaluate import paths_of
+    from coder_jax.commands.arguments.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
 
     systems = {}

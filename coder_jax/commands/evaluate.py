@@ -86,16 +86,15 @@ import numpy as np
 
 from coder_jax.commands.arguments.encoder import (
     dictionary_choices,
+    encoder_of_generator,
     load_encoder,
     ranker_choice,
     warn_of_languages,
 )
-from coder_jax.commands.arguments.evaluate import add_arguments, check, check_alone
+from coder_jax.commands.arguments.evaluate import add_arguments, check, check_alone, paths_of
 from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from coder_jax.encoding.rows import Rows
@@ -151,8 +150,9 @@ def run(args: argparse.Namespace) -> int:
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
     with place_of_vectors(args.json) as beside:
-        if staged:
-            records += records_of_stages(args.model, args.ranker, staged, ranker_choice(args))
+        for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
+            stages = (args.model, encoder_of_generator(args, pooling), args.ranker)
+            records += records_of_stages(*stages, staged, ranker_choice(args))
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)
         elif benchmarks:
@@ -236,44 +236,6 @@ def compared(
 def options_of(args: argparse.Namespace) -> dict[str, Any]:
     """What the command line asks of the kinds of benchmarks."""
     return {name: getattr(args, name) for name in known.options_with({})}
-
-
-def paths_of(
-    benchmark: Sequence[str], dictionary: Sequence[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The path of each benchmark, and of its dictionary; "" stands for all that have none.
-
-    BadInput for words that are not what --benchmark and --dictionary take.
-    """
-    paths: dict[str, str] = {}
-    for argument in benchmark:
-        name, equals, path = argument.partition("=")
-        if not (name and equals and path):
-            raise BadInput(
-                f"--benchmark: found {argument!r}; expected NAME=PATH, such as cadec=data/cadec"
-            )
-        if name in paths:
-            raise BadInput(
-                f"--benchmark: found the name {name!r} twice; expected one PATH for each"
-            )
-        paths[name] = path
-    dictionaries: dict[str, str] = {}
-    for argument in dictionary:
-        name, equals, path = argument.partition("=")
-        if equals and name not in paths and not Path(argument).exists() and Path(path).exists():
-            raise BadInput(
-                f"--dictionary: found {argument!r}, but no benchmark {name!r}"
-                f"{did_you_mean(name, paths)}; expected PATH, or NAME=PATH with one of "
-                f"{', '.join(paths)}"
-            )
-        name, path = (name, path) if equals and name in paths else ("", argument)
-        if name in dictionaries:
-            raise BadInput(
-                f"--dictionary: found {dictionaries[name]!r} and {path!r} for "
-                f"{name or 'all benchmarks'}; expected one"
-            )
-        dictionaries[name] = path
-    return paths, dictionaries
 
 
 def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:

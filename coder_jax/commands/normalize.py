@@ -52,14 +52,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coder_jax.commands.arguments.encoder import (
-    dictionary_choices,
-    load_encoder,
-    ranker_choice,
-    warn_of_languages,
-)
-from coder_jax.commands.arguments.normalize import add_arguments, check, choose
+from coder_jax.commands.arguments.encoder import dictionary_choices
+from coder_jax.commands.arguments.normalize import add_arguments, check
 from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
+from coder_jax.commands.normalizers import load_classes, normalizer_of
 from coder_jax.mapping.coded import COLUMNS, coded_rows, in_words
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
@@ -68,9 +64,8 @@ from data_pipeline.process.progress import progress_bar, tell
 if TYPE_CHECKING:
     from coder_jax.mapping.answers import Answer
     from coder_jax.mapping.decisions import Decision
-    from coder_jax.mapping.normalizer import Normalizer, SameStringNormalizer
+    from coder_jax.mapping.normalizer import SameStringNormalizer
     from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
-    from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
     from data_pipeline.dataset.dictionary import Dictionary
     from data_pipeline.files.tables.table import Table
 
@@ -88,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.place import alone
     from coder_jax.mapping.abbreviations import read_abbreviations
     from coder_jax.mapping.decisions import check_decisions, read_decisions
-    from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
-    from coder_jax.systems.recall_rank.prediction.stages import has_stages, staged_normalizer
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
@@ -121,27 +114,7 @@ def run(args: argparse.Namespace) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer: SameStringNormalizer | ClassNormalizer
-        least = 0.0 if args.min_similarity is None else args.min_similarity
-        if classifier is None and has_stages(args.model, args.ranker):
-            normalizer = staged_normalizer(
-                args.model,
-                args.ranker,
-                dictionary,
-                ranker_choice(args),
-                threshold=least,
-                abbreviations=abbreviations,
-            )
-        elif classifier is None:
-            normalizer = make_normalizer(args, dictionary, abbreviations)
-        else:
-            normalizer = ClassNormalizer(
-                classifier,
-                dictionary,
-                group=args.semantic_group,
-                threshold=least,
-                abbreviations=abbreviations,
-            )
+        normalizer = normalizer_of(args, dictionary, classifier, abbreviations)
 
         # ---- the list ----
         if table is None and args.out is None and args.review is None:
@@ -187,49 +160,6 @@ def read_lines(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterato
     """Mentions from a text file or from stdin."""
     stream, name = files.enter_context(open_mentions(args.mentions))
     return read_mentions(stream, name)
-
-
-def load_classes(args: argparse.Namespace) -> ConceptClassifier:
-    """The model with classes that --model names."""
-    from coder_jax.systems.class_model import has_classes, load_classifier
-
-    if has_classes(args.model):
-        return load_classifier(args.model)
-    needed = "a model with classes: a run of the recipe mlnorm, or its export"
-    if args.dictionary:
-        raise BadInput(f"--by classes: {args.model} has no classes; expected {needed}")
-    raise BadInput(
-        f"--dictionary is missing, and {args.model} has no classes; expected terms to search (a "
-        "table with the columns term and concept, a dataset folder, or the MRCONSO.RRF of a "
-        f"release), or {needed}"
-    )
-
-
-def make_normalizer(
-    args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
-) -> Normalizer:
-    """The encoder with the dictionary, and the rule by which it answers."""
-    from coder_jax.encoding.encoded_dictionary import EncodedDictionary
-    from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList
-    from coder_jax.encoding.vector_file import read_vectors
-    from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Normalizer
-    from data_pipeline.terminology.clean import lookup_rules
-
-    args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
-    chosen = choose(args, len(dictionary.terms))
-    encoder = load_encoder(args, args.pooling)
-    warn_of_languages(encoder, dictionary)
-    terms = dictionary.terms
-    if args.dictionary_vectors is None:
-        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=args.cache)
-    else:
-        listed = TermList(terms, TERMS_PER_CHUNK)
-        assert encoder.weights_hash is not None, "it was loaded from a folder"
-        vectors = read_vectors(args.dictionary_vectors, encoder, encoder.weights_hash, listed)
-        encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
-    candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
-    return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
 
 
 def print_answers(

@@ -35,8 +35,7 @@ class Part:
     """How one top-level part of the parameters is trained, and where it lies."""
 
     rate: float | None = 1.0
-    """Its learning rate as a multiple of the run's. None: held fixed, with no gradient and no
-    moments."""
+    """Its learning rate as a multiple of the run's; None: held fixed, no gradient, no moments."""
     warms_up: bool = True
     """Whether its rate rises during the warm-up. False: it is at its peak from the first step."""
     decay: bool = False
@@ -47,9 +46,9 @@ class Part:
     """The dimension of its arrays that lies over all devices. "largest": each large array by its
     largest dimension, if the run asks for it (--shard-encoder). None: whole on every device."""
     touched: str | None = None
-    """The array of the batch, int32, that numbers the rows (first dimension) which a step uses; a
-    negative number stands for none. Then a step works on these rows alone, and the loss finds them
-    in the part, numbered anew in the batch. None: a step uses all."""
+    """The array of the batch, int32, that numbers the rows (first dimension) which a step uses,
+    negative for none: it works on these alone, and the loss finds them in the part, numbered anew
+    in the batch. None: a step uses all."""
     untouched: Literal["catch up", "stay"] = "catch up"
     """What becomes of rows that a step does not use. "catch up": what dense Adam would do, made up
     for when they are used again. "stay": nothing, as in PyTorch's SparseAdam."""
@@ -217,8 +216,7 @@ class System(abc.ABC):
         stopped meanwhile has in `folder` is used again, and equal arguments give equal parameters.
 
         Args:
-            source: of the run.
-            about, initial: of `start`.
+            source, about, initial: of the run, and of `start`.
             folder: of the run's small files; the first host writes there.
 
         Returns:
@@ -249,8 +247,7 @@ class System(abc.ABC):
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
         """For traced code: the parts that `start` has not read, and extra, before the first step.
 
-        Args:
-            params, extra: their shapes.
+        `params` and `extra` are their shapes.
         """
 
     @abc.abstractmethod

@@ -100,6 +100,26 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     return encoder
 
 
+def encoder_of_generator(args: argparse.Namespace, pooling: str | None) -> TermEncoder | None:
+    """As `load_encoder`, for a generator of candidates; None for a run, which has its own.
+
+    Raises:
+        BadInput: settings for a run, which stay as it was trained.
+    """
+    from coder_jax.runs.files import is_run
+
+    if not is_run(args.model):
+        return load_encoder(args, pooling)
+    settings = {"pooling": pooling, "cleaning": args.cleaning, "max-length": args.max_length}
+    given = [name for name, value in settings.items() if value is not None]
+    if given:
+        raise BadInput(
+            f"--{given[0]}: {args.model} is a run, which encodes as it was trained; export it to "
+            "encode in another way"
+        )
+    return None
+
+
 def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
     """Says which terms of a dictionary are in languages that the encoder was not trained on.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from coder_jax.commands.arguments.encoder import (
@@ -15,6 +16,7 @@ from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
 from coder_jax.mapping.answers import KINDS
 from data_pipeline.files.output_file import check_output
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.suggestions import did_you_mean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,3 +166,41 @@ def check_alone(args: argparse.Namespace) -> None:
             f"--compare: found --{given[0]} with it; expected the two files of results alone: it "
             "scores nothing"
         )
+
+
+def paths_of(
+    benchmark: Sequence[str], dictionary: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The path of each benchmark, and of its dictionary; "" stands for all that have none.
+
+    BadInput for words that are not what --benchmark and --dictionary take.
+    """
+    paths: dict[str, str] = {}
+    for argument in benchmark:
+        name, equals, path = argument.partition("=")
+        if not (name and equals and path):
+            raise BadInput(
+                f"--benchmark: found {argument!r}; expected NAME=PATH, such as cadec=data/cadec"
+            )
+        if name in paths:
+            raise BadInput(
+                f"--benchmark: found the name {name!r} twice; expected one PATH for each"
+            )
+        paths[name] = path
+    dictionaries: dict[str, str] = {}
+    for argument in dictionary:
+        name, equals, path = argument.partition("=")
+        if equals and name not in paths and not Path(argument).exists() and Path(path).exists():
+            raise BadInput(
+                f"--dictionary: found {argument!r}, but no benchmark {name!r}"
+                f"{did_you_mean(name, paths)}; expected PATH, or NAME=PATH with one of "
+                f"{', '.join(paths)}"
+            )
+        name, path = (name, path) if equals and name in paths else ("", argument)
+        if name in dictionaries:
+            raise BadInput(
+                f"--dictionary: found {dictionaries[name]!r} and {path!r} for "
+                f"{name or 'all benchmarks'}; expected one"
+            )
+        dictionaries[name] = path
+    return paths, dictionaries

@@ -201,22 +201,22 @@ def check_kind(args: argparse.Namespace) -> None:
                 "some semantic types, give --semantic-types"
             )
         return
-    of_terms = {
-        "--precision": args.precision,
-        "--candidates": args.candidates,
-        "--dictionary-vectors": args.dictionary_vectors,
-        "--cutoffs": args.cutoffs,
-    }
-    given = [flag for flag, value in of_terms.items() if value is not None]
-    if given:
-        raise BadInput(
-            f"{given[0]} is for terms of a dictionary, but answers are classes; leave it out, or "
-            "give --by terms and --dictionary"
-        )
+    check_of_terms(args, "answers are classes")
     names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
     if names and not args.dictionary:
         raise BadInput(
             f"--{names[0]} needs the names of concepts; give --dictionary and --by classes"
+        )
+
+
+def check_of_terms(args: argparse.Namespace, why: str) -> None:
+    """BadInput for options of nearest terms, where something else answers, as `why` says."""
+    of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
+    given = [name for name in of_terms if getattr(args, name) is not None]
+    if given:
+        raise BadInput(
+            f"--{given[0].replace('_', '-')} is for terms of a dictionary, but {why}; leave it "
+            "out, or give an encoder as --model, with --by terms and --dictionary"
         )
 
 

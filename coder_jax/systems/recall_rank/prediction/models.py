@@ -19,8 +19,12 @@ from coder_jax.systems.recall_rank.ranker import RankSystem
 from data_pipeline.process.errors import BadInput
 
 
-def load_generator(path: str | Path) -> CandidateGenerator:
+def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
     """The generator of a run of `recall`, of its export, or of any encoder.
+
+    Args:
+        path: its folder.
+        encoder: of an export or an encoder, if it is loaded already.
 
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
@@ -32,7 +36,7 @@ def load_generator(path: str | Path) -> CandidateGenerator:
         system, run = load_run(Path(path))
         trained = system.trained(run)
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
-    encoder = TermEncoder.from_pretrained(path)
+    encoder = encoder or TermEncoder.from_pretrained(path)
     return (
         read_generator(Path(path), encoder) if is_generator(path) else CandidateGenerator(encoder)
     )

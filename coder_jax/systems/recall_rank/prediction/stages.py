@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol, hash_weights
 from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
@@ -54,22 +55,29 @@ def answered_by_stages(
 
 
 def load_stages(
-    model: str, rankers: Sequence[str], names: Sequence[str], name_concepts: np.ndarray, by: Choice
+    model: str,
+    encoder: TermEncoder | None,
+    rankers: Sequence[str],
+    names: Sequence[str],
+    name_concepts: np.ndarray,
+    by: Choice,
 ) -> RecallAndRank:
     """Recall and rank over a dictionary.
 
     Args:
         model: folder of a generator, or of any encoder.
+        encoder: of that folder; None for a run.
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(load_generator(model), loaded, names, name_concepts, by)
+    return RecallAndRank(load_generator(model, encoder), loaded, names, name_concepts, by)
 
 
 def staged_normalizer(
     model: str,
+    encoder: TermEncoder | None,
     rankers: Sequence[str],
     dictionary: Dictionary,
     by: Choice,
@@ -80,7 +88,7 @@ def staged_normalizer(
     """What maps mentions to the concepts of a dictionary.
 
     Args:
-        model, rankers, by: as for `load_stages`.
+        model, encoder, rankers, by: as for `load_stages`.
         dictionary: whose terms are names; one of several concepts is a name of each.
         threshold, abbreviations: of `StagedNormalizer`.
     """
@@ -89,7 +97,9 @@ def staged_normalizer(
     number = {concept: place for place, concept in enumerate(concepts)}
     rows = [(row, number[concept]) for row, some in enumerate(of_term) for concept in some]
     names = [dictionary.terms[row] for row, _ in rows]
-    stages = load_stages(model, rankers, names, np.array([one for _, one in rows], np.int32), by)
+    stages = load_stages(
+        model, encoder, rankers, names, np.array([one for _, one in rows], np.int32), by
+    )
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
     )
@@ -109,19 +119,22 @@ def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
 
 
 def records_of_stages(
-    model: str, rankers: Sequence[str], benchmarks: Sequence[MultipleNames], by: Choice
+    model: str,
+    encoder: TermEncoder | None,
+    rankers: Sequence[str],
+    benchmarks: Sequence[MultipleNames],
+    by: Choice,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
 
     Args:
-        model, rankers: folders.
+        model, encoder, rankers, by: as for `load_stages`.
         benchmarks: of mentions with sets of concepts.
-        by: how scores become answers.
     """
     records = []
     for one in benchmarks:
         names = one.dictionary.terms
-        stages = load_stages(model, rankers, names, one.data.name_concepts, by)
+        stages = load_stages(model, encoder, rankers, names, one.data.name_concepts, by)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )

@@ -1,6 +1,7 @@
 """Stages for `evaluate` and `normalize`: sets of concepts scored, and as many rows as are meant."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     dev = data.splits["dev"]
     by = staged_normalizer(
         str(generator[0]),
+        None,
         [str(ranker[0])],
         Dictionary(list(data.names.strings), [str(c) for c in data.name_concepts], "x"),
         Choice(),
@@ -76,7 +78,7 @@ def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, t
 
 def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker):
     dictionary = Dictionary(TERMS, CONCEPTS, "mine")
-    by = staged_normalizer(str(generator[0]), [str(ranker[0])], dictionary, Choice())
+    by = staged_normalizer(str(generator[0]), None, [str(ranker[0])], dictionary, Choice())
     assert by.concepts == ["C1", "C2", "C4", "C3"]
     given = ["attack of the heart", "limb PAIN", "n/a"]
     near, exact, nothing = by.answers(given)
@@ -93,7 +95,7 @@ def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker
     assert {one.concept for one in exact.candidates} <= {"C2", "C4"}
     assert len(by.answers(given[:1], 4)[0].candidates) == 4
     strict = staged_normalizer(
-        str(generator[0]), [str(ranker[0])], dictionary, Choice(), threshold=1.0
+        str(generator[0]), None, [str(ranker[0])], dictionary, Choice(), threshold=1.0
     )
     assert strict.answers(given[:1])[0].reason.endswith("is less than 1")
 
@@ -108,7 +110,7 @@ def test_normalize_takes_a_ranker(generator, ranker, tmp_path, capsys):
     assert main(["normalize", *map(str, words)]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     stages = staged_normalizer(
-        str(generator[0]), [str(ranker[0])], Dictionary(TERMS, CONCEPTS, "mine"), Choice()
+        str(generator[0]), None, [str(ranker[0])], Dictionary(TERMS, CONCEPTS, "mine"), Choice()
     )
     (first,) = stages.answers(["attack of the heart"])
     assert [row[0] for row in rows] == ["attack of the heart"] * first.count + ["limb pain"]
@@ -122,3 +124,29 @@ def test_a_split_that_is_there_is_scored(mentions, split, tmp_path, capsys):
     record, _ = results_of([*words, "--split", split], tmp_path / "out.json", capsys)
     assert record["scoring"]["split"] == split
     assert (TRAINING in record["folds"]) == (split != "train")  # they would find themselves
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--precision", "0.9"], "--precision is for terms of a dictionary, but answers come from"),
+        (["--dictionary-vectors", "v.npy"], "--dictionary-vectors is for terms of a dictionary"),
+        (["--pooling", "cls"], "--pooling: .* is a run, which encodes as it was trained; export"),
+    ],
+)
+def test_options_that_a_generator_would_pass_over_are_refused(
+    generator, tmp_path, capsys, flags, words
+):
+    (tmp_path / "d.tsv").write_text("term\tconcept\nheart attack\tC1\n")
+    (tmp_path / "m.txt").write_text("heart\n")
+    given = ["--model", generator[0], "--dictionary", tmp_path / "d.tsv", tmp_path / "m.txt"]
+    assert main(["normalize", *flags, *map(str, given)]) == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_a_ranker_takes_the_candidates_of_any_encoder_with_its_pooling(mentions, ranker, tmp_path):
+    words = ["--model", mentions.parent / "bert", "--ranker", ranker[0], "--split", "dev"]
+    words += ["--benchmark", f"own={mentions}", "--pooling", "cls", "mean"]
+    assert main(["evaluate", *map(str, words), "--json", str(tmp_path / "o.json")]) == 0
+    records = json.loads((tmp_path / "o.json").read_text())["records"]
+    assert [one["encoder"]["pooling"] for one in records] == ["cls", "mean"]
