@@ -29,7 +29,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from coder_jax.mapping.normalizer import Normalizer
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.sources.mentions import mention_languages, mention_rows
-    from data_pipeline.terminology.clean import lookup_rules
+    from data_pipeline.terminology.cleaning.rules import lookup_rules
 
     dictionary = read_dictionary(args.dictionary, args.dictionary_languages, raw=True)
     encoder = TermEncoder.from_pretrained(

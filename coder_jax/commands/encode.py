@@ -116,7 +116,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     from coder_jax.devices.agree import host_count
     from coder_jax.encoding.term_lines import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.terminology.clean import lookup_rules
+    from data_pipeline.terminology.cleaning.rules import lookup_rules
 
     size = args.terms_per_chunk
     if args.dictionary:

@@ -46,7 +46,7 @@ def write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) 
       args: of `evaluate`: the encoder, --cutoffs and --candidates.
       folds: of `folds_to_measure`.
     """
-    from data_pipeline.terminology.clean import lookup_rules
+    from data_pipeline.terminology.cleaning.rules import lookup_rules
 
     # As `normalize` has them, whatever the terms were cleaned by for the scores.
     as_looked_up = argparse.Namespace(**vars(args))

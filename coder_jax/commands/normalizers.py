@@ -86,7 +86,7 @@ def make_normalizer(
     from coder_jax.encoding.vector_file import read_vectors
     from coder_jax.mapping.candidates import Candidates
     from coder_jax.mapping.normalizer import Normalizer
-    from data_pipeline.terminology.clean import lookup_rules
+    from data_pipeline.terminology.cleaning.rules import lookup_rules
 
     args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
     chosen = choose(args, len(dictionary.terms))

@@ -36,7 +36,7 @@ from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import Progress
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 __all__ = ["EncodedDictionary", "Match", "TermEncoder", "nearest_concepts"]
 

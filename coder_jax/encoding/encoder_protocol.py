@@ -25,7 +25,7 @@ class EncoderProtocol:
     max_length: int  # tokens, [CLS] and [SEP] included
     attend_padding: bool
     lowercases: bool  # whether the tokenizer does
-    cleaning: str  # rule set of data_pipeline.terminology.clean, applied to mentions and dictionary
+    cleaning: str  # rule set of terminology.cleaning.rules, applied to mentions and dictionary
     dtype: str  # of the encoder's arithmetic
 
 

@@ -116,7 +116,7 @@ def key_of(encoder: TermEncoder, terms: Sequence[str], about: dict[str, Any]) ->
 
     from coder_jax.encoding.term_lines import terms_hash
     from coder_jax.encoding.vector_file import same_vectors
-    from data_pipeline.terminology.clean import clean
+    from data_pipeline.terminology.cleaning.rules import clean
 
     # What the rules make of the terms, too: a later version may have other rules of that name.
     cleaned = clean(pl.Series(terms, dtype=pl.String), encoder.settings.cleaning)

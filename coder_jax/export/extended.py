@@ -41,6 +41,7 @@ from data_pipeline.files.identity import ENCODER, read_identity
 from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.cleaning.in_tokenizers import clean_in
 
 # What its model card says of the encoder that is true of the new one, too.
 OF_BASE = ("language", "license", "license_name", "license_link")
@@ -174,6 +175,8 @@ def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVoca
     path = folder / "tokenizer.json"
     tokenizer = vocabulary.put_into(Tokenizer.from_file(str(path)))
     tokenizer.save(str(path))
+    if (encoder.folder / ENCODER.file).is_file():
+        clean_in(folder, encoder.settings.cleaning)
     if (folder / "vocab.txt").exists():  # transformers may write it, and must not read an old one
         tokenizer.model.save(str(folder))
 

@@ -1,8 +1,8 @@
 """A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
 
 The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
-`TermEncoder.from_pretrained`. It is written under another name, its vectors are compared with the
-trained encoder's, and only then does it get its name.
+`TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
+its vectors are compared with the trained encoder's, and only then does it get its name.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from coder_jax.models.hf_weights import check_vocabulary, to_hf
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole_files import recover_folder, whole_folder, write_json
 from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.cleaning.in_tokenizers import clean_in
 
 # What a config.json may say of the place and type it was loaded with, and ours would not be true.
 STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
@@ -76,7 +77,7 @@ def export_encoder(
     try:
         with whole_folder(out) as new:
             tensors = write_model(new, bert, hf_config, pytorch_bin)
-            write_tokenizer(new, tokenizer, bert, max_length)
+            write_tokenizer(new, tokenizer, bert, settings)
             if pooling != "pieces":  # which sentence-transformers has no module for
                 write_sentence_transformers_files(
                     new, tensors, pooling=pooling, max_length=max_length
@@ -124,8 +125,8 @@ def write_model(
     return tensors
 
 
-def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, max_length: int) -> None:
-    """Tokenizer files that cut at `max_length` on their own."""
+def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: EncoderSettings) -> None:
+    """Tokenizer files that clean and cut terms on their own."""
     if isinstance(tokenizer, str | Path):
         from transformers import AutoTokenizer
 
@@ -134,11 +135,12 @@ def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, max_length: int) -
     # Padding and truncation saved by an earlier owner would overrule the caller's.
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
-    previous, tokenizer.model_max_length = tokenizer.model_max_length, max_length
+    previous, tokenizer.model_max_length = tokenizer.model_max_length, settings.max_length
     try:
         tokenizer.save_pretrained(folder)
     finally:
         tokenizer.model_max_length = previous
+    clean_in(folder, settings.cleaning)
 
 
 def write_descriptions(

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCardData
 
 from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.encoder_settings import EncoderSettings
-from data_pipeline.terminology.clean import IN_WORDS
+from data_pipeline.terminology.cleaning.rules import IN_WORDS
 
 POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",
@@ -138,8 +138,8 @@ def about(
     if settings.cleaning != "none":
         text += (
             f" Terms were cleaned with the rule set `{settings.cleaning}` in training "
-            f"({IN_WORDS[settings.cleaning]}): `TermEncoder` applies it by itself, other libraries "
-            "do not."
+            f"({IN_WORDS[settings.cleaning]}). The tokenizer of this folder does so by itself: "
+            "give it terms as they are."
         )
     if relations:
         what = "matrices" if relations.bilinear else "translations"

@@ -15,7 +15,7 @@ from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 TOLERANCE = 1e-5  # of unit vectors, float32
 PROBE_TERMS = [
@@ -58,6 +58,14 @@ PROBE_TERMS = [
     "e\u0301ruption cutane\u0301e",
     "pain  \t in   limb",
     "status post 🫀 transplant",
+    "Diabetes (type 2 (insulin-treated)) NOS",
+    "NOS",
+    "nos\u2028cancer\x85NOS (finding) (disorder) ",
+    "((unclosed (bracket)",
+    "ΝΕΦΡΙΚΉ ΝΌΣΟΣ",
+    "İSKEMİ",
+    "vitB12a/β2±5µg’s",
+    "א\u05b8ב",
     "[Ambiguous] <unspecified> & other; see also: rash/itch",
     "Methionyl" + "threonylthreonylglutaminylalanyl" * 12,
     "Closed fracture of the base of the skull with subarachnoid, subdural, and extradural "
@@ -95,18 +103,19 @@ def verify_export(
       RuntimeError: a difference above the tolerance, or NaN.
     """
     require_torch()
-    terms = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
+    cleaned = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
     ours = embed_terms(
         bert.with_dtype(jnp.float32),
         load_tokenizer(folder),
-        terms,
+        cleaned,
         pooling=settings.pooling,
         max_length=settings.max_length,
     )
-    theirs = {"transformers": transformers_vectors(folder, terms, settings)}
+    # Not cleaned: the exported tokenizer does it.
+    theirs = {"transformers": transformers_vectors(folder, PROBE_TERMS, settings)}
     has_modules = (folder / "modules.json").exists()
     if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
-        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
+        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, PROBE_TERMS)
     return {
         name: largest_difference(
             ours, vectors, f"the export opened by {name} gives vectors that", folder, tolerance

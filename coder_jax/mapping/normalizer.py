@@ -18,7 +18,7 @@ from coder_jax.mapping.unanswerable import why_unanswerable
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import split_concepts
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import semantic_tags, without_tags
+from data_pipeline.terminology.cleaning.rules import semantic_tags, without_tags
 
 
 class Near(NamedTuple):

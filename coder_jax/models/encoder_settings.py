@@ -17,7 +17,7 @@ from data_pipeline.files.contents import Length
 from data_pipeline.files.identity import ENCODER, read_identity, write_identity
 from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.cleaning.rules import CLEANING
 
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
 OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
@@ -36,7 +36,7 @@ class EncoderSettings:
 
     Attributes:
       pooling: 'cls', 'mean', 'pieces' or 'pooler'.
-      cleaning: name of the rule set of `terminology.clean` that terms go through first.
+      cleaning: name of the rule set of `terminology.cleaning.rules` that terms go through first.
       max_length: longest term in tokens, [CLS] and [SEP] included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).
     """

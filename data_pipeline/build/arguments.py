@@ -10,7 +10,7 @@ from data_pipeline.build.options import BuildOptions
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.corpora.quaero import SETS
 from data_pipeline.sources.obo import SYNONYM_SCOPES
-from data_pipeline.terminology.clean import ALL_IN_WORDS, CLEANING
+from data_pipeline.terminology.cleaning.rules import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.semantic_groups import GROUPS
 

@@ -13,7 +13,7 @@ import tokenizers
 
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.read_source import EXPECTED, source_paths
-from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.cleaning.rules import CLEANING
 from data_pipeline.terminology.filters import Filters
 
 CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.cleaning.in_tokenizers import without_cleaning
 
 # The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
@@ -55,7 +56,9 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
 
 
 def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
-    """The `tokenizers.Tokenizer` of a local model folder or hub id; padding and truncation off.
+    """The `tokenizers.Tokenizer` of a local model folder or hub id, which takes terms as they are.
+
+    Padding and truncation are off, and so is the cleaning of an export (`cleaning.in_tokenizers`).
 
     Raises BadInput if the folder holds no tokenizer or the hub id cannot be reached.
     """
@@ -67,15 +70,19 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
         )
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    without_cleaning(tokenizer)
     return tokenizer
 
 
 def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
     """Copies the tokenizer (vocabulary, settings) into `folder`, readable by AutoTokenizer.
 
+    Without the cleaning of an export.
+
     OSError where the disk is full or may not be written to.
     """
     tokenizer = _auto_tokenizer(path_or_hub_id)
+    without_cleaning(tokenizer.backend_tokenizer)
     try:
         tokenizer.save_pretrained(str(folder))
     except Exception as error:  # tokenizers has no type for it

@@ -16,7 +16,7 @@ from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.chosen_concepts import in_mirror, keep_mirror, mark_groups
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 from data_pipeline.terminology.filters import (
     NO_GROUP,
     Filters,

@@ -16,7 +16,7 @@ from data_pipeline.dataset.word_pieces import WordPieces
 from data_pipeline.process.errors import BadInput
 from data_pipeline.synthetic.release import Size
 from data_pipeline.synthetic.release import write_release as write_invented
-from data_pipeline.terminology.clean import clean_term as clean_by_polars
+from data_pipeline.terminology.cleaning.rules import clean_term as clean_by_polars
 
 
 @pytest.fixture

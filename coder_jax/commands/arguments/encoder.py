@@ -13,7 +13,7 @@ from coder_jax.encoding.vector_cache import DEFAULT_GB, LEAST_TERMS, LIMIT, kept
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
-from data_pipeline.terminology.clean import ALL_IN_WORDS
+from data_pipeline.terminology.cleaning.rules import ALL_IN_WORDS
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 Key = tuple[str, str]  # semantic group, string
 

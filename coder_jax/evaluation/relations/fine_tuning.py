@@ -40,7 +40,7 @@ from coder_jax.evaluation.vectors.vectors import TERMS, known_features
 from coder_jax.evaluation.vectors.words_and_concepts import TableVectors
 from coder_jax.models.bert import Bert
 from data_pipeline.dataset.tokenize_terms import tokenize
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder

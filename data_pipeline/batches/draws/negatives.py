@@ -22,7 +22,7 @@ from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import progress_bar
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import CLEANING
+from data_pipeline.terminology.cleaning.rules import CLEANING
 from data_pipeline.terminology.mention_set import GoldAs
 
 

@@ -28,7 +28,7 @@ from data_pipeline.files.identity import MENTIONS, write_identity
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process import stopping
 from data_pipeline.process.progress import progress_bar
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, keyword_lines
 
 ODD_LINES = "odd_lines.txt"

@@ -14,7 +14,7 @@ from data_pipeline.files.rows import DOUBLE_PIPE, read_text
 from data_pipeline.files.tables.table import is_workbook
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.term_table import UNDETERMINED
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 TABLES = (".csv", ".tsv", ".gz")
 MOST_OF_A_TERM = 10_000  # characters; more is a text and no term

@@ -18,7 +18,7 @@ import polars as pl
 from data_pipeline.files.rows import CONCEPT_SEPARATOR
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.mentions import mention_rows
-from data_pipeline.terminology.clean import Strings, clean
+from data_pipeline.terminology.cleaning.rules import Strings, clean
 from data_pipeline.terminology.terminology import Terminology
 
 MENTIONS, DICTIONARY = "mentions.tsv", "dictionary.tsv"

@@ -19,7 +19,7 @@ from coder_jax.encoding.vector_cache import cached_vectors
 from data_pipeline.files.whole_files import newest_lock
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology import clean
+from data_pipeline.terminology.cleaning import rules
 
 WORDS = ["heart attack", "Pain (left)", "µ limb", "chronic renal failure"]
 TERMS = [f"{word} {number}" for number, word in enumerate(WORDS * 5)]  # 20 terms
@@ -132,8 +132,8 @@ def test_of_anything_else_they_are_others(encoder, tiny_folder, kept, tmp_path, 
     copied = shutil.copytree(tiny_folder, tmp_path / "copied")
     cached_vectors(opened(copied), few)
     assert len(folders(kept)) == len(cases), "the same weights elsewhere have the same vectors"
-    rules = clean.CLEANING | {"paper": lambda terms: terms.str.to_lowercase()}
-    monkeypatch.setattr(clean, "CLEANING", rules)
+    others = rules.CLEANING | {"paper": lambda terms: terms.str.to_lowercase()}
+    monkeypatch.setattr(rules, "CLEANING", others)
     cached_vectors(opened(cleaning="paper"), few)
     assert len(folders(kept)) == len(cases) + 1, "other rules of the same name"
 

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, pre_tokenizers
 from data_pipeline.dataset import word_pieces
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize_uncut
 from data_pipeline.dataset.word_pieces import WordPieces
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 TERMS = [
     *tiny_bert.TERMS,

@@ -4,7 +4,7 @@ Beside what `export_encoder` writes
   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias, scale,
                          shift, and its running mean and variance, [D] each
   classes.tsv            the concept of each row and its semantic groups
-  classifier.json        scale and cleaning
+  classifier.json        the scale of cosines
   concept_classifier.py  all of it in PyTorch, without coder_jax
 """
 
@@ -40,7 +40,6 @@ class Settings(TypedDict):
     """What classifier.json must have."""
 
     scale: float
-    cleaning: str
 
 
 def is_classifier(path: str | Path) -> bool:
@@ -85,8 +84,7 @@ def write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path)
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    cleaning = classifier.encoder.settings.cleaning
-    write_json(folder / SETTINGS, {"scale": classifier.scale, "cleaning": cleaning})
+    write_json(folder / SETTINGS, {"scale": classifier.scale})
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
 
 

@@ -1,6 +1,6 @@
 """A concept classifier of MLNorm in PyTorch: mentions and semantic groups in, concepts out.
 
-Needs torch, transformers, safetensors and anyascii; nothing of coder_jax. It lies in each export:
+Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 
     import sys; sys.path.insert(0, FOLDER)
     from concept_classifier import ConceptClassifier
@@ -11,27 +11,11 @@ Needs torch, transformers, safetensors and anyascii; nothing of coder_jax. It li
 """
 
 import json
-import re
 from pathlib import Path
 
 import torch
-from anyascii import anyascii
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
-
-CLASSICAL = str.maketrans({"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"})
-
-
-def clean(term, rules):
-    """A term as those of training were cleaned."""
-    if rules == "mlnorm":
-        term = anyascii(term.translate(CLASSICAL)).lower()
-        term = re.sub(r"([!-/:-@\[-`{-~])", r" \1 ", term)
-        term = re.sub(r"([a-z])([0-9])", r"\1 \2", term)
-        term = re.sub(r"([0-9])([a-z])", r"\1 \2", term)
-    elif rules != "none":
-        raise ValueError(f"clean terms by the rules {rules!r} of coder_jax yourself")
-    return " ".join(term.split())
 
 
 class ConceptClassifier(torch.nn.Module):
@@ -68,8 +52,7 @@ class ConceptClassifier(torch.nn.Module):
 
     def vectors(self, mentions):
         """float32 [M, D] of unit length: what is compared with the classes."""
-        cleaned = [clean(mention, self.settings["cleaning"]) for mention in mentions]
-        batch = self.tokenizer(cleaned, padding=True, truncation=True, return_tensors="pt")
+        batch = self.tokenizer(mentions, padding=True, truncation=True, return_tensors="pt")
         hidden = self.encoder(**batch.to(self.rows.device)).last_hidden_state
         mask = batch["attention_mask"]
         pieces = mask * mask.roll(-1, 1)  # without [SEP]

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from tokenizers.normalizers import Sequence
 from transformers import AutoModel, AutoTokenizer
 
+END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
 # Characters that are written without blanks between words: a keyword may stand anywhere.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff"
@@ -27,6 +29,15 @@ UNSPACED = re.compile(
 def lower(string):
     """A string in lower case, character by character, so that places stay the same."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in string)
+
+
+def cleaning_of(tokenizer):
+    """Takes the rules off by which a tokenizer cleans, as keywords are found in clean strings."""
+    normalizer = tokenizer.normalizer
+    rules = [normalizer[place] for place in range(len(normalizer))]
+    end = max(place for place, rule in enumerate(rules) if getattr(rule, "content", "") == END)
+    tokenizer.normalizer = Sequence(rules[end + 1 :])
+    return rules[:end]
 
 
 def divides(text, place):
@@ -43,9 +54,8 @@ class TermRanker(torch.nn.Module):
         super().__init__()
         folder = Path(folder)
         self.settings = json.loads((folder / "ranker.json").read_text(encoding="utf-8"))
-        if self.settings["cleaning"] != "none":
-            print(f"clean strings by the rules {self.settings['cleaning']!r} of coder_jax first")
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.cleaning = cleaning_of(self.tokenizer.backend_tokenizer)
         self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
         self.head = torch.nn.Linear(self.encoder.config.hidden_size, 1)
         tensors = load_file(folder / "ranker.safetensors")
@@ -82,6 +92,8 @@ class TermRanker(torch.nn.Module):
 
     def pieces(self, string):
         """(ids, kinds) of a string, without [CLS] and [SEP]."""
+        for rule in self.cleaning:
+            string = rule.normalize_str(string)
         read = self.tokenizer(string, return_offsets_mapping=True, verbose=False)
         bits, kinds = self.kinds_of_characters(string), []
         for first, last in read["offset_mapping"]:

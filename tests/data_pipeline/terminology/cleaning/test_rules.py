@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.clean import (
+from data_pipeline.terminology.cleaning.rules import (
     CLEANING,
     IN_WORDS,
     clean,

@@ -23,7 +23,7 @@ Strings = TypeVar("Strings", pl.Expr, pl.Series)
 TERMS_AT_ONCE = 1 << 20  # looked at: more need more memory
 
 # A balanced pair of round brackets with up to two further levels inside.
-_BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 
 
 # What ends a fully specified name of SNOMED CT in brackets and says which hierarchy the concept is
@@ -72,7 +72,7 @@ def _paper_rules(terms: Strings) -> Strings:
     # Two blanks in front and behind let " nos " match at the ends and leave one blank to spare.
     blank_ends = terms.str.to_lowercase().str.replace(r"^", "  ").str.replace(r"$", "  ")
     without_nos = blank_ends.str.replace_all(r"\s(?:nos\s+)+", " ")
-    without_brackets = without_nos.str.replace_all(_BRACKETED, "")
+    without_brackets = without_nos.str.replace_all(BRACKETED, "")
     return _fold_blanks(without_brackets.str.replace_all("-", " ", literal=True))
 
 
@@ -110,14 +110,15 @@ class _Ascii(dict[int, str]):
 
 # Letters of chemistry and genetics that anyascii reads as modern Greek does ("v" for beta).
 _CLASSICAL = {"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"}
-_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
+TO_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
+"""What becomes of each code point, for `str.translate`."""
 
 
 def _to_ascii(terms: Strings) -> Strings:
     if isinstance(terms, pl.Expr):
         return terms.map_batches(_to_ascii, return_dtype=pl.String, is_elementwise=True)
     beyond = (terms.str.len_bytes() != terms.str.len_chars()).arg_true()
-    folded = [term.translate(_ASCII) for term in terms.gather(beyond)]
+    folded = [term.translate(TO_ASCII) for term in terms.gather(beyond)]
     return terms.clone().scatter(beyond, pl.Series(folded, dtype=pl.String))
 
 
@@ -131,12 +132,12 @@ def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
     """
     if not tags:
         return terms
-    return terms.str.replace(rf"(?i)(\S)\s+\((?:{_either(tags)})\)\s*$", "${1}")
+    return terms.str.replace(rf"(?i)(\S)\s+\((?:{either(tags)})\)\s*$", "${1}")
 
 
 def semantic_tags(terms: Sequence[str] | pl.Series) -> frozenset[str]:
     """Those of SEMANTIC_TAGS that end one or more of the terms."""
-    pattern = rf"(?i)\S\s+\(({_either(SEMANTIC_TAGS)})\)\s*$"
+    pattern = rf"(?i)\S\s+\(({either(SEMANTIC_TAGS)})\)\s*$"
     found: set[str] = set()
     for first in range(0, len(terms), TERMS_AT_ONCE):
         part = pl.Series(terms[first : first + TERMS_AT_ONCE], dtype=pl.String)
@@ -152,7 +153,8 @@ def lookup_rules(terms: Sequence[str] | pl.Series) -> str:
     return "lookup" if semantic_tags(terms) else "none"
 
 
-def _either(tags: Collection[str]) -> str:
+def either(tags: Collection[str]) -> str:
+    """A pattern for one of them."""
     return "|".join(map(re.escape, sorted(tags)))
 
 

@@ -1,0 +1,134 @@
+"""Rule sets of `cleaning.rules` as the first normalizers of a tokenizer, and a tokenizer without.
+
+An exported encoder is opened by libraries that know nothing of this project. Their tokenizer then
+cleans each string by itself, letter for letter as `clean` does. Here terms are cleaned before they
+are tokenized, by rules that may be chosen, so `load_tokenizer` takes these normalizers off.
+
+What a tokenizer sees as one of its special tokens, such as "[MASK]", it cuts out of a string before
+anything is normalized; such strings may come out in another way.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, normalizers
+
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.cleaning.character_map import character_map
+from data_pipeline.terminology.cleaning.rules import (
+    BRACKETED,
+    CLEANING,
+    SEMANTIC_TAGS,
+    TO_ASCII,
+    either,
+)
+
+# The one letter whose lower case depends on its neighbours, at the end of a word (Unicode, 3.13).
+_CASED = r"[\p{Cased}&&[^\p{Case_Ignorable}]]"  # what is both counts as the latter
+_FINAL_SIGMA = _CASED + r"\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*" + _CASED + ")"
+_BREAK = "\u0080"  # a control character: what a reader sees as one character ends before it
+_END = (
+    "\u0080end of cleaning\u0080"  # replaced by itself: tells where a tokenizer's own rules begin
+)
+
+
+def cleaning_normalizers(rules: str) -> list[Any]:
+    """What gives `clean(terms, rules)` of each string, to be applied one after the other.
+
+    Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
+    """
+    if rules not in CLEANING:
+        raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
+    fold_blanks = [_replace(r"\s+", " "), normalizers.Strip()]
+    if rules == "paper":
+        return [
+            _replace(_FINAL_SIGMA, "ς"),
+            normalizers.Lowercase(),
+            _replace(r"(?<=\A|\s)nos(?=\s|\z)", ""),
+            # Loops that give nothing back (none needs to): else a string of nothing but opening
+            # brackets would take time with the cube of its length.
+            _replace(BRACKETED.replace("(?:[^()]", "(?>[^()]+"), ""),
+            normalizers.Replace("-", " "),
+            *fold_blanks,
+        ]
+    if rules == "lookup":
+        return [*fold_blanks, _replace(rf"(?i)(?<=\S)\s+\((?:{either(SEMANTIC_TAGS)})\)$", "")]
+    if rules == "mlnorm":
+        return [
+            *_to_ascii(),
+            normalizers.Lowercase(),
+            *(normalizers.Replace(mark, f" {mark} ") for mark in string.punctuation),
+            _replace(r"(?<=[a-z])(?=[0-9])|(?<=[0-9])(?=[a-z])", " "),
+            *fold_blanks,
+        ]
+    return fold_blanks
+
+
+def _replace(pattern: str, by: str) -> Any:
+    return normalizers.Replace(Regex(pattern), by)
+
+
+@functools.cache
+def _to_ascii() -> tuple[Any, ...]:
+    """What gives `str.translate(TO_ASCII)` of each string.
+
+    `normalizers.Precompiled` takes together what a reader sees as one character, such as a letter
+    with its marks, and may drop all but the first code point: so these are parted before.
+    """
+    beyond = (point for point in range(0x80, 0x110000) if not 0xD800 <= point < 0xE000)
+    ascii_of = {chr(point): TO_ASCII[point] for point in beyond}
+    return (
+        _replace(r"(?<=[^\x00-\x7F])", _BREAK),
+        normalizers.Precompiled(character_map({a: b for a, b in ascii_of.items() if b})),
+        _replace(r"[^\x00-\x7F]", ""),
+    )
+
+
+def with_cleaning(tokenizer: Tokenizer, rules: str) -> None:
+    """Makes a tokenizer clean what it is given; see `cleaning_normalizers`."""
+    own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+    end = normalizers.Replace(_END, _END)
+    tokenizer.normalizer = normalizers.Sequence([*cleaning_normalizers(rules), end, *own])
+
+
+def clean_in(folder: Path, rules: str) -> None:
+    """Makes the tokenizer that was saved in a folder clean what it is given.
+
+    Args:
+      folder: of tokenizer.json and tokenizer_config.json.
+      rules: the rule set, in place of one that it had.
+    """
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    without_cleaning(tokenizer)
+    with_cleaning(tokenizer, rules)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    # The class of one model makes its own normalizers; this one takes those of tokenizer.json.
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def without_cleaning(tokenizer: Tokenizer) -> None:
+    """Takes off what `with_cleaning` put before a tokenizer's own normalizers, if it did.
+
+    Its definition is then what it was before, to the letter.
+    """
+    normalizer = tokenizer.normalizer
+    if not isinstance(normalizer, normalizers.Sequence):
+        return
+    parts = [normalizer[place] for place in range(len(normalizer))]
+    ends = [place for place, part in enumerate(parts) if _is_end(part)]
+    if not ends:
+        return
+    own = parts[ends[-1] + 1 :]
+    tokenizer.normalizer = (own[0] if own else None) if len(own) < 2 else normalizers.Sequence(own)
+
+
+def _is_end(part: Any) -> bool:
+    return isinstance(part, normalizers.Replace) and part.content == _END
