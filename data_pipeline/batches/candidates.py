@@ -9,7 +9,7 @@ OUT/index/N/candidates.npy   int32 [rows, k], the candidates of each row of `ter
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from data_pipeline.batches.packed_groups import identity_of
 from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from data_pipeline.dataset.store import TripletDataset
 
 VECTORS, ROWS, CANDIDATES = "vectors.npy", "rows.npy", "candidates.npy"
 ROW_GROUPS = 16  # in rows.npy a row is its term times this, plus its semantic group
@@ -28,7 +31,8 @@ class CandidateBatches:
 
     A batch has, [P, B, groups, N, ...] each, `vectors` (float32, [..., D]); and int32 `classes`
     [..., 1 + k], the class of the term's concept and its candidates; `class_groups`, the semantic
-    groups of each of these as a bit set; `semantic_groups`, the group of the term.
+    groups of each of these as a bit set; `semantic_groups`, the group of the term. And, if asked
+    for, `class_languages`, the languages in which each has a term, and `languages`, the term's.
 
     Args:
         folder: of the dataset.
@@ -36,13 +40,23 @@ class CandidateBatches:
         cut: how it is cut for the devices.
         width: D.
         candidates: k.
+        languages: whether batches have languages.
     """
 
     packed: tuple[str, ...] = ()
     floats: tuple[str, ...] = ("vectors",)
     kept: tuple[str, ...] = ("tokenizer",)
 
-    def __init__(self, folder: Path, spec: TermSpec, cut: StepCut, *, width: int, candidates: int):
+    def __init__(
+        self,
+        folder: Path,
+        spec: TermSpec,
+        cut: StepCut,
+        *,
+        width: int,
+        candidates: int,
+        languages: bool = False,
+    ):
         # Only here does training meet TensorFlow.
         from data_pipeline.batches.draws.terms import TermDraw
         from data_pipeline.dataset.store import open_dataset
@@ -53,6 +67,7 @@ class CandidateBatches:
         self.manifest: Mapping[str, Any] = self.dataset.manifest
         self.draw = TermDraw(self.dataset, spec)
         self.concept_groups = groups_of(self.dataset)
+        self.concept_languages = languages_of(self.dataset) if languages else None
         self.groups = cut.groups(spec)
         self.width, self.candidates = width, candidates
         self.plan = RowPlan((1,))
@@ -71,12 +86,12 @@ class CandidateBatches:
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
         """The shape of each array of a batch."""
         terms = (*self.groups.shape, self.spec.terms // self.spec.groups)
-        return {
-            "vectors": (*terms, self.width),
-            "classes": (*terms, 1 + self.candidates),
-            "class_groups": (*terms, 1 + self.candidates),
-            "semantic_groups": terms,
-        }
+        classes = (*terms, 1 + self.candidates)
+        shapes = {"vectors": (*terms, self.width), "classes": classes, "class_groups": classes}
+        shapes["semantic_groups"] = terms
+        if self.concept_languages is not None:
+            shapes |= {"class_languages": classes, "languages": terms}
+        return shapes
 
     def rows_in_use(self, batch: Mapping[str, np.ndarray]) -> int:
         """One: nothing is packed."""
@@ -131,10 +146,33 @@ class CandidateBatches:
             row = row.reshape(*self.groups.shape, -1)
             own = concept_of[terms_of[row]][..., None]
             classes = np.concatenate([own, candidates[row]], axis=-1, dtype=np.int32)
-            bits = self.concept_groups[np.maximum(classes, 0)].astype(np.int32)
-            yield {
+            batch = {
                 "vectors": vectors[terms_of[row]],
                 "classes": classes,
-                "class_groups": np.where(classes < 0, 0, bits),
+                "class_groups": sets_of(self.concept_groups, classes),
                 "semantic_groups": groups_of[row].astype(np.int32),
             }
+            if self.concept_languages is not None:
+                batch["class_languages"] = sets_of(self.concept_languages, classes)
+                batch["languages"] = self.dataset.term_language[terms_of[row]].astype(np.int32)
+            yield batch
+
+
+def sets_of(sets: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """int32, as bits: what each of some classes has; nothing for -1."""
+    return np.where(classes < 0, 0, sets[np.maximum(classes, 0)].astype(np.int32))
+
+
+def languages_of(dataset: "TripletDataset") -> np.ndarray:
+    """int32 [C], as bits: the languages in which each concept has a term, by their number.
+
+    Raises:
+        BadInput: for more languages than bits.
+    """
+    if len(dataset.manifest["languages"]) > 31:
+        raise BadInput(
+            f"{dataset.folder} has {len(dataset.manifest['languages'])} languages; expected at "
+            "most 31 where terms are told from concepts of their language"
+        )
+    bits = np.left_shift(1, dataset.term_language.astype(np.int32))
+    return np.bitwise_or.reduceat(bits, dataset.term_start[:-1])

@@ -14,9 +14,7 @@ def candidate_scores(
     vector_ND: jax.Array,
     row_VD: jax.Array,
     place_NK: jax.Array,
-    groups_NK: jax.Array,
-    group_N: jax.Array,
-    *,
+    *among: tuple[jax.Array, jax.Array],
     scale: float,
 ) -> Scores:
     """The scores of terms with the rows that any of them has as candidate.
@@ -25,20 +23,23 @@ def candidate_scores(
         vector_ND: float32, of unit length.
         row_VD: float32, the rows that a step uses, each once; others may stand behind them.
         place_NK: int32, the rows of each term among these, its own concept first; -1 for none.
-        groups_NK: int32, the semantic groups of each of these as a bit set.
-        group_N: int32, the group of each term.
+        among: pairs of int32 arrays: sets of each of these as bits [N, K], such as the semantic
+            groups of a concept, and one of each term [N], such as its group. A term is told from
+            the rows alone that have all of its own.
         scale: s.
     """
     cosine_NV = jnp.einsum(
         "nd,vd->nv", vector_ND, unit_rows(row_VD), precision=jax.lax.Precision.HIGHEST
     )
-    # Rows that no term uses are of no group.
+    # Rows that no term uses have none of the sets.
     place = jnp.where(place_NK < 0, row_VD.shape[0], place_NK).reshape(-1)
-    groups_V = (
-        jnp.zeros(row_VD.shape[0], jnp.int32).at[place].max(groups_NK.reshape(-1), mode="drop")
-    )
-    of_group_NV = (groups_V[None, :] >> group_N[:, None]) & 1 > 0
-    score_NV = jnp.where(of_group_NV, scale * cosine_NV, -jnp.inf)
+    score_NV = scale * cosine_NV
+    for sets_NK, own_N in among:
+        sets_V = (
+            jnp.zeros(row_VD.shape[0], jnp.int32).at[place].max(sets_NK.reshape(-1), mode="drop")
+        )
+        has_NV = (sets_V[None, :] >> own_N[:, None]) & 1 > 0
+        score_NV = jnp.where(has_NV, score_NV, -jnp.inf)
     gold_N = jnp.take_along_axis(scale * cosine_NV, place_NK[:, :1], axis=1)[:, 0]
     best_N = jax.lax.stop_gradient(score_NV).max(1)
     return Scores(jax.nn.logsumexp(score_NV, axis=1), gold_N, best_N)

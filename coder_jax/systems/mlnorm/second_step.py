@@ -32,17 +32,7 @@ from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.head import apply_head
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.training.config import OptimizerConfig, RunConfig
-from coder_jax.training.system import (
-    Batch,
-    Loss,
-    Params,
-    Part,
-    SavedRun,
-    Scorer,
-    Tick,
-    Tree,
-    View,
-)
+from coder_jax.training.system import Batch, Loss, Params, Part, SavedRun, Scorer, Tick, Tree, View
 from data_pipeline.batches.candidates import (
     AGAIN,
     CANDIDATES,
@@ -61,6 +51,8 @@ from data_pipeline.process.errors import BadInput
 
 TERMS_AT_ONCE = 16_384
 ONCE = 1 << 40  # steps: more than any run has
+# Arrays of a batch: sets that classes have, and the one of these that a class of a term must have.
+AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +69,9 @@ class MLNormClassesSystem(ClassSystem):
     means: Literal["new", "all"] = "new"
     """Which rows start at the mean of their concept's terms: those that the first step has not
     learnt (the paper), or all (the released code)."""
+    within_language: bool = False
+    """Whether a term is told only from concepts that have a term in its language. Else a term of a
+    language in which few concepts have a name teaches all others that they are not meant in it."""
     refresh_steps: int = ONCE
     """Steps after which candidates are found anew; once, before the first step, in the paper."""
 
@@ -100,7 +95,8 @@ class MLNormClassesSystem(ClassSystem):
                 f"--data: found batches in files, {data}; expected a built dataset, all of whose "
                 "terms this recipe makes vectors of"
             )
-        return CandidateBatches(data, self.batch, cut, width=self.width, candidates=self.candidates)
+        sizes = {"width": self.width, "candidates": self.candidates}
+        return CandidateBatches(data, self.batch, cut, **sizes, languages=self.within_language)
 
     # ---- Parameters ----
 
@@ -268,8 +264,8 @@ class MLNormClassesSystem(ClassSystem):
     def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
-        Of each term those that are of its semantic group; the candidates of one term are negatives
-        of all others.
+        Of each term those that are of its semantic group (and have a term in its language, if
+        asked); the candidates of one term are negatives of all others.
         """
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
@@ -281,8 +277,7 @@ class MLNormClassesSystem(ClassSystem):
                 whole["vectors"],
                 params["classes"],
                 whole["classes"],
-                whole["class_groups"],
-                whole["semantic_groups"],
+                *((whole[sets], whole[own]) for sets, own in AMONG if own in whole),
                 scale=self.scale,
             )
             loss, metrics = class_softmax_loss(scores)

@@ -126,6 +126,24 @@ def test_stopped_anywhere_it_goes_on_to_the_bit(built, first, second, where, tmp
     )
 
 
+def test_concepts_have_the_languages_of_their_terms(built, first, second):
+    system = dataclasses.replace(SECOND, within_language=True)
+    source = source_of(built[0], system).with_index(second / "index" / "0")
+    data = open_dataset(built[0])
+    concept = np.repeat(np.arange(data.term_start.size - 1), np.diff(data.term_start))
+    spoken = [set(data.term_language[concept == c].tolist()) for c in range(concept[-1] + 1)]
+    assert {0} in spoken and {0, 8, 10} in spoken
+    for batch in source.batches(0, 3):
+        classes, own = batch["classes"], batch["languages"]
+        for place in np.ndindex(classes.shape):
+            expected = spoken[classes[place]] if classes[place] >= 0 else set()
+            bits = int(batch["class_languages"][place])
+            assert {n for n in range(31) if bits >> n & 1} == expected
+        for place in np.ndindex(own.shape):
+            assert own[place] in spoken[classes[place][0]]
+        assert {name: array.shape for name, array in batch.items()} == source.shapes(1)
+
+
 def test_its_export_and_its_folder_answer_alike(second, tmp_path):
     system, run = load_run(second)
     differences = system.export(run, tmp_path / "export")
@@ -161,8 +179,12 @@ def test_new_rows_are_the_direction_of_the_sum_of_their_terms():
         with_means(learnt, vectors, np.array([0, 2, 2, 9]), length=1.0)
 
 
-def test_the_loss_is_that_of_the_union_within_the_group():
-    """Against float64 by hand: duplicates are one class, other groups and gaps none."""
+@pytest.mark.parametrize("spoken", [None, np.array([3, 2, 3, 2, 1, 0])], ids=["all", "language"])
+def test_the_loss_is_that_of_the_union_within_the_group(spoken):
+    """Against float64 by hand: duplicates are one class, other groups and gaps none.
+
+    Nor, if asked, those without a term in the term's language.
+    """
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(3, 5))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -170,18 +192,24 @@ def test_the_loss_is_that_of_the_union_within_the_group():
     place = np.array([[0, 1, 2], [2, 2, 3], [4, -1, 0]])
     bits = np.array([3, 1, 2, 3, 1, 0])  # row 5 is used by nobody
     of_place = np.where(place < 0, 0, bits[place])
-    groups = np.array([0, 1, 0])
+    groups, languages = np.array([0, 1, 0]), np.array([1, 1, 0])
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     score = 20 * vectors @ unit.T
     total = 0.0
     for term in range(3):
         allowed = [v for v in range(5) if bits[v] >> groups[term] & 1]
+        if spoken is not None:
+            allowed = [v for v in allowed if spoken[v] >> languages[term] & 1]
         log_sum = np.log(np.exp(score[term, allowed]).sum())
         total += log_sum - score[term, place[term, 0]]
 
     def loss(rows):
-        arrays = jnp.float32(vectors), rows, jnp.int32(place), jnp.int32(of_place)
-        scores = candidate_scores(*arrays, jnp.int32(groups), scale=20.0)
+        among = [(jnp.int32(of_place), jnp.int32(groups))]
+        if spoken is not None:
+            sets = np.where(place < 0, 0, spoken[place])
+            among.append((jnp.int32(sets), jnp.int32(languages)))
+        arrays = jnp.float32(vectors), rows, jnp.int32(place)
+        scores = candidate_scores(*arrays, *among, scale=20.0)
         return class_softmax_loss(scores)[0]
 
     value, slope = jax.value_and_grad(loss)(jnp.float32(rows))
