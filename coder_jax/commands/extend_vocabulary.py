@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
 
 def print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:
     """Coverage before and after by language; what happens to words; examples."""
-    from coder_jax.evaluation.cells import Row
+    from coder_jax.evaluation.results.cells import Row
     from coder_jax.evaluation.results.tables import print_table
     from data_pipeline.dataset.vocabulary.words import changes, coverage, total
     from data_pipeline.sources.term_table import UNDETERMINED

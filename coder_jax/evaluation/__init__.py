@@ -3,13 +3,12 @@
 benchmark.py   the protocol: what a kind of benchmark says of itself
 benchmarks.py  all kinds, a line each: which one a path is of, reading it, scoring it
 record.py      what was measured, on what and how, as JSON
-cells.py       what tables are made of
 
 normalization/  mentions -> concepts: mentions, folds (Cadec, PsyTar), XL-BEL, MANTRA GSC; accuracy
 similarity/     pairs with human scores -> Spearman's rank correlation
 concepts/       concepts with semantic types -> MCSM; case studies: terms -> their nearest terms
 relations/      pairs of concepts -> their relation (DDBRC); triplets -> link prediction
 multiple_names/ mentions of one concept or several -> accuracy of sets, recall; baselines
-results/        records -> tables, intervals, two results compared; rows of papers
+results/        records -> tables and their cells, intervals, two results compared; rows of papers
 vectors/        what benchmarks ask of vectors: of an encoder, of words, of concepts
 """

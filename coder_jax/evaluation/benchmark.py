@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Table
 from coder_jax.evaluation.results.published import PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary

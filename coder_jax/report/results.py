@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for
-from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.normalization.answers import wrong_answers
 from coder_jax.evaluation.record import EvaluationRecord, read_records
+from coder_jax.evaluation.results.cells import Table
 from coder_jax.evaluation.results.tables import tables_of
 from coder_jax.mapping.cutoffs import ALL, Cutoff, Cutoffs, CutoffTable
 from coder_jax.report.answers import STAGES

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coder_jax.evaluation.cells import Row
+from coder_jax.evaluation.results.cells import Row
 from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.answers import Answer, Moment
 from coder_jax.report.curves import training_panels

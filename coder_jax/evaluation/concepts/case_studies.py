@@ -17,8 +17,8 @@ import numpy as np
 
 from coder_jax.encoding.rows import unit
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Row, Table
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import content_hash, tab_separated

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, half, one_decimal, published_rows
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Row, Table, half, one_decimal, published_rows
 from coder_jax.evaluation.results.published import MCSM, MCSM_TYPES, PublishedRow
 from coder_jax.evaluation.vectors.vectors import CONCEPTS, Vectors
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, content_hash, tab_separated

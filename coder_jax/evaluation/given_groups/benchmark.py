@@ -14,10 +14,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from coder_jax.evaluation.benchmark import Benchmark, Given, Options
-from coder_jax.evaluation.cells import Table
 from coder_jax.evaluation.given_groups.counts import COUNTINGS
 from coder_jax.evaluation.given_groups.mention_sets import MentionSet
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Table
 from coder_jax.evaluation.results.published import QUAERO, PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionaries.groups import groups_of_concepts

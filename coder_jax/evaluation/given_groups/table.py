@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coder_jax.evaluation.cells import Row, Table, missing_column, short_percent
 from coder_jax.evaluation.given_groups.counts import MEASURES
 from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.results.cells import Row, Table, missing_column, short_percent
 from coder_jax.evaluation.results.published import PublishedRow, rows_for
 
 SHOWN = (*MEASURES, "mrr", "acc@1")

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, published_rows
 from coder_jax.evaluation.multiple_names.published import MULTIPLE_NAMES
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Row, Table, published_rows
 from coder_jax.evaluation.results.published import PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Given, Options
-from coder_jax.evaluation.cells import Row, Table, missing_column, percent, published_rows
 from coder_jax.evaluation.normalization.ranks import TIE_TOLERANCE, rank_intervals
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results.bootstrap import ABOUT
+from coder_jax.evaluation.results.cells import Row, Table, missing_column, percent, published_rows
 from coder_jax.evaluation.results.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, union

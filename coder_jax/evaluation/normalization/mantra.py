@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.cells import (
-    Row,
-    Table,
-    missing_column,
-    published_rows,
-    short_percent,
-)
 from coder_jax.evaluation.normalization.benchmark import (
     NormalizationBenchmark,
     NormalizationFold,
@@ -33,6 +26,13 @@ from coder_jax.evaluation.normalization.mantra_files import is_mantra, read_mant
 from coder_jax.evaluation.normalization.ranks import rank_values
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results.bootstrap import named, resampled
+from coder_jax.evaluation.results.cells import (
+    Row,
+    Table,
+    missing_column,
+    published_rows,
+    short_percent,
+)
 from coder_jax.evaluation.results.published import MANTRA, PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.files.rows import CONCEPT_SEPARATOR

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from coder_jax.evaluation.benchmark import Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, missing_column, percent
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.files import HEADER, RelationFile, RelationPairs, read_tsv
+from coder_jax.evaluation.results.cells import Row, Table, missing_column, percent
 from coder_jax.evaluation.vectors.vectors import Vectors
 from data_pipeline.files.rows import content_hash
 

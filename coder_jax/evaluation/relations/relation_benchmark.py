@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, percent, published_rows
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relations.files import (
     FINE_TUNED,
@@ -23,6 +22,7 @@ from coder_jax.evaluation.relations.files import (
     read_ddbrc,
     read_tsv,
 )
+from coder_jax.evaluation.results.cells import Row, Table, percent, published_rows
 from coder_jax.evaluation.results.published import RELATIONS, PublishedRow
 from coder_jax.evaluation.vectors.vectors import EncodedTerms, Vectors
 from data_pipeline.files.rows import content_hash

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
-from coder_jax.evaluation.cells import Row, Table, percent
 from coder_jax.evaluation.given_groups.benchmark import GroupedMentions
 from coder_jax.evaluation.normalization.ranks import GoldCounts, rank_values
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.results.bootstrap import intervals_of_means
+from coder_jax.evaluation.results.cells import Row, Table, percent
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from coder_jax.evaluation.benchmarks import makers_of_tables, options_with
-from coder_jax.evaluation.cells import PLUS_MINUS, Row, Table
 from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.results.cells import PLUS_MINUS, Row, Table
 
 
 def print_records(records: Sequence[EvaluationRecord], **options: Any) -> None:

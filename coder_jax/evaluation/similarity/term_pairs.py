@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
-from coder_jax.evaluation.cells import Row, Table, half
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results.cells import Row, Table, half
 from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from data_pipeline.files.rows import content_hash, read_text, tab_separated
 from data_pipeline.process.errors import BadInput

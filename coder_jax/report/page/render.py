@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coder_jax.evaluation.cells import Table
+from coder_jax.evaluation.results.cells import Table
 from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
 from coder_jax.report.dictionary.class_answers import ClassAnswers

@@ -3,8 +3,8 @@
 import dataclasses
 
 from coder_jax.evaluation import benchmarks
-from coder_jax.evaluation.cells import Row
 from coder_jax.evaluation.record import EvaluationRecord, VectorFileProtocol
+from coder_jax.evaluation.results.cells import Row
 from coder_jax.evaluation.results.tables import print_records, print_table, tables_of
 from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 

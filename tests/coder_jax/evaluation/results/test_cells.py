@@ -4,14 +4,14 @@ import dataclasses
 
 from evaluating import ENCODER
 
-from coder_jax.evaluation.cells import (
+from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.results.cells import (
     missing_column,
     one_decimal,
     percent,
     published_rows,
     short_percent,
 )
-from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.results.published import PublishedRow
 
 RECORD = EvaluationRecord(
