@@ -15,7 +15,9 @@ from coder_jax.report.curves import evaluated_among, is_number, scores_in
 
 STAGES = ("before", "after")
 # Kinds of benchmark whose scores are shares, and are shown in percent.
-SHARES = ("normalization", "MANTRA GSC", "link prediction", "relation classification")
+SHARES = (
+    *("normalization", "MANTRA GSC", "link prediction", "relation classification", "coverage"),
+)
 MOST_SCORES = 5
 # Ends and names of what stands beside scores: bounds by ties, and what would be easy.
 BOUNDS, EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
@@ -161,7 +163,7 @@ def common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
 
 def asked_in_words(record: EvaluationRecord) -> str:
     """What a benchmark asked: its counts, and what was searched."""
-    counted = ("mentions", "pairs", "triplets", "concepts")
+    counted = ("mentions", "pairs", "triplets", "names", "concepts")
     counts = [f"{record.counts[name]:,} {name}" for name in counted if record.counts.get(name)]
     asked = counts[0] if counts else record.kind
     dictionary = record.dictionary

@@ -78,7 +78,8 @@ class ConceptSet(Benchmark):
     )
     about: ClassVar[str] = """\
 concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
-          MCSM: how many of a concept's nearest concepts are of its semantic type."""
+          MCSM: how many of a concept's nearest concepts are of its semantic type. (A dataset built
+          with --hold-out-concepts is scored by coverage.)"""
     flags: ClassVar[tuple[Flag, ...]] = FLAGS
     flags_under: ClassVar[str] = "concepts"
     published: ClassVar[tuple[PublishedRow, ...]] = MCSM

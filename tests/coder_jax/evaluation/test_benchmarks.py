@@ -19,6 +19,7 @@ from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
 from coder_jax.evaluation.given_groups.quaero import Quaero
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
+from coder_jax.evaluation.names.coverage import Coverage
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
 from coder_jax.evaluation.normalization.mentions import Mentions
@@ -120,6 +121,7 @@ KINDS = {
     Quaero: {"t/corpus/dev/EMEA/1.ann": "", "u/train/MEDLINE/1.ann": ""},
     Mantra: {"i/x/y.ann": "", "j/Medline_GSC_fr_man.xml": "", "k.zip": b"PK\xff", "l.xml": "\t\n"},
     MultipleNames: {"v/manifest.json": '{"format": "coder_jax mentions 1"}'},
+    Coverage: {"w/heldout/concepts.tsv": "term\tCUI\n", "x/concepts.tsv": "term\tCUI\n"},
     ConceptSet: {"m.tsv": "CUI\tSemantic types\tterm\n", "n/manifest.json": ""},
     RelationBenchmark: {"o/x_train.txt": "", "p/relations_train.tsv": ""},
     LinkBenchmark: {"q.tsv": "Head\ttail\tlabel\n"},
@@ -143,6 +145,7 @@ def test_every_kind_is_listed_once_and_in_the_order_of_tables():
         "semantic group given",
         "MANTRA GSC",
         "several concepts",
+        "coverage",
         "concept similarity",
     ]
     tables += ["relation classification", "link prediction", "nearest terms"]
@@ -156,6 +159,8 @@ def test_every_kind_is_listed_once_and_in_the_order_of_tables():
         (["mentions.tsv", "manifest.json"], Mentions),
         (["mentions.tsv", "test.txt"], Mentions),
         (["manifest.json", "test.txt", "x.ann"], ConceptSet),
+        (["manifest.json", "heldout/concepts.tsv", "heldout/mentions.tsv"], Coverage),
+        (["mentions.tsv", "concepts.tsv"], Mentions),
         (["x_train.txt", "x.ann", "fold/test.txt"], RelationBenchmark),
         (["de_1k_test_query.txt", "test.txt", "x.ann"], XlBel),
         (["test.txt", "x.ann"], Folds),
@@ -186,7 +191,7 @@ def test_options_have_the_defaults_of_their_flags():
         **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
-        "split": "test",
+        **{"split": "test", "coverage_k": [1, 5, 10, 20, 50]},
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
@@ -198,6 +203,7 @@ def test_options_have_the_defaults_of_their_flags():
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
         "mentions of several concepts": ["--split"],
+        "names": ["--coverage-k"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }
@@ -226,7 +232,7 @@ def test_kinds_are_known_without_jax_and_the_look_of_a_run_loads_one(repo):
     look = modules_with("coder_jax.evaluation.normalization.heldout", repo)
     rooms = {name.split(".")[2] for name in look if name.startswith("coder_jax.evaluation.")}
     assert rooms == {
-        *("benchmark", "cells", "normalization", "record", "results", "vectors"),
+        *("benchmark", "normalization", "record", "results", "vectors"),
     }
     assert not any(
         "coder_jax.evaluation" in name
