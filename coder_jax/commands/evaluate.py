@@ -2,7 +2,8 @@
 
 The encoder is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face; or,
 with --vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors,
-keyed by CUI. What has no vector is counted. A benchmark is
+keyed by CUI; or a folder of skip-grams, whose names stand for themselves (--vectors-of names). What
+has no vector is counted. A benchmark is
 
 BENCHMARKS
 
@@ -126,8 +127,6 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.place import alone
     from coder_jax.evaluation.record import write_records
     from coder_jax.evaluation.results.tables import print_records
-    from coder_jax.evaluation.vectors.vectors import TERMS
-    from coder_jax.evaluation.vectors.words_and_concepts import KINDS
     from coder_jax.systems.class_model import has_classes, records_of_classes
     from coder_jax.systems.recall_rank.prediction.stages import (
         answered_by_stages,
@@ -141,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     staged = answered_by_stages(args.model, args.ranker, benchmarks)
     benchmarks = [one for one in benchmarks if one not in staged]
     by_classes = not (args.dictionary or args.vectors_of) and has_classes(args.model)
-    keyed_by = KINDS[args.vectors_of].keyed_by if args.vectors_of else TERMS
+    keyed_by = keys_of_vectors(args.vectors_of)
     for benchmark in (
         [] if by_classes else benchmarks
     ):  # one that cannot be used is refused before hours of encoding
@@ -167,6 +166,13 @@ def run(args: argparse.Namespace) -> int:
         print_records(records, **options)
         print(f"\nscores and protocol: {args.json}")
     return 0
+
+
+def keys_of_vectors(vectors_of: str | None) -> str:
+    """What benchmarks look up: concepts in vectors of these, terms in all others."""
+    from coder_jax.evaluation.vectors.vectors import CONCEPTS, TERMS
+
+    return CONCEPTS if vectors_of == "concepts" else TERMS
 
 
 def from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
@@ -200,16 +206,16 @@ def compared(
     """
     from coder_jax.encoding.encoder_protocol import encoder_protocol
     from coder_jax.evaluation.vectors.encoded import vectors_of_terms
+    from coder_jax.evaluation.vectors.tables import open_table
     from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
-    from coder_jax.evaluation.vectors.word2vec_files import read_vector_file
-    from coder_jax.evaluation.vectors.words_and_concepts import KINDS, vector_file_protocol
+    from coder_jax.evaluation.vectors.words_and_concepts import vector_file_protocol
     from coder_jax.export.relations import read_relations
     from coder_jax.models.hf_files import find_folder
 
     if args.vectors_of:
-        kind = KINDS[args.vectors_of]
-        keys = {key for benchmark in benchmarks for key in benchmark.keys(kind.keyed_by)}
-        table = kind(read_vector_file(args.model, kind.keys_of(keys)))
+        keyed_by = keys_of_vectors(args.vectors_of)
+        keys = {key for benchmark in benchmarks for key in benchmark.keys(keyed_by)}
+        table = open_table(args.model, args.vectors_of, keys)
         yield table, vector_file_protocol(table)
         return
     # Features are not of unit length, and are encoded where they are scored.

@@ -68,8 +68,9 @@ def add_encoder(group: argparse._ArgumentGroup) -> None:
     add_model_arguments(group, several_poolings=True, required=False)
     group.add_argument(
         "--vectors-of",
-        choices=("words", "concepts"),
-        help="what --model, a file of vectors in word2vec's formats or cui2vec's, has vectors of",
+        choices=("words", "names", "concepts"),
+        help="what --model has vectors of: a file in word2vec's formats or cui2vec's, or a folder "
+        "of `python -m data_pipeline.skip_gram`, which alone may have names",
     )
 
 
@@ -133,15 +134,25 @@ def check(args: argparse.Namespace) -> None:
             raise BadInput("found --cutoffs and --vectors-of; expected --cutoffs with an encoder")
     if args.predictions is not None:
         check_folder(args.predictions)
-    is_file = Path(args.model).is_file()
-    if is_file and not args.vectors_of:
+    check_vectors(args)
+
+
+def check_vectors(args: argparse.Namespace) -> None:
+    """BadInput for vectors without --vectors-of, or for anything else with it."""
+    from coder_jax.evaluation.vectors.tables import is_skip_grams
+
+    is_file, is_folder = Path(args.model).is_file(), is_skip_grams(args.model)
+    if (is_file or is_folder) and not args.vectors_of:
         raise BadInput(
-            f"--model: found the file {args.model}; expected a model folder or hub id, or, for a "
-            "file of vectors, --vectors-of words or --vectors-of concepts beside it"
+            f"--model: found the {'file' if is_file else 'skip-grams'} {args.model}; expected a "
+            "model folder or hub id, or, for vectors, --vectors-of words or --vectors-of concepts "
+            "beside it"
         )
-    if args.vectors_of and not is_file:
+    if args.vectors_of and not (is_folder or (is_file and args.vectors_of != "names")):
+        missing = "" if is_file else ", which is no file"
+        needed = "" if args.vectors_of == "names" else "a file of vectors or "
         raise BadInput(
-            f"--model: found {args.model}, which is no file; expected a file of vectors for "
+            f"--model: found {args.model}{missing}; expected {needed}a folder of skip-grams for "
             f"--vectors-of {args.vectors_of}"
         )
 

@@ -59,7 +59,9 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return found.holds(HELD_OUT, FILE) or (found.is_text and found.path.name == FILE)
+        return found.holds(HELD_OUT, FILE) or (
+            found.path.name == FILE and found.header == ["term", "cui"]
+        )
 
     @classmethod
     def brings_dictionary(cls, path: object) -> bool:

@@ -17,6 +17,7 @@ class TableVectors(ABC):
     """The vector of a key is the mean of its rows of a table; a key without any has none."""
 
     keyed_by: str
+    vectors_of: str  # what has a row of its own: "words", "names" or "concepts"
     pooling: str
     look_up: str
 
@@ -53,6 +54,7 @@ class WordVectors(TableVectors):
     """
 
     keyed_by = TERMS
+    vectors_of = "words"
     pooling = "mean of words"
     look_up = (
         "words between blanks as they stand, else without punctuation at their ends, else that "
@@ -71,15 +73,21 @@ class WordVectors(TableVectors):
         )
         return [row for row in found if row is not None]
 
+    @staticmethod
+    def words(key: str) -> list[str]:
+        """The words that make up a term."""
+        return key.split()
+
     def partly_known(self, keys: Iterable[str]) -> int:
         """Distinct terms some of whose words have a vector and some have none."""
-        return sum(0 < len(self.rows(key)) < len(key.split()) for key in set(keys))
+        return sum(0 < len(self.rows(key)) < len(self.words(key)) for key in set(keys))
 
 
 class ConceptVectors(TableVectors):
     """A concept's own vector."""
 
     keyed_by = CONCEPTS
+    vectors_of = "concepts"
     pooling = "concept"
     look_up = "as they stand"
 
@@ -107,7 +115,7 @@ def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
     return VectorFileProtocol(
         model=table.path,
         weights_hash=table.file_hash,
-        keyed_by="words" if isinstance(vectors, WordVectors) else "concepts",
+        keyed_by=vectors.vectors_of,
         pooling=vectors.pooling,
         width=table.vectors.shape[1],
         vectors=table.in_file,

@@ -122,7 +122,7 @@ KINDS = {
     Mantra: {"i/x/y.ann": "", "j/Medline_GSC_fr_man.xml": "", "k.zip": b"PK\xff", "l.xml": "\t\n"},
     MultipleNames: {"v/manifest.json": '{"format": "coder_jax mentions 1"}'},
     Coverage: {"w/heldout/concepts.tsv": "term\tCUI\n", "x/concepts.tsv": "term\tCUI\n"},
-    ConceptSet: {"m.tsv": "CUI\tSemantic types\tterm\n", "n/manifest.json": ""},
+    ConceptSet: {"concepts.tsv": "CUI\tSemantic types\tterm\n", "n/manifest.json": ""},
     RelationBenchmark: {"o/x_train.txt": "", "p/relations_train.tsv": ""},
     LinkBenchmark: {"q.tsv": "Head\ttail\tlabel\n"},
     CaseStudy: {"r.tsv": "term\n", "s.tsv": "language\tterm\n"},
