@@ -7,8 +7,9 @@ has no vector is counted. A benchmark is
 
 BENCHMARKS
 
-What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm, ddbrc
-or quaero gets the papers' own rows beside it, marked as published.
+What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm, ddbrc,
+quaero, ncbi, bc5cdr, umnsrs-sim, umnsrs-rel or mayosrs gets the papers' own rows beside it, marked
+as published.
 
 acc@k is the share of mentions whose gold concept is among the k concepts with the nearest terms.
 Concepts that are equally near are counted as the mean over their orders. Mentions whose gold
@@ -60,6 +61,11 @@ Examples:
       --benchmark quaero=QUAERO_FrenchMed
   python -m coder_jax evaluate --model PubMed-w2v.bin --vectors-of words --json words.json \\
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
+  python -m coder_jax evaluate --model bne --json bne.json --dictionary medic.txt \\
+      --benchmark ncbi=NCBItestset_corpus.txt coverage=data/diseases \\
+      --exact-match ncbi=NCBItrainset_corpus.txt
+  python -m coder_jax evaluate --model vectors/sgw --vectors-of words --wmd --json words.json \\
+      --dictionary medic.txt --benchmark ncbi=NCBItestset_corpus.txt
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
       --benchmark mine=my_mentions.tsv --predictions predictions
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\

@@ -8,7 +8,7 @@ normalization/  mentions -> concepts: mentions, folds (Cadec, PsyTar), XL-BEL, M
 similarity/     pairs with human scores -> Spearman's rank correlation
 concepts/       concepts with semantic types -> MCSM; case studies: terms -> their nearest terms
 relations/      pairs of concepts -> their relation (DDBRC); triplets -> link prediction
-names/          coverage of synonyms by the names nearest to each
+names/          mentions in annotated text, synonyms found by BM25, coverage of synonyms; baselines
 multiple_names/ mentions of one concept or several -> accuracy of sets, recall; baselines
 results/        records -> tables and their cells, intervals, two results compared; rows of papers
 vectors/        what benchmarks ask of vectors: of an encoder, of words, of concepts

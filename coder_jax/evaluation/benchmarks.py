@@ -16,6 +16,7 @@ from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
 from coder_jax.evaluation.given_groups.quaero import Quaero
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
+from coder_jax.evaluation.names.annotated_text import AnnotatedText
 from coder_jax.evaluation.names.coverage import Coverage
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
@@ -43,6 +44,7 @@ BENCHMARKS: tuple[type[Benchmark], ...] = (
     Quaero,
     Mantra,
     MultipleNames,
+    AnnotatedText,
     Coverage,
     ConceptSet,
     RelationBenchmark,

@@ -16,7 +16,8 @@ from coder_jax.report.curves import evaluated_among, is_number, scores_in
 STAGES = ("before", "after")
 # Kinds of benchmark whose scores are shares, and are shown in percent.
 SHARES = (
-    *("normalization", "MANTRA GSC", "link prediction", "relation classification", "coverage"),
+    *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
+    *("mentions in text", "coverage"),
 )
 MOST_SCORES = 5
 # Ends and names of what stands beside scores: bounds by ties, and what would be easy.

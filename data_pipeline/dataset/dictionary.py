@@ -8,6 +8,7 @@ from typing import Any
 
 from data_pipeline.dataset.dictionaries.choice import Choice
 from data_pipeline.dataset.dictionaries.of_dataset import rows_of_dataset
+from data_pipeline.dataset.dictionaries.of_medic import is_medic, rows_of_medic
 from data_pipeline.dataset.dictionaries.of_release import rows_of_release
 from data_pipeline.dataset.dictionaries.of_table import check_not_swapped, rows_of_table
 from data_pipeline.dataset.dictionaries.rows import AboutConcept as AboutConcept
@@ -137,8 +138,9 @@ def read_dictionary(
 
     Args:
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
-        of terms, of concepts, and more (`term_table.NAMES`), in any order; a file of CUI||name; a
-        dataset folder as `data_pipeline.build` makes it; or the MRCONSO.RRF of a release, or .gz.
+        of terms, of concepts, and more (`term_table.NAMES`), in any order; a file of CUI||name;
+        MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
+        or the MRCONSO.RRF of a release, or .gz.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -192,6 +194,11 @@ def read_dictionary(
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
     if is_double_piped(path):
+        if is_medic(path):
+            medic = rows_of_medic(path)
+            return Dictionary(
+                medic.terms, medic.concepts, str(path), about_concepts=medic.about_concepts
+            )
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
     rows = two_columns(path, "term<TAB>CUI")

@@ -148,6 +148,9 @@ def check_vectors(args: argparse.Namespace) -> None:
             "model folder or hub id, or, for vectors, --vectors-of words or --vectors-of concepts "
             "beside it"
         )
+    if args.wmd and args.vectors_of != "words":
+        found = f"--vectors-of {args.vectors_of}" if args.vectors_of else "an encoder"
+        raise BadInput(f"--wmd: found {found}; expected vectors of words: give --vectors-of words")
     if args.vectors_of and not (is_folder or (is_file and args.vectors_of != "names")):
         missing = "" if is_file else ", which is no file"
         needed = "" if args.vectors_of == "names" else "a file of vectors or "

@@ -18,7 +18,7 @@ from data_pipeline.process import stopping
 from data_pipeline.sources.text.words import words_of
 
 MOST_SIMILARITIES = 1 << 23  # at a time: 64 MB
-JACCARD = "word Jaccard"
+JACCARD, SAME_WORDS = "word Jaccard", "same words"
 
 
 class Measure(Protocol):
@@ -26,6 +26,13 @@ class Measure(Protocol):
 
     def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Float [Q, n]: of each query and the names of these rows, int [n]."""
+
+
+class Baseline(Measure, Protocol):
+    """A measure that needs no encoder."""
+
+    def nearest(self, query: str) -> np.ndarray:
+        """Int: the rows of the names that are nearest to a query, of equally near ones all."""
 
 
 class Cosine:
@@ -42,7 +49,8 @@ class Cosine:
         rows = np.arange(len(names)) if rows is None else rows
         self.place = np.full(len(names), -1)
         self.place[rows] = np.arange(len(rows))
-        self.unit_vectors = unit(vectors.encode([names[row] for row in rows]), "vectors of names")
+        compared = [names[row] for row in rows.tolist()]
+        self.unit_vectors = unit(vectors.encode(compared), "vectors of names")
 
     def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
         found = unit(self.vectors.encode(list(queries)), "vectors of mentions")
@@ -76,6 +84,24 @@ class WordJaccard:
         shared = (self._matrix(words) @ names.T).toarray().astype(np.float64)
         sizes = np.array([len(one) for one in words])[:, None] + np.diff(names.indptr)
         return shared / (sizes - shared)
+
+    def nearest(self, query: str) -> np.ndarray:
+        (similarity,) = self.similarities([query], np.arange(self.names.shape[0]))
+        return np.flatnonzero(similarity >= similarity.max())
+
+
+class SameWords:
+    """Names are alike if they have the same words, and not at all otherwise."""
+
+    def __init__(self, shared: WordJaccard):
+        self.shared = shared
+
+    def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        return np.floor(self.shared.similarities(queries, rows))
+
+    def nearest(self, query: str) -> np.ndarray:
+        (similarity,) = self.similarities([query], np.arange(self.shared.names.shape[0]))
+        return np.flatnonzero(similarity == 1)
 
 
 def blocks(queries: Sequence[str], names: int) -> Iterator[slice]:

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.names.published import SIMILARITY
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.results.cells import Row, Table, half
+from coder_jax.evaluation.results.cells import Row, Table, half, published_rows
+from coder_jax.evaluation.results.published import PublishedRow
 from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
 from data_pipeline.files.rows import content_hash, read_text, tab_separated
 from data_pipeline.process.errors import BadInput
@@ -58,6 +60,7 @@ class SimilarityBenchmark(Benchmark):
     about: ClassVar[str] = """\
 pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
           by Spearman's rank correlation of cosines and human scores."""
+    published: ClassVar[tuple[PublishedRow, ...]] = SIMILARITY
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -118,7 +121,10 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
                 missing = f"{record.counts['missing']:,}"
                 cells = [label, record.encoder.pooling, f"{pairs:,}", missing, shown]
                 rows.append(Row(cells, record.encoder.model))
-        return ["similarity", "pooling", "pairs", "missing", "Spearman"], rows
+        header = ["similarity", "pooling", "pairs", "missing", "Spearman"]
+        return header, rows + published_rows(
+            records, cls.published, ["spearman"], len(header), before=4, digits=3
+        )
 
 
 @dataclass(frozen=True)

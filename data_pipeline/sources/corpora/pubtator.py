@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from data_pipeline.files.bounds import bounded_lines
 from data_pipeline.files.rows import read_text, unreadable
@@ -22,6 +23,29 @@ JOINED = re.compile(r"[|+]")
 PREFIX = re.compile(r"(?:MESH|OMIM):", re.IGNORECASE)
 NONE = "-1"
 LINES_LOOKED_AT = 20
+
+
+class PubTatorMention(NamedTuple):
+    """A mention as its line has it.
+
+    Attributes:
+      place: such as "test.txt:12", for messages.
+      text, type, identifiers: the fields.
+      parts: of a composite mention, in words, where the file tells: "ocular toxicity", ...
+    """
+
+    place: str
+    text: str
+    type: str
+    identifiers: str
+    parts: tuple[str, ...]
+
+
+class Abstract(NamedTuple):
+    """Title and abstract, a line each, and the mentions in them."""
+
+    text: str
+    mentions: list[PubTatorMention]
 
 
 def is_pubtator(path: Path) -> bool:
@@ -71,6 +95,42 @@ def read_pubtator(
             f"{path}: found no mention of the type {missing[0]}; expected one of "
             f"{', '.join(sorted(found)) or 'none'}"
         )
+
+
+def read_abstracts(path: Path) -> list[Abstract]:
+    """The abstracts of a file, in its order, with all their mentions.
+
+    BadInput if the file cannot be read, or has a line that is none of PubTator's.
+    """
+    texts: dict[str, list[str]] = {}
+    mentions: dict[str, list[PubTatorMention]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        line = line.rstrip("\r")
+        if not line.strip():
+            continue
+        if match := TEXT.match(line):
+            texts.setdefault(line.partition("|")[0], []).append(line[match.end() :])
+            continue
+        fields, place = line.split("\t"), f"{path.name}:{number}"
+        if len(fields) == 4 and not fields[1].isdigit():
+            continue  # a relation between two identifiers, such as CID
+        if len(fields) < 5 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3]):
+            raise BadInput(
+                f"{path}:{number}: found {line[:80]!r}; expected a line of PubTator: PMID, first "
+                "character, last character, mention, type, identifiers: mend the line, or fetch "
+                "the file again"
+            )
+        if fields[0] not in texts:
+            raise BadInput(
+                f"{path}:{number}: found a mention in {fields[0]!r}, of which no line above has "
+                f"the text; expected {fields[0]}|t|title before it: fetch the file again"
+            )
+        identifiers, parts = (*fields[5:], "", "")[:2]
+        found = PubTatorMention(
+            place, fields[3], fields[4], identifiers.strip(), tuple(filter(None, parts.split("|")))
+        )
+        mentions.setdefault(fields[0], []).append(found)
+    return [Abstract("\n".join(text), mentions.get(one, [])) for one, text in texts.items()]
 
 
 def identifiers_of(field: str) -> list[str]:

@@ -19,6 +19,7 @@ from coder_jax.evaluation.concepts.case_studies import CaseStudy
 from coder_jax.evaluation.concepts.concept_set import ConceptSet
 from coder_jax.evaluation.given_groups.quaero import Quaero
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
+from coder_jax.evaluation.names.annotated_text import AnnotatedText
 from coder_jax.evaluation.names.coverage import Coverage
 from coder_jax.evaluation.normalization.folds import Folds
 from coder_jax.evaluation.normalization.mantra import Mantra
@@ -121,6 +122,7 @@ KINDS = {
     Quaero: {"t/corpus/dev/EMEA/1.ann": "", "u/train/MEDLINE/1.ann": ""},
     Mantra: {"i/x/y.ann": "", "j/Medline_GSC_fr_man.xml": "", "k.zip": b"PK\xff", "l.xml": "\t\n"},
     MultipleNames: {"v/manifest.json": '{"format": "coder_jax mentions 1"}'},
+    AnnotatedText: {"y.txt": "7|t|Wilson disease.\n", "z.PubTator": "\n7|a|x\n"},
     Coverage: {"w/heldout/concepts.tsv": "term\tCUI\n", "x/concepts.tsv": "term\tCUI\n"},
     ConceptSet: {"concepts.tsv": "CUI\tSemantic types\tterm\n", "n/manifest.json": ""},
     RelationBenchmark: {"o/x_train.txt": "", "p/relations_train.tsv": ""},
@@ -145,6 +147,7 @@ def test_every_kind_is_listed_once_and_in_the_order_of_tables():
         "semantic group given",
         "MANTRA GSC",
         "several concepts",
+        "mentions in text",
         "coverage",
         "concept similarity",
     ]
@@ -191,7 +194,7 @@ def test_options_have_the_defaults_of_their_flags():
         **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
-        **{"split": "test", "coverage_k": [1, 5, 10, 20, 50]},
+        **{"split": "test", "coverage_k": [1, 5, 10, 20, 50], "exact_match": [], "wmd": False},
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
@@ -203,7 +206,7 @@ def test_options_have_the_defaults_of_their_flags():
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
         "mentions of several concepts": ["--split"],
-        "names": ["--coverage-k"],
+        "names": ["--exact-match", "--wmd", "--coverage-k"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }
