@@ -4,9 +4,20 @@ A ranker learns from them which candidate is right (`--recipe rank`). The genera
 recipe recall, its export, or any encoder, trained or not. The folder that is written holds the
 mentions, too, so that a ranker needs no other; candidates.tsv in it is for people.
 
+A generator knows the mentions that it was trained on, and finds nearly all their concepts; a ranker
+that learns from such lists never meets the mistakes that it has to mend later. --folds takes lists
+out of fold instead: each training mention is answered by the run that was trained without it.
+
 Examples:
   python -m coder_jax candidates --model runs/recall --data data/chip --out data/chip_lists
   bash launch/train.sh --recipe rank --data data/chip_lists --out runs/rank
+
+  out of fold; after an interruption the same lines go on where they stopped:
+  for fold in 1 2 3 4 5; do
+    bash launch/train.sh --recipe recall --data data/chip --fold $fold/5 --out runs/recall_$fold
+  done
+  python -m coder_jax candidates --model runs/recall_[1-5] --folds --data data/chip \
+      --out data/chip_lists
 """
 
 from __future__ import annotations
@@ -19,8 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         required=True,
+        action="extend",
+        nargs="+",
         metavar="FOLDER_OR_HUB_ID",
-        help="a run of the recipe recall, its export, or any encoder",
+        help="a run of the recipe recall, its export, or any encoder; of several the mean of their "
+        "distances counts",
     )
     parser.add_argument(
         "--data",
@@ -43,17 +57,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CANDIDATES",
         help="of each mention (default: %(default)s, as in the paper)",
     )
+    parser.add_argument(
+        "--folds",
+        action="store_true",
+        help="the models are runs, each trained with another --fold: each training mention gets "
+        "the candidates of the one that has not seen it; the other mentions those of all together",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    from coder_jax.systems.recall_rank.folds import unseen_by
     from coder_jax.systems.recall_rank.prediction.candidate_folder import write_candidates
-    from coder_jax.systems.recall_rank.prediction.models import load_generator
+    from coder_jax.systems.recall_rank.prediction.models import load_generators
     from data_pipeline.dataset.mentions.store import open_mentions
     from data_pipeline.process.errors import BadInput
 
     if not 2 <= args.k <= 1000:
         raise BadInput(f"-k is {args.k}; expected 2 to 1000 candidates of each mention")
     data = open_mentions(args.data)
-    for line in write_candidates(load_generator(args.model), args.model, data, args.out, args.k):
+    by = unseen_by(args.model, data) if args.folds else None
+    generators = load_generators(args.model)
+    for line in write_candidates(generators, args.model, data, args.out, args.k, by):
         print(line)
     return 0

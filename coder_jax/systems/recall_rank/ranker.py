@@ -39,7 +39,7 @@ from coder_jax.training.system import (
 )
 from data_pipeline.batches.mentions.rank import RankBatches, RankSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
-from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
+from data_pipeline.dataset.mentions.candidates import candidate_rows
 from data_pipeline.process.errors import BadInput
 
 BOTH_AND_ALONE: tuple[Fusion, Fusion] = ("mean", "rank")
@@ -126,8 +126,8 @@ class RankSystem(MentionSystem):
         """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
         assert isinstance(source, RankBatches)
         data = source.dataset
-        dev, names = dev_mentions(data), data.names
-        lists = read_lists(source.folder, "dev", len(dev.mentions), len(names))
+        dev = dev_mentions(data)
+        lists = source.lists["dev"]
         rows = candidate_rows(lists)
         pairs = source.pairs_of(dev.mentions, rows)
         gold = dev.gold_sets()

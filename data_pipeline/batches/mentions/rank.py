@@ -89,8 +89,12 @@ class RankBatches(MentionBatches):
 
     def read(self) -> tuple[int, str]:
         train, names = self.dataset.splits["train"], self.dataset.names
-        lists = read_lists(self.folder, "train", len(train.mentions), len(names))
-        self.rows = candidate_rows(lists)
+        self.lists = {  # a run is chosen by those of dev
+            split: read_lists(self.folder, split, len(found.mentions), len(names))
+            for split, found in self.dataset.splits.items()
+            if split != "test"
+        }
+        self.rows = candidate_rows(self.lists["train"])
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
         gold = train.gold_sets()
         of_pair = zip(self.rows[:, 0].tolist(), self.concepts.tolist(), strict=True)
@@ -99,6 +103,12 @@ class RankBatches(MentionBatches):
         self.probes = probe_tokens(tokenizer, len(self.manifest["keyword_kinds"]))
         self.pairs = self.pairs_of(train.mentions, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """As of any mentions; and the candidates, which other generators find otherwise."""
+        hashes = {split: lists.content_hash for split, lists in self.lists.items()}
+        return {**super().identity, "candidates": hashes}
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
         return np.diff(self.pairs.start)[self.drawn(step, groups)]

@@ -15,6 +15,7 @@ import numpy as np
 from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.batches.draws.shuffles import random_below
 from data_pipeline.batches.mentions.epochs import ORDER, MentionBatches
+from data_pipeline.batches.mentions.folds import read_fold, without_fold
 from data_pipeline.batches.packed_groups import joined, packed_blocks
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
@@ -42,6 +43,10 @@ class RecallSpec:
     beginning of the code, names with a keyword replaced, or any."""
     negatives_per_pair: int = 4
     """kn, names of other concepts beside each mention."""
+    fold: str = ""
+    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds, so that
+    `candidates --folds` can ask this run for theirs. A mention's fold depends on its string and the
+    seed alone. None: train on all."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
@@ -61,7 +66,8 @@ class RecallSpec:
 
     def told(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        return {"negatives": f"{self.negatives_per_pair} per mention, {self.negatives}"}
+        told = {"negatives": f"{self.negatives_per_pair} per mention, {self.negatives}"}
+        return {**told, "without the fold": self.fold} if self.fold else told
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
@@ -72,6 +78,8 @@ class RecallSpec:
             for name in names:
                 if getattr(self, name) < least:
                     raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.fold:
+            read_fold(self.fold)
         if self.pairs % self.groups:
             raise BadInput(
                 f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
@@ -100,6 +108,9 @@ class RecallBatches(MentionBatches):
     spec: RecallSpec
 
     def read(self) -> tuple[int, str]:
+        if self.spec.fold:
+            fold = read_fold(self.spec.fold)
+            self.dataset = without_fold(self.dataset, fold, self.spec.seed)
         train = self.dataset.splits["train"]
         self.mention_of, self.concept_of = train.pairs()
         self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)

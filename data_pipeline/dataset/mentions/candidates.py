@@ -9,6 +9,7 @@ FOLDER is a folder of mentions (`store.py`), so that a ranker needs no other.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,16 @@ class CandidateLists:
     """float32 [M, k], the Euclidean distance of this name."""
     numbers: np.ndarray
     """float32 [M, C], the probability that the mention has one, two, ..., C or more concepts."""
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of all that they hold."""
+        content = hashlib.sha256()
+        for field in dataclasses.fields(self):
+            array = getattr(self, field.name)
+            content.update(f"{field.name} {array.dtype.name} {array.shape}\n".encode())
+            content.update(np.ascontiguousarray(array).tobytes())
+        return content.hexdigest()
 
     def write(self, folder: Path, split: str) -> None:
         """Write the lists of a split into a new folder of mentions."""

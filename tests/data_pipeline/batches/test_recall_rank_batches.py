@@ -1,6 +1,7 @@
 """Batches of recall and rank: each pair once an epoch, a function of the step, whatever the cut."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -39,6 +40,20 @@ def terms_of(batch):
     """The tokens of each string of a batch of one pass and block, in order."""
     segments, tokens = batch["segments"].reshape(-1), batch["tokens"].reshape(-1)
     return [tokens[segments == number].tolist() for number in range(1, segments.max() + 1)]
+
+
+def test_other_candidates_are_another_run(data, tmp_path):
+    """Lists in-sample and out of fold are of the same mentions."""
+    told = RankBatches(data.folder, RANK).identity
+    assert RankBatches(data.folder, RANK).identity == told
+    assert told["candidates"].keys() == {"train", "dev"}
+    shutil.copytree(data.folder, tmp_path / "other")
+    distances = tmp_path / "other/candidates/dev/distances.npy"
+    np.save(distances, np.load(distances) * np.float32(2))
+    other = RankBatches(tmp_path / "other", RANK).identity
+    assert other["candidates"]["dev"] != told["candidates"]["dev"]
+    assert {**other, "candidates": 0} == {**told, "candidates": 0}
+    assert other["candidates"]["train"] == told["candidates"]["train"]
 
 
 def test_numbers_are_random_and_stay_the_same():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from coder_jax.encoding.encoder_protocol import hash_weights
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
-from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.candidates import (
+    CandidateGenerator,
+    GeneratorEnsemble,
+)
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
 from data_pipeline.dataset.mentions.candidates import CANDIDATES, TABLE, CandidateLists
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit
@@ -22,16 +25,23 @@ HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "n
 
 
 def write_candidates(
-    generator: CandidateGenerator, name: str, data: MentionDataset, out: Path, k: int
+    generators: GeneratorEnsemble,
+    models: Sequence[str],
+    data: MentionDataset,
+    out: Path,
+    k: int,
+    unseen_by: np.ndarray | None = None,
 ) -> Iterator[str]:
     """Write a folder of mentions and candidates; lines for people come back.
 
     Args:
-        generator: finds them.
-        name: of the generator, for the manifest.
+        generators: find them.
+        models: what they are called, for the manifest.
         data: the mentions.
         out: the folder to write; an earlier one of the same kind is replaced.
         k: candidates of each mention.
+        unseen_by: int [M], for each training mention the generator whose candidates it gets; None:
+            those of all together, as the mentions of the other splits.
 
     Raises:
         BadInput: if `out` is something else, or the generator has another tokenizer.
@@ -40,22 +50,29 @@ def write_candidates(
         raise BadInput(f"--out {out} is the folder of the mentions; give another one")
     if out.exists() and any(out.iterdir()) and not (out / CANDIDATES).is_dir():
         raise BadInput(f"{out} is not empty and has no candidates; give a new or empty folder")
-    names = generator.encode(data.names.strings, progress=True)
+    names = generators.encode(data.names.strings, progress=True)
     with whole_folder(out) as new:
         shutil.copytree(data.folder, new, dirs_exist_ok=True)
         shutil.rmtree(new / CANDIDATES, ignore_errors=True)  # of mentions that had some
-        made_by = {"model": name, "weights": weights_of(generator), "k": k}
+        made_by = {
+            "models": list(models),
+            "weights": [weights_of(one) for one in generators.members],
+            "k": k,
+            "out of fold": unseen_by is not None,
+        }
         manifest = {**data.manifest, "candidates": made_by}
         write_identity(new / MENTIONS.file, MENTIONS, manifest)
         with (new / TABLE).open("w", encoding="utf-8", newline="\n") as file:
             file.write("\t".join(HEADER) + "\n")
             for split, mentions in data.splits.items():
                 strings = list(mentions.mentions.strings)
-                lists = generator.lists(strings, names, data.name_concepts, k, progress=True)
+                by = unseen_by if split == "train" else None
+                lists = generators.lists_by(by, strings, names, data.name_concepts, k)
                 lists.write(new, split)
                 file.writelines(lines_of(split, strings, mentions, lists, data))
                 scores = dev_scores(ranked(lists, data.name_concepts, None), mentions.gold_sets())
-                yield f"{split}: {len(strings):,} mentions, " + ", ".join(
+                seen = "" if by is None else ", each by the generator that has not seen it"
+                yield f"{split}: {len(strings):,} mentions{seen}, " + ", ".join(
                     f"{score} {value:.4f}" for score, value in scores.items()
                 )
     yield f"{k} candidates of each in {out}"

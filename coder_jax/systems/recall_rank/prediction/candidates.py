@@ -6,6 +6,7 @@ trained for it compares vectors of length one, and takes each mention to have on
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +21,45 @@ from data_pipeline.process.errors import BadInput
 CANDIDATES = 10  # kc (section 4.2)
 
 
-class CandidateGenerator:
+class Generator(abc.ABC):
+    """What finds candidates of mentions, and tells how many concepts they mean."""
+
+    @abc.abstractmethod
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        """float32 [n, D] of each encoder: vectors whose distances count."""
+
+    @abc.abstractmethod
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
+
+    def lists(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[np.ndarray],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> CandidateLists:
+        """The candidates of mentions.
+
+        Args:
+            mentions: M strings.
+            names: what `encode` gives of N names.
+            name_concepts: int [N], the concept of each name.
+            k: candidates of a mention.
+            progress: show a progress bar.
+        """
+        vectors = self.encode(mentions, progress=progress)
+        distances, found = nearest_concepts(vectors, names, name_concepts, k)
+        return CandidateLists(
+            names=found.astype(np.int32),
+            distances=distances,
+            numbers=self.numbers(mentions),
+        )
+
+
+class CandidateGenerator(Generator):
     """An encoder whose distances order candidates, and what tells the number of concepts.
 
     Args:
@@ -35,12 +74,10 @@ class CandidateGenerator:
         settings = dataclasses.replace(encoder.settings, pooling=reads)
         self.first = TermEncoder(encoder.bert, encoder.tokenizer, settings)
 
-    def encode(self, strings: Sequence[str], *, progress: bool = False) -> np.ndarray:
-        """float32 [n, D]: vectors whose distances count."""
-        return self.encoder.encode(strings, unit=self.number is None, progress=progress)
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [self.encoder.encode(strings, unit=self.number is None, progress=progress)]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
-        """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
         if self.number is None:
             return np.ones((len(mentions), 1), np.float32)
         first = self.first.encode(mentions, unit=False).astype(np.float64)
@@ -49,30 +86,64 @@ class CandidateGenerator:
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
         return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
 
-    def lists(
+
+class GeneratorEnsemble(Generator):
+    """Several generators as one: their distances and their probabilities of numbers are averaged.
+
+    The released code combines five so, and the paper's figures are very likely of them.
+
+    Args:
+        members: in any order; they may have different encoders.
+
+    Raises:
+        BadInput: if some tell the number of concepts and others do not; the distances of these are
+            of unit vectors, and no mean can be taken.
+    """
+
+    def __init__(self, members: Sequence[CandidateGenerator]):
+        self.members = list(members)
+        if len({one.number is None for one in self.members}) > 1:
+            raise BadInput(
+                "found generators and other encoders together, whose distances have no common "
+                "measure; expected generators of the recipe recall alone, or other encoders alone"
+            )
+
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [array for one in self.members for array in one.encode(strings, progress=progress)]
+
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        shares = [one.numbers(mentions) for one in self.members]
+        return np.asarray(np.mean(shares, axis=0, dtype=np.float64), np.float32)
+
+    def lists_by(
         self,
+        member: np.ndarray | None,
         mentions: Sequence[str],
-        names: np.ndarray,
+        names: Sequence[np.ndarray],
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
-        *,
-        progress: bool = False,
     ) -> CandidateLists:
-        """The candidates of mentions.
+        """The candidates of mentions, of each by one of the members.
 
         Args:
-            mentions: M strings.
-            names: float32 [N, D], what `encode` gives of the names.
-            name_concepts: int [N], the concept of each name.
-            k: candidates of a mention.
-            progress: show a progress bar.
+            member: int [M], which one; None: by all together.
+            mentions, names, name_concepts, k: as for `lists`.
         """
-        vectors = self.encode(mentions, progress=progress)
-        distances, found = nearest_concepts(vectors, names, name_concepts, k)
+        if member is None:
+            return self.lists(mentions, names, name_concepts, k, progress=True)
+        rows = [np.flatnonzero(member == number) for number in range(len(self.members))]
+        parts = [
+            one.lists(
+                [mentions[row] for row in some.tolist()], [array], name_concepts, k, progress=True
+            )
+            for one, some, array in zip(self.members, rows, names, strict=True)
+        ]
+        back = np.argsort(np.concatenate(rows))
         return CandidateLists(
-            names=found.astype(np.int32),
-            distances=distances,
-            numbers=self.numbers(mentions),
+            **{
+                field.name: np.concatenate([getattr(part, field.name) for part in parts])[back]
+                for field in dataclasses.fields(CandidateLists)
+            }
         )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.runs.folder import system_name
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.candidates import (
+    CandidateGenerator,
+    GeneratorEnsemble,
+)
 from coder_jax.systems.recall_rank.prediction.export import (
     is_generator,
     is_ranker,
@@ -40,6 +44,19 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
     return (
         read_generator(Path(path), encoder) if is_generator(path) else CandidateGenerator(encoder)
     )
+
+
+def load_generators(paths: Sequence[str | Path]) -> GeneratorEnsemble:
+    """Several generators as one, or one; each as `load_generator` reads it.
+
+    Raises:
+        BadInput: as `load_generator` and `GeneratorEnsemble`, or if one is given twice.
+    """
+    names = [str(path) for path in paths]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"--model: found {name} twice; expected each model once")
+    return GeneratorEnsemble([load_generator(path) for path in paths])
 
 
 def load_ranker(path: str | Path) -> TermRanker:

@@ -117,7 +117,7 @@ class RecallAndRank:
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
         self.choice = choice or Choice()
-        self.vectors: np.ndarray | None = None
+        self.vectors: list[np.ndarray] | None = None
 
     def answer(
         self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coder_jax.systems.recall_rank.losses import number_loss, triplet_margin_loss
+from coder_jax.systems.recall_rank.prediction import nearest as nearest_module
 from coder_jax.systems.recall_rank.prediction.candidates import nearest_others
 from coder_jax.systems.recall_rank.prediction.fusion import (
     answer_counts,
@@ -13,7 +14,11 @@ from coder_jax.systems.recall_rank.prediction.fusion import (
     fused_scores,
     recall_scores,
 )
-from coder_jax.systems.recall_rank.prediction.nearest import nearest, nearest_concepts
+from coder_jax.systems.recall_rank.prediction.nearest import (
+    nearest,
+    nearest_by_mean,
+    nearest_concepts,
+)
 from data_pipeline.process.errors import BadInput
 
 RNG = np.random.default_rng(0)
@@ -79,7 +84,7 @@ def test_of_keys_that_are_as_far_the_lower_index_comes_first():
 def test_a_concept_is_as_near_as_its_nearest_name():
     names, concepts = RNG.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(6), 10)
     queries = RNG.normal(size=(8, 4)).astype(np.float32)
-    distance, found = nearest_concepts(queries, names, concepts, 5)
+    distance, found = nearest_concepts([queries], [names], concepts, 5)
     exact = np.linalg.norm(queries[:, None].astype(float) - names[None], axis=2)
     by_concept = exact.reshape(8, 6, 10)
     order = np.argsort(by_concept.min(2), axis=1)[:, :5]
@@ -88,7 +93,39 @@ def test_a_concept_is_as_near_as_its_nearest_name():
     np.testing.assert_array_equal(
         found, np.take_along_axis(by_concept.argmin(2) + 10 * np.arange(6), order, axis=1)
     )
-    assert nearest_concepts(queries, names, concepts, 50)[1].shape == (8, 6)
+    assert nearest_concepts([queries], [names], concepts, 50)[1].shape == (8, 6)
+
+
+@pytest.mark.parametrize("noise", [0.01, 3.0])  # encoders that agree, or hardly do
+def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
+    """Also of encoders of another width and scale; of keys at one place the lower index first."""
+    keys = [RNG.normal(size=(500, 6)).astype(np.float32)]
+    keys.append(np.pad(keys[0], ((0, 0), (0, 2))) * 4 + noise * RNG.normal(size=(500, 8)))
+    rows = RNG.choice(500, 40)
+    queries = [one[rows] + noise * RNG.normal(size=(40, one.shape[1])) for one in keys]
+    for one in (*keys, *queries):
+        one[7] = one[5]
+    asked = []
+
+    def counted(queries, keys, k):
+        asked.append((len(queries), k))
+        return nearest(queries, keys, k)
+
+    monkeypatch.setattr(nearest_module, "nearest", counted)
+    distance, index = nearest_by_mean(queries, keys, 5)
+    exact = np.mean(
+        [
+            np.linalg.norm(query[:, None].astype(float) - key[None], axis=2)
+            for query, key in zip(queries, keys, strict=True)
+        ],
+        axis=0,
+    )
+    order = np.argsort(exact, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_allclose(distance, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
+    assert asked[0] == (40, 20)  # few keys of each, and more where these leave it open
+    assert (len(asked) > 2) == (noise > 1)
+    assert nearest_by_mean(queries, keys, 500)[1].shape == (40, 500)
 
 
 def test_a_mention_s_own_names_are_never_its_others():

@@ -1,0 +1,124 @@
+"""Candidates out of fold: each training mention is answered by the run that has not seen it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mention_run import STEPS, config_of, source_of
+from short_run import one_device
+
+from coder_jax.__main__ import main
+from coder_jax.systems.recall_rank.folds import unseen_by
+from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
+from coder_jax.systems.recall_rank.prediction.models import load_generator, load_generators
+from coder_jax.training.train import train
+from data_pipeline.batches.mentions.folds import folds_of
+from data_pipeline.dataset.mentions.candidates import read_lists
+from data_pipeline.dataset.mentions.store import open_mentions
+from data_pipeline.process.errors import BadInput
+
+
+def run_without(fold, mentions, out, **batch):
+    spec = {"fold": fold, "pairs": 2, "groups": 2, "negatives_per_pair": 2, **batch}
+    run = {"eval_steps": STEPS, "save_steps": STEPS}
+    config = config_of("recall", mentions, out, batch=spec, run=run)
+    with one_device():
+        train(config, source_of(config, mentions))
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def halves(mentions, tmp_path_factory):
+    """A run without each of two folds; the second first."""
+    folder = tmp_path_factory.mktemp("folds")
+    return [
+        run_without("2/2", mentions, folder / "2"),  # with online negatives
+        run_without("1/2", mentions, folder / "1", negatives="random"),
+    ]
+
+
+def lists_of(folder, split):
+    data = open_mentions(folder)
+    return read_lists(folder, split, len(data.splits[split].mentions), len(data.names))
+
+
+def test_lists_are_of_the_run_that_has_not_seen_the_mention(mentions, halves, tmp_path, capsys):
+    words = ["--model", *halves, "--folds", "--data", str(mentions), "--out", str(tmp_path / "o")]
+    assert main(["candidates", *words, "-k", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "train: 7 mentions, each by the generator that has not seen it, accuracy" in printed
+    assert "dev: 2 mentions, accuracy" in printed
+    data = open_mentions(mentions)
+    names, strings = list(data.names.strings), list(data.splits["train"].mentions.strings)
+    folds, found = folds_of(strings, 2, 0), lists_of(tmp_path / "o", "train")
+    assert {1, 2} == set(folds.tolist())
+    for run, fold in zip(halves, (2, 1), strict=True):
+        generator = load_generator(run)
+        expected = generator.lists(strings, generator.encode(names), data.name_concepts, 4)
+        rows = folds == fold
+        np.testing.assert_array_equal(found.names[rows], expected.names[rows])
+        np.testing.assert_allclose(found.distances[rows], expected.distances[rows], rtol=1e-5)
+        np.testing.assert_allclose(found.numbers[rows], expected.numbers[rows], atol=1e-6)
+        others = np.abs(found.distances[~rows] - expected.distances[~rows])
+        assert others.max() > 1e-3  # the other run is another one
+    both = load_generators(halves)
+    expected = both.lists(
+        list(data.splits["dev"].mentions.strings), both.encode(names), data.name_concepts, 4
+    )
+    together = lists_of(tmp_path / "o", "dev")
+    np.testing.assert_array_equal(together.names, expected.names)
+    np.testing.assert_allclose(together.distances, expected.distances, rtol=1e-5)
+
+
+def test_an_ensemble_has_the_mean_of_distances_and_of_numbers(mentions, halves):
+    data = open_mentions(mentions)
+    names, asked = list(data.names.strings), ["attack of the heart", "x"]
+    alone = [load_generator(run) for run in halves]
+    every = len(data.concepts)
+    lists = [one.lists(asked, one.encode(names), data.name_concepts, every) for one in alone]
+    both = GeneratorEnsemble(alone)
+    found = both.lists(asked, both.encode(names), data.name_concepts, every)
+    for row in range(len(asked)):
+        # each concept has one name here
+        of = [dict(zip(one.names[row], one.distances[row], strict=True)) for one in lists]
+        mean = {name: (of[0][name] + of[1][name]) / 2 for name in of[0]}
+        assert found.names[row].tolist() == sorted(mean, key=lambda name: mean[name])
+        np.testing.assert_allclose(found.distances[row], sorted(mean.values()), rtol=1e-6)
+    np.testing.assert_allclose(found.numbers, (lists[0].numbers + lists[1].numbers) / 2, atol=1e-6)
+    assert np.abs(lists[0].numbers - lists[1].numbers).max() > 1e-4
+
+
+def test_runs_that_do_not_leave_out_each_fold_once_are_named(
+    mentions, halves, generator, ranker, tmp_path
+):
+    data = open_mentions(mentions)
+    told = json.loads((Path(halves[1]) / "run.json").read_text())
+    told["config"]["system"]["batch"]["seed"] = 2
+    (tmp_path / "run.json").write_text(json.dumps(told))
+    other_seed = str(tmp_path)
+    for runs, words in (
+        ([halves[0]], "without 2/2 of seed 0; expected a run without each of 2 folds, 1/2 to 2/2"),
+        ([halves[0]] * 2, "expected a run without each of 2 folds, 1/2 to 2/2, once"),
+        ([halves[0], str(generator[0])], "recall was trained on all mentions, those of its lists"),
+        ([halves[0], str(ranker[0])], "rank is a run of the system 'rank'; expected runs of the"),
+        ([halves[0], str(mentions.parent / "bert")], "bert is no run; expected runs of the recipe"),
+        ([halves[0], other_seed], "without 1/2 of seed 2; expected runs of one --seed"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            unseen_by(runs, data)
+
+
+def test_runs_of_other_mentions_are_named(halves, mentions):
+    data = open_mentions(mentions)
+    data.manifest["content_hash"] = "0" * 64
+    with pytest.raises(BadInput, match=r"2 was trained on mentions of hash .* those of hash 0{12}"):
+        unseen_by(halves, data)
+
+
+def test_an_ensemble_of_other_things_is_refused(mentions, halves):
+    bert = str(mentions.parent / "bert")
+    with pytest.raises(BadInput, match="found generators and other encoders together"):
+        load_generators([halves[0], bert])
+    with pytest.raises(BadInput, match="bert twice; expected each model once"):
+        load_generators([bert, bert])
