@@ -73,6 +73,8 @@ Examples:
   python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model runs/recall --ranker runs/rank --json chip.json \\
       --benchmark chip=data/chip
+  python -m coder_jax evaluate --model runs/recall_[1-5] --ranker runs/rank_[1-5] \\
+      --json chip.json --benchmark chip=data/chip
 """
 
 from __future__ import annotations
@@ -93,12 +95,15 @@ import numpy as np
 
 from coder_jax.commands.arguments.encoder import (
     dictionary_choices,
-    encoder_of_generator,
     load_encoder,
-    ranker_choice,
     warn_of_languages,
 )
 from coder_jax.commands.arguments.evaluate import add_arguments, check, check_alone, paths_of
+from coder_jax.commands.arguments.recall_rank import (
+    check_one_model,
+    generators_of,
+    ranker_choice,
+)
 from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
 from data_pipeline.files.streams import is_stdout, is_stream
@@ -143,8 +148,10 @@ def run(args: argparse.Namespace) -> int:
     check(args)
     options = options_of(args)
     benchmarks = read_benchmarks(args)
-    staged = answered_by_stages(args.model, args.ranker, benchmarks)
+    staged = answered_by_stages(args.models, args.ranker, benchmarks)
     benchmarks = [one for one in benchmarks if one not in staged]
+    if benchmarks:
+        check_one_model(args.models, f"{benchmarks[0].name} is no folder of mentions")
     by_classes = not (args.dictionary or args.vectors_of) and has_classes(args.model)
     keyed_by = keys_of_vectors(args.vectors_of)
     for benchmark in (
@@ -156,7 +163,8 @@ def run(args: argparse.Namespace) -> int:
     scratch: list[Path] = []
     with place_of_vectors(args.json) as beside:
         for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
-            stages = (args.model, encoder_of_generator(args, pooling), args.ranker)
+            generators = generators_of(args, pooling)
+            stages = (args.models, generators, args.ranker)
             records += records_of_stages(*stages, staged, ranker_choice(args))
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)

@@ -248,7 +248,7 @@ def review(
         [answers[row] for row in rows],
         dictionary,
         title=Path(args.mentions).name if args.mentions != "-" else "stdin",
-        encoder_line=f"Found with {args.model} "
+        encoder_line=f"Found with {' and '.join(args.models)} "
         + ("in" if args.by == "terms" else "by its classes; names of")
         + f" {dictionary.source}.",
         columns=columns,

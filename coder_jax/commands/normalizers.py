@@ -6,12 +6,11 @@ import argparse
 from typing import TYPE_CHECKING
 
 from coder_jax.commands.arguments.encoder import (
-    encoder_of_generator,
     load_encoder,
-    ranker_choice,
     warn_of_languages,
 )
 from coder_jax.commands.arguments.normalize import check_of_terms, choose
+from coder_jax.commands.arguments.recall_rank import generators_of, ranker_choice
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,11 +46,10 @@ def normalizer_of(
             threshold=least,
             abbreviations=abbreviations,
         )
-    if has_stages(args.model, args.ranker):
+    if has_stages(args.models, args.ranker):
         check_of_terms(args, "answers come from a generator or a ranker")
         return staged_normalizer(
-            args.model,
-            encoder_of_generator(args, args.pooling),
+            generators_of(args, args.pooling),
             args.ranker,
             dictionary,
             ranker_choice(args),

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from coder_jax.encoding.term_lines import TERMS_PER_CHUNK as TERMS_PER_CHUNK
 from coder_jax.encoding.vector_cache import DEFAULT_GB, LEAST_TERMS, LIMIT, kept_folder
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
     from data_pipeline.dataset.dictionary import Dictionary
 
-if TYPE_CHECKING:
-    from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
-
 MOST_NAMED = 8  # languages in a line
 
 
@@ -29,15 +26,27 @@ def add_model_arguments(
     parser: argparse._ActionsContainer,
     *,
     several_poolings: bool = False,
+    several_models: Literal["", "words", "flags"] = "",
     required: bool = True,
 ) -> None:
     """The arguments that choose an encoder; with `several_poolings`, --pooling takes a list.
 
-    Where it is not `required`, the command can do something without one.
+    Where it is not `required`, the command can do something without one. `several_models` says how
+    several generators are given: as words behind --model, or each with a --model of its own, where
+    the verb has a positional argument, which the flag would take, too. Then `args.models` has them
+    all, `args.model` the first.
     """
+    many = {"words": "--model A B", "flags": "--model A --model B"}.get(several_models)
     parser.add_argument(
-        "--model", required=required, metavar="FOLDER_OR_HUB_ID", help="the encoder to use"
+        "--model",
+        required=required,
+        action=Models if many else "store",
+        nargs="+" if several_models == "words" else None,
+        metavar="FOLDER_OR_HUB_ID",
+        help="the encoder to use"
+        + (f"; of several generators of candidates ({many}) the mean counts" if many else ""),
     )
+    parser.set_defaults(models=[])
     parser.add_argument(
         "--pooling",
         nargs="+" if several_poolings else None,
@@ -100,26 +109,6 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     return encoder
 
 
-def encoder_of_generator(args: argparse.Namespace, pooling: str | None) -> TermEncoder | None:
-    """As `load_encoder`, for a generator of candidates; None for a run, which has its own.
-
-    Raises:
-        BadInput: settings for a run, which stay as it was trained.
-    """
-    from coder_jax.runs.files import is_run
-
-    if not is_run(args.model):
-        return load_encoder(args, pooling)
-    settings = {"pooling": pooling, "cleaning": args.cleaning, "max-length": args.max_length}
-    given = [name for name, value in settings.items() if value is not None]
-    if given:
-        raise BadInput(
-            f"--{given[0]}: {args.model} is a run, which encodes as it was trained; export it to "
-            "encode in another way"
-        )
-    return None
-
-
 def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
     """Says which terms of a dictionary are in languages that the encoder was not trained on.
 
@@ -143,6 +132,21 @@ def listed(languages: Sequence[str]) -> str:
     """Languages in words, of many the first."""
     more = f" and {len(languages) - MOST_NAMED} more" if len(languages) > MOST_NAMED else ""
     return ", ".join(languages[:MOST_NAMED]) + more
+
+
+class Models(argparse.Action):
+    """One model or several: all in `models`, the first in `model`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        # Words replace those before, as of any flag; a flag for each adds up.
+        namespace.models = [*namespace.models, values] if self.nargs is None else list(values)
+        setattr(namespace, self.dest, namespace.models[0])
 
 
 class Values(argparse.Action):
@@ -234,44 +238,3 @@ def check_dictionary_choices(args: argparse.Namespace) -> None:
     ):
         if given and not args.dictionary:
             raise BadInput(f"{flag}: found {given[0]!r}; expected --dictionary with it")
-
-
-def add_ranker_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of recall and rank."""
-    ranker = parser.add_argument_group("recall and rank")
-    ranker.add_argument(
-        "--ranker",
-        nargs="+",
-        default=[],
-        metavar="FOLDER",
-        help="rank the candidates of --model by a run of the recipe rank, or its export; of "
-        "several the mean counts",
-    )
-    ranker.add_argument(
-        "--fusion",
-        choices=("mean", "recall", "rank"),
-        default="mean",
-        help="what orders candidates: the mean of both scores, or one of them (default: mean)",
-    )
-    ranker.add_argument(
-        "--recall-score",
-        choices=("sum", "max"),
-        default="sum",
-        help="the generator's score of a distance d: 1 - d / the sum of those of all candidates "
-        "(the paper, default), or of the largest (its code)",
-    )
-    ranker.add_argument(
-        "--fourth-above",
-        type=float,
-        default=0.8,
-        metavar="SCORE",
-        help="of mentions of three concepts or more, answer with further ones above this score "
-        "(default: %(default)s, as in the paper)",
-    )
-
-
-def ranker_choice(args: argparse.Namespace) -> Choice:
-    """How recall and rank become answers, as the command line says."""
-    from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
-
-    return Choice(fusion=args.fusion, form=args.recall_score, threshold=args.fourth_above)

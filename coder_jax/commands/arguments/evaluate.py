@@ -10,8 +10,8 @@ from coder_jax.commands.arguments.encoder import (
     add_cache_argument,
     add_dictionary_choices,
     add_model_arguments,
-    add_ranker_arguments,
 )
+from coder_jax.commands.arguments.recall_rank import add_ranker_arguments, check_one_model
 from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
 from coder_jax.mapping.answers import KINDS
 from data_pipeline.files.output_file import check_output
@@ -65,7 +65,7 @@ def add_cutoffs(group: argparse._ArgumentGroup) -> None:
 
 
 def add_encoder(group: argparse._ArgumentGroup) -> None:
-    add_model_arguments(group, several_poolings=True, required=False)
+    add_model_arguments(group, several_poolings=True, several_models="words", required=False)
     group.add_argument(
         "--vectors-of",
         choices=("words", "names", "concepts"),
@@ -141,6 +141,8 @@ def check_vectors(args: argparse.Namespace) -> None:
     """BadInput for vectors without --vectors-of, or for anything else with it."""
     from coder_jax.evaluation.vectors.tables import is_skip_grams
 
+    if args.vectors_of:
+        check_one_model(args.models, "--vectors-of takes a file of vectors, or a folder of them")
     is_file, is_folder = Path(args.model).is_file(), is_skip_grams(args.model)
     if (is_file or is_folder) and not args.vectors_of:
         raise BadInput(

@@ -10,8 +10,8 @@ from coder_jax.commands.arguments.encoder import (
     add_cache_argument,
     add_dictionary_choices,
     add_model_arguments,
-    add_ranker_arguments,
 )
+from coder_jax.commands.arguments.recall_rank import add_ranker_arguments, check_one_model
 from coder_jax.mapping.answers import KINDS
 from data_pipeline.files.output_file import check_output
 from data_pipeline.files.tables.table import check_table_name
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_answers(parser.add_argument_group("answers"))
     add_review(parser.add_argument_group("review"))
     add_dictionary(parser.add_argument_group("dictionary"))
-    add_model_arguments(parser.add_argument_group("encoder"))
+    add_model_arguments(parser.add_argument_group("encoder"), several_models="flags")
     add_ranker_arguments(parser)
 
 
@@ -202,6 +202,7 @@ def check_kind(args: argparse.Namespace) -> None:
             )
         return
     check_of_terms(args, "answers are classes")
+    check_one_model(args.models, "answers are classes")
     names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
     if names and not args.dictionary:
         raise BadInput(

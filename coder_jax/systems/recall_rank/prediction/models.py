@@ -46,8 +46,14 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
     )
 
 
-def load_generators(paths: Sequence[str | Path]) -> GeneratorEnsemble:
+def load_generators(
+    paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
+) -> GeneratorEnsemble:
     """Several generators as one, or one; each as `load_generator` reads it.
+
+    Args:
+        paths: of each.
+        encoders: of each, as far as they are loaded already.
 
     Raises:
         BadInput: as `load_generator` and `GeneratorEnsemble`, or if one is given twice.
@@ -56,7 +62,10 @@ def load_generators(paths: Sequence[str | Path]) -> GeneratorEnsemble:
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"--model: found {name} twice; expected each model once")
-    return GeneratorEnsemble([load_generator(path) for path in paths])
+    given = encoders or [None] * len(paths)
+    return GeneratorEnsemble(
+        [load_generator(path, encoder) for path, encoder in zip(paths, given, strict=True)]
+    )
 
 
 def load_ranker(path: str | Path) -> TermRanker:

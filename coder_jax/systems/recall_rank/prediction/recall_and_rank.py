@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coder_jax.systems.recall_rank.prediction.candidates import CANDIDATES, CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.candidates import CANDIDATES, Generator
 from coder_jax.systems.recall_rank.prediction.fusion import (
     THRESHOLD,
     Fusion,
@@ -108,7 +108,7 @@ class RecallAndRank:
 
     def __init__(
         self,
-        generator: CandidateGenerator,
+        generator: Generator,
         rankers: Sequence[TermRanker],
         names: Sequence[str],
         name_concepts: np.ndarray,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -10,7 +11,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol, hash_weights
 from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
@@ -19,9 +19,12 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.runs.files import is_run
 from coder_jax.runs.folder import system_name
 from coder_jax.systems.recall_rank.generator import RecallSystem
-from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.candidates import (
+    CandidateGenerator,
+    GeneratorEnsemble,
+)
 from coder_jax.systems.recall_rank.prediction.export import is_generator
-from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
+from coder_jax.systems.recall_rank.prediction.models import load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, RecallAndRank
 from coder_jax.systems.recall_rank.prediction.staged_normalizer import StagedNormalizer
 from data_pipeline.dataset.dictionary import Dictionary
@@ -30,20 +33,21 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 
 
-def has_stages(model: str, rankers: Sequence[str]) -> bool:
-    """Whether mentions are answered by stages: with rankers, or by a generator of its own."""
-    return bool(rankers) or is_generator(model) or system_name(model) == RecallSystem.name
+def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
+    """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
+    generators = (is_generator(one) or system_name(one) == RecallSystem.name for one in models)
+    return bool(rankers) or len(models) > 1 or any(generators)
 
 
 def answered_by_stages(
-    model: str, rankers: Sequence[str], benchmarks: Sequence[Benchmark]
+    models: Sequence[str], rankers: Sequence[str], benchmarks: Sequence[Benchmark]
 ) -> list[MultipleNames]:
-    """The benchmarks that a generator or rankers answer; none where an encoder is all there is.
+    """The benchmarks that generators or rankers answer; none where an encoder is all there is.
 
     Raises:
         BadInput: if rankers are given and there is none.
     """
-    if not has_stages(model, rankers):
+    if not has_stages(models, rankers):
         return []
     found = [one for one in benchmarks if isinstance(one, MultipleNames)]
     if rankers and not found:
@@ -55,8 +59,7 @@ def answered_by_stages(
 
 
 def load_stages(
-    model: str,
-    encoder: TermEncoder | None,
+    generators: GeneratorEnsemble,
     rankers: Sequence[str],
     names: Sequence[str],
     name_concepts: np.ndarray,
@@ -65,19 +68,17 @@ def load_stages(
     """Recall and rank over a dictionary.
 
     Args:
-        model: folder of a generator, or of any encoder.
-        encoder: of that folder; None for a run.
+        generators: of `load_generators`.
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(load_generator(model, encoder), loaded, names, name_concepts, by)
+    return RecallAndRank(generators, loaded, names, name_concepts, by)
 
 
 def staged_normalizer(
-    model: str,
-    encoder: TermEncoder | None,
+    generators: GeneratorEnsemble,
     rankers: Sequence[str],
     dictionary: Dictionary,
     by: Choice,
@@ -88,7 +89,7 @@ def staged_normalizer(
     """What maps mentions to the concepts of a dictionary.
 
     Args:
-        model, encoder, rankers, by: as for `load_stages`.
+        generators, rankers, by: as for `load_stages`.
         dictionary: whose terms are names; one of several concepts is a name of each.
         threshold, abbreviations: of `StagedNormalizer`.
     """
@@ -97,11 +98,22 @@ def staged_normalizer(
     number = {concept: place for place, concept in enumerate(concepts)}
     rows = [(row, number[concept]) for row, some in enumerate(of_term) for concept in some]
     names = [dictionary.terms[row] for row, _ in rows]
-    stages = load_stages(
-        model, encoder, rankers, names, np.array([one for _, one in rows], np.int32), by
-    )
+    stages = load_stages(generators, rankers, names, np.array([c for _, c in rows], np.int32), by)
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+    )
+
+
+def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
+    """The protocol of generators, for records: how the first one encodes, and a hash of all."""
+    each = [protocol_of(*one) for one in zip(models, generators.members, strict=True)]
+    if len(each) == 1:
+        return each[0]
+    hashes = "\n".join(str(one.weights_hash) for one in each)
+    return dataclasses.replace(
+        each[0],
+        model=" + ".join(models),
+        weights_hash=hashlib.sha256(hashes.encode()).hexdigest(),
     )
 
 
@@ -119,8 +131,8 @@ def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
 
 
 def records_of_stages(
-    model: str,
-    encoder: TermEncoder | None,
+    models: Sequence[str],
+    generators: GeneratorEnsemble,
     rankers: Sequence[str],
     benchmarks: Sequence[MultipleNames],
     by: Choice,
@@ -128,13 +140,15 @@ def records_of_stages(
     """The records of recall and rank.
 
     Args:
-        model, encoder, rankers, by: as for `load_stages`.
+        models: what the generators are called.
+        generators, rankers, by: as for `load_stages`.
         benchmarks: of mentions with sets of concepts.
     """
     records = []
+    protocol = protocol_of_all(models, generators)
     for one in benchmarks:
         names = one.dictionary.terms
-        stages = load_stages(model, encoder, rankers, names, one.data.name_concepts, by)
+        stages = load_stages(generators, rankers, names, one.data.name_concepts, by)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
@@ -149,7 +163,7 @@ def records_of_stages(
         records.append(
             one.score_answers(
                 answering,
-                protocol_of(model, stages.generator),
+                protocol,
                 answers=f"as many as predicted, by {by}{with_rankers}",
             )
         )

@@ -11,7 +11,13 @@ from short_run import one_device
 from coder_jax.__main__ import main
 from coder_jax.systems.recall_rank.folds import unseen_by
 from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
-from coder_jax.systems.recall_rank.prediction.models import load_generator, load_generators
+from coder_jax.systems.recall_rank.prediction.fusion import recall_scores
+from coder_jax.systems.recall_rank.prediction.models import (
+    load_generator,
+    load_generators,
+    load_ranker,
+)
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions.folds import folds_of
 from data_pipeline.dataset.mentions.candidates import read_lists
@@ -122,3 +128,67 @@ def test_an_ensemble_of_other_things_is_refused(mentions, halves):
         load_generators([halves[0], bert])
     with pytest.raises(BadInput, match="bert twice; expected each model once"):
         load_generators([bert, bert])
+
+
+def test_several_generators_and_rankers_are_scored_as_one(
+    mentions, halves, ranker, tmp_path, capsys
+):
+    words = ["--ranker", str(ranker[0]), "--split", "dev", "--benchmark", f"own={mentions}"]
+    out = tmp_path / "out.json"
+    assert main(["evaluate", "--model", *halves, *words, "--json", str(out)]) == 0
+    (record,) = json.loads(out.read_text())["records"]
+    assert record["encoder"]["model"] == " + ".join(halves)
+    hashes = set()
+    for models in ([halves[0]], [halves[1]], halves):
+        assert main(["evaluate", "--model", *models, *words, "--json", str(out)]) == 0
+        hashes.add(json.loads(out.read_text())["records"][0]["encoder"]["weights_hash"])
+    assert len(hashes) == 3
+    data = open_mentions(mentions)
+    stages = RecallAndRank(
+        load_generators(halves),
+        [load_ranker(ranker[0])],
+        list(data.names.strings),
+        data.name_concepts,
+    )
+    dev = data.splits["dev"]
+    answers = stages.answer(list(dev.mentions.strings)).answers()
+    right = [set(one) == gold for one, gold in zip(answers, dev.gold_sets(), strict=True)]
+    assert record["scores"]["total"] == np.mean(right)
+
+
+def test_normalize_takes_several_generators(halves, tmp_path, capsys):
+    dictionary, listed = tmp_path / "d.tsv", tmp_path / "list.txt"
+    dictionary.write_text("term\tconcept\nheart attack\tC1\nlimb pain\tC2\nrenal failure\tC3\n")
+    listed.write_text("attack of the heart\n")
+    words = ["--model", halves[0], str(listed), "--dictionary", str(dictionary), "-k", "3"]
+    assert main(["normalize", "--model", halves[1], *words]) == 0
+    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    both = load_generators(halves)
+    terms = ["heart attack", "limb pain", "renal failure"]
+    lists = both.lists(["attack of the heart"], both.encode(terms), np.arange(3), 3)
+    assert [row[1] for row in rows] == [f"C{1 + name}" for name in lists.names[0]]
+    scores = [float(row[header.index("similarity")]) for row in rows]
+    np.testing.assert_allclose(scores, recall_scores(lists.distances)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "message"),
+    [
+        ("evaluate", ["--benchmark", "t=terms.tsv", "--dictionary", "d.tsv"], "t is no folder of"),
+        ("evaluate", ["--benchmark", "t=terms.tsv", "--vectors-of", "words"], "--vectors-of takes"),
+        ("normalize", ["list.txt"], "answers are classes"),
+    ],
+)
+def test_where_one_model_answers_several_are_refused(
+    mentions, tmp_path, monkeypatch, capsys, verb, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("terms.tsv", "d.tsv", "list.txt"):
+        (tmp_path / name).write_text("heart attack\tC1\nlimb pain\tC2\n")
+    bert = str(mentions.parent / "bert")
+    given = ["--model", bert, "--model", "other"]
+    if verb == "evaluate":
+        given = ["--json", "o.json", "--model", bert, "other"]
+    assert main([verb, *given, *words]) == 2
+    said = capsys.readouterr().err
+    assert "bert and other, which answer together as generators" in said and message in said

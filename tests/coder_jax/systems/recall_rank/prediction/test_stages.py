@@ -10,6 +10,7 @@ from coder_jax.__main__ import main
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.multiple_names.benchmark import TF_IDF, TRAINING
 from coder_jax.mapping.answers import Status
+from coder_jax.systems.recall_rank.prediction.models import load_generators
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 from coder_jax.systems.recall_rank.prediction.stages import staged_normalizer
 from data_pipeline.dataset.dictionary import Dictionary
@@ -32,8 +33,7 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     data = open_mentions(mentions)
     dev = data.splits["dev"]
     by = staged_normalizer(
-        str(generator[0]),
-        None,
+        load_generators([generator[0]]),
         [str(ranker[0])],
         Dictionary(list(data.names.strings), [str(c) for c in data.name_concepts], "x"),
         Choice(),
@@ -78,7 +78,7 @@ def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, t
 
 def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker):
     dictionary = Dictionary(TERMS, CONCEPTS, "mine")
-    by = staged_normalizer(str(generator[0]), None, [str(ranker[0])], dictionary, Choice())
+    by = staged_normalizer(load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice())
     assert by.concepts == ["C1", "C2", "C4", "C3"]
     given = ["attack of the heart", "limb PAIN", "n/a"]
     near, exact, nothing = by.answers(given)
@@ -95,7 +95,7 @@ def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker
     assert {one.concept for one in exact.candidates} <= {"C2", "C4"}
     assert len(by.answers(given[:1], 4)[0].candidates) == 4
     strict = staged_normalizer(
-        str(generator[0]), None, [str(ranker[0])], dictionary, Choice(), threshold=1.0
+        load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice(), threshold=1.0
     )
     assert strict.answers(given[:1])[0].reason.endswith("is less than 1")
 
@@ -110,7 +110,10 @@ def test_normalize_takes_a_ranker(generator, ranker, tmp_path, capsys):
     assert main(["normalize", *map(str, words)]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     stages = staged_normalizer(
-        str(generator[0]), None, [str(ranker[0])], Dictionary(TERMS, CONCEPTS, "mine"), Choice()
+        load_generators([generator[0]]),
+        [str(ranker[0])],
+        Dictionary(TERMS, CONCEPTS, "mine"),
+        Choice(),
     )
     (first,) = stages.answers(["attack of the heart"])
     assert [row[0] for row in rows] == ["attack of the heart"] * first.count + ["limb pain"]
