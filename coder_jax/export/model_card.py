@@ -52,6 +52,7 @@ LANGUAGES = {
 }
 KEYS = {
     "name",  # title
+    "method",  # what it was trained by, with the paper
     "license",  # of the weights, as the hub spells it
     "base_model",  # hub id of the encoder that training began with
     "languages",  # list of those of the terms of training, as the UMLS writes them
@@ -127,9 +128,10 @@ def about(
     """What the model is, in a paragraph."""
     base = card.get("base_model")
     start = f", trained from `{base if is_hub_id(base) else Path(base).name}`" if base else ""
+    method = f", after {card['method']}" if card.get("method") else ""
     text = (
-        f"An encoder of medical terms{start} with coder_jax, after CODER (Yuan et al. 2022). Terms "
-        "of one concept lie close together: compare vectors by cosine. The vector of a term is "
+        f"An encoder of medical terms{start} with coder_jax{method}. Terms of one concept lie "
+        "close together: compare vectors by cosine. The vector of a term is "
         f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1; terms are cut to "
         f"{settings.max_length} tokens."
     )

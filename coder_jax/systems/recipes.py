@@ -13,6 +13,8 @@ from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
 from coder_jax.systems.recall_rank import recipes as recall_rank
 from coder_jax.systems.recall_rank.generator import RecallSystem
 from coder_jax.systems.recall_rank.ranker import RankSystem
+from coder_jax.systems.sapbert import recipes as sapbert
+from coder_jax.systems.sapbert.objective import SapBertSystem
 from coder_jax.training.config import Config, OptimizerConfig, from_json
 from coder_jax.training.system import System
 from data_pipeline.process.errors import BadInput
@@ -26,6 +28,7 @@ SYSTEMS: dict[str, type[System]] = {
         MLNormClassesSystem,
         RecallSystem,
         RankSystem,
+        SapBertSystem,
     )
 }
 
@@ -55,6 +58,8 @@ RECIPES: dict[str, Callable[[], Config]] = {
         recall_rank.rank,
         recall_rank.recall_small,
         recall_rank.rank_small,
+        sapbert.sapbert,
+        sapbert.small_sapbert,
     )
 }
 

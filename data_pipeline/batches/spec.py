@@ -17,16 +17,17 @@ class BatchSpec:
     The draw decides what fills a group. `relations`: uniform over relation rows, as in the paper.
     `concepts`: uniform over the concepts that have a synonym, each with one of the triplets that it
     heads and whose tail has a synonym too; where there is none, a synonym of the head stands for
-    the tail. `synonyms`: the same concepts, without relations.
+    the tail. `synonyms`: the same concepts, without relations. `pairs`: uniform over the pairs of
+    two names of a concept, so that concepts with many names come often (SapBERT; `draws/pairs.py`).
 
     A group is the paper's mini-batch: `triplets` distinct triplets, each `repeats` times with terms
     sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails; or as
     many triplets as fill k pairs, with `fill_pairs`. A step has `groups` groups.
     """
 
-    draw: Literal["relations", "concepts", "synonyms"] = "relations"
+    draw: Literal["relations", "concepts", "synonyms", "pairs"] = "relations"
     """What fills a group: relation rows (the paper), concepts that have a synonym with one of
-    their relations, or such concepts alone."""
+    their relations, or such concepts alone; or pairs of two names of a concept (SapBERT)."""
     names: Literal["any", "distinct", "unlike"] = "any"
     """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
     are left; or such as share few word pieces. Then a name that shares over 60 % of its pieces
@@ -95,6 +96,20 @@ class BatchSpec:
                 f"fill_pairs is {self.fill_pairs} and names is 'any': groups that are filled with "
                 "pairs show no term of a triplet twice; use --names distinct or --names unlike"
             )
+        if self.draw == "pairs":
+            of_others = {
+                "repeats": self.repeats != 1,
+                "names": self.names != "any",
+                "fill_pairs": self.fill_pairs,
+                "corrupted_tails": self.corrupted_tails,
+                "semantic_types": self.semantic_types,
+            }
+            for name in filter(of_others.get, of_others):
+                raise BadInput(
+                    f"{name} is {getattr(self, name)}, but the draw 'pairs' takes each pair of "
+                    "names once, as it is; use --repeats 1 and the defaults of names, fill_pairs, "
+                    "corrupted_tails and semantic_types, or another draw"
+                )
         if self.draw == "relations" and self.repeats < 2:
             raise BadInput(
                 f"repeats is {self.repeats}: with the draw 'relations' each triplet must occur at "

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from data_pipeline.batches.draws.groups import Draw
+from data_pipeline.batches.draws.pairs import PairDraw
 from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
@@ -91,11 +92,11 @@ class BatchMaker(PackedGroups):
         run_steps: int = LONG_RUN,
         shapes: int = MOST_SHAPES,
     ):
-        self.draw: Draw | TermDraw
+        self.draw: Draw | PairDraw | TermDraw
         if isinstance(spec, TermSpec):
             self.draw = TermDraw(dataset, spec)
         else:
-            self.draw = Draw(dataset, spec)
+            self.draw = (PairDraw if spec.draw == "pairs" else Draw)(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
         self.groups = self.cut.groups(spec)
         self.max_length = int(dataset.manifest["tokenizer"]["max_length"])

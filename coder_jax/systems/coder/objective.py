@@ -19,6 +19,7 @@ class CoderSystem(RelationSystem):
 
     name: ClassVar[str] = "coder"
     title: ClassVar[str] = "CODER"
+    paper: ClassVar[str] = "Yuan et al. 2022"
 
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""

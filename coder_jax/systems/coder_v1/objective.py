@@ -28,6 +28,7 @@ class CoderV1System(RelationSystem):
 
     name: ClassVar[str] = "coder_v1"
     title: ClassVar[str] = "CODER v1"
+    paper: ClassVar[str] = "Yuan et al. 2020"
     score = "translation"
 
     mu: float = 1.0

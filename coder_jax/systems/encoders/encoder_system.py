@@ -65,6 +65,8 @@ class EncoderSystem(System):
     content: ClassVar[Any] = EncoderRun
     title: ClassVar[str]
     """What the model card calls it."""
+    paper: ClassVar[str]
+    """Who described it, and when; also for the card."""
 
     batch: Any
     """A `StepSpec`."""

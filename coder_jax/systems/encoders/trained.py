@@ -101,6 +101,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     ]
     return {
         "name": f"{system.title} ({config['recipe']})",
+        "method": f"{system.title} ({system.paper})",
         "license": run.identity["start"]["encoder"]["license"],
         # With --from, or --init of a run, the start was another run, which has a base of its own.
         "base_model": None if of_another_run(run.identity["start"]) else system.model.init,

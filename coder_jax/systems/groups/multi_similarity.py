@@ -75,13 +75,38 @@ def multi_similarity_loss(
     hardest_negative_A1 = jnp.where(negative_AB, similarity_AB, -jnp.inf).max(axis=1, keepdims=True)
     mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - margin)
     mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + margin)
+    return weighed_pairs(
+        similarity_AB,
+        mined_positive_AB,
+        mined_negative_AB,
+        anchor_A,
+        alpha=alpha,
+        beta=beta,
+        base=base,
+    )
+
+
+def weighed_pairs(
+    similarity_AB: jax.Array,
+    positive_AB: jax.Array,
+    negative_AB: jax.Array,
+    anchor_A: jax.Array | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    base: float,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The mean of the L_i of `multi_similarity_loss` over pairs that were mined in whatever way.
+
+    Args and what comes back are as there, of the mined pairs.
+    """
     loss_A = (
-        log_one_plus_sum_exp(-alpha * (similarity_AB - base), mined_positive_AB) / alpha
-        + log_one_plus_sum_exp(beta * (similarity_AB - base), mined_negative_AB) / beta
+        log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
+        + log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
     )
     anchors = similarity_AB.shape[0] if anchor_A is None else anchor_A.sum()
     per_anchor = 1.0 / jnp.maximum(anchors, 1).astype(similarity_AB.dtype)
     return loss_A.sum() * per_anchor, {
-        "positives": mined_positive_AB.sum() * per_anchor,
-        "negatives": mined_negative_AB.sum() * per_anchor,
+        "positives": positive_AB.sum() * per_anchor,
+        "negatives": negative_AB.sum() * per_anchor,
     }

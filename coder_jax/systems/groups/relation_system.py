@@ -36,9 +36,9 @@ class RelationSystem(GroupSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        if self.mu and self.batch.draw == "synonyms":
+        if self.mu and self.batch.draw in ("synonyms", "pairs"):
             raise BadInput(
-                f"mu is {self.mu}, but the draw 'synonyms' takes no relations; "
+                f"mu is {self.mu}, but the draw {self.batch.draw!r} takes no relations; "
                 "use --mu 0 or another draw"
             )
 

@@ -23,6 +23,7 @@ class ClassSystem(EncoderSystem):
     """A system with one row, its class, for each concept of the dataset."""
 
     title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
 
     batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)

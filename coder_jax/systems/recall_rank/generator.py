@@ -53,6 +53,7 @@ class RecallSystem(MentionSystem):
 
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
     head: ClassVar[str] = "number"
     outputs: ClassVar[int] = MOST_NUMBERS

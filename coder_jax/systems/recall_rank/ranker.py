@@ -52,6 +52,7 @@ class RankSystem(MentionSystem):
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     head: ClassVar[str] = "score"
     outputs: ClassVar[int] = 1
