@@ -121,30 +121,47 @@ def plan_rows(
     run_steps: int = LONG_RUN,
     shapes: int = MOST_SHAPES,
 ) -> RowPlan:
-    """Choose the numbers of rows from a sample of steps (`choose_sizes`).
-
-    `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
-    not reach.
+    """Choose the numbers of rows from a sample of steps (`plan_sizes`).
 
     Args:
         lengths_SGN: int [S, G, N], the lengths of all terms of S steps, in tokens.
         spec, cut: what a batch is made of and how it is cut.
-        rows: `ample`, if not 0.
-        run_steps: of the run; a short one does not save the time that a shape's compilation takes.
-        shapes: the most numbers of rows to choose.
+        rows, run_steps, shapes: as for `plan_sizes`.
     """
     steps = len(lengths_SGN)
     blocks = lengths_SGN.reshape(steps * cut.passes * cut.blocks, -1)
     needed = np.array(
         [first_fit_decreasing(block, spec.row_length)[0].max() + 1 for block in blocks]
     )
-    fullest = needed.reshape(steps, -1).max(axis=1)
+    return plan_sizes(needed.reshape(steps, -1), cut, rows, run_steps, shapes)
+
+
+def plan_sizes(
+    needed_SB: np.ndarray,
+    cut: StepCut,
+    rows: int = 0,
+    run_steps: int = LONG_RUN,
+    shapes: int = MOST_SHAPES,
+) -> RowPlan:
+    """Choose the numbers of rows from what the blocks of a sample of steps need (`choose_sizes`).
+
+    `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
+    not reach.
+
+    Args:
+        needed_SB: int [S, blocks], rows.
+        cut: how a batch is cut.
+        rows: `ample`, if not 0.
+        run_steps: of the run; a short one does not save the time that a shape's compilation takes.
+        shapes: the most numbers of rows to choose.
+    """
 
     def round_up(rows: float) -> int:
         return -(-int(np.ceil(rows)) // cut.row_multiple) * cut.row_multiple
 
-    ample = round_up(rows or max(needed.mean() + 8 * needed.std(), needed.max() + 1))
-    needed = np.array([min(round_up(rows), ample) for rows in fullest])
+    most = max(needed_SB.mean() + 8 * needed_SB.std(), needed_SB.max() + 1)
+    ample = round_up(rows or most)
+    needed = np.array([min(round_up(rows), ample) for rows in needed_SB.max(axis=1)])
     return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps), shapes))
 
 

@@ -1,0 +1,1 @@
+"""Batches of names as words and characters, with vectors of words and targets."""
