@@ -1,0 +1,1 @@
+"""The encoder of names: characters and words through two BiLSTMs."""
