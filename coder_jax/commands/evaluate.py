@@ -246,7 +246,7 @@ def compared(
             warn_of_languages(encoder, one)
         protocol = encoder_protocol(encoder, args.model, encoder.weights_hash)
         terms = strings
-        vectors: Rows = np.zeros((0, encoder.bert.config.hidden_size), np.float32)
+        vectors: Rows = np.zeros((0, encoder.width), np.float32)
         if strings:
             kept = searched if args.cache else []
             terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)

@@ -10,6 +10,10 @@ Of a run with classes (recipes mlnorm and mlnorm_classes) it also holds the head
 concept_classifier.py, which tells the concepts of mentions with PyTorch and transformers alone, and
 whose probabilities are compared with the run's. `normalize` and `evaluate` take such a folder.
 
+Of a run of BNE (recipe bne) it holds the encoder of names, its words with their vectors, and
+name_encoder.py, the encoder in PyTorch, which is also its sentence-transformers module:
+SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel does not open it.
+
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm

@@ -212,7 +212,7 @@ def vectors_in_chunks(encoder: TermEncoder, terms: list[str], progress: bool) ->
     if len(terms) <= TERMS_PER_CHUNK:
         return encoder.encode(terms, progress=progress)
     listed = TermList(terms, TERMS_PER_CHUNK)
-    vectors = aligned((len(terms), encoder.bert.config.hidden_size), np.float32)
+    vectors = aligned((len(terms), encoder.width), np.float32)
     bar = progress_bar(total=len(terms), unit=" terms", desc="encoding", disable=not progress)
     with bar:
         chunks = encoder.encode_chunks(map(listed.chunk, range(listed.chunks)), bar=bar)

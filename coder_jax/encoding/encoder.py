@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.embed import embed_chunks, embed_terms
 from coder_jax.encoding.encoded_dictionary import (
     DictionarySource,
     EncodedDictionary,
@@ -24,15 +23,17 @@ from coder_jax.encoding.encoded_dictionary import (
     terms_and_concepts,
     vectors_in_chunks,
 )
-from coder_jax.encoding.encoder_protocol import hash_weights
-from coder_jax.encoding.rows import given_vectors
+from coder_jax.encoding.readers.bert_reader import BertReader
+from coder_jax.encoding.readers.name_reader import NameReader
+from coder_jax.encoding.rows import given_vectors, products
 from coder_jax.encoding.rows import unit as unit_rows
 from coder_jax.encoding.term_lines import strings_of
 from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings, read_languages, read_settings
 from coder_jax.models.hf_files import find_folder
-from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
+from coder_jax.models.hf_weights import LoadReport, load_bert
+from coder_jax.models.names.files import is_name_encoder, read_name_encoder
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import Progress
@@ -42,7 +43,7 @@ __all__ = ["EncodedDictionary", "Match", "TermEncoder", "nearest_concepts"]
 
 
 class TermEncoder:
-    """Encodes terms with a BERT and finds the concepts of mentions.
+    """Encodes terms and finds the concepts of mentions.
 
     Example:
       encoder = TermEncoder.from_pretrained("runs/demo/export")
@@ -50,7 +51,7 @@ class TermEncoder:
       print(vectors @ vectors.T)
 
     Attributes:
-      bert: the encoder.
+      reader: what reads terms: a BERT with its tokenizer, or an encoder of names.
       settings: pooling, cleaning, max_length, attend_padding.
       report: what loading found, or None for an encoder made in memory.
       name, folder: the folder or hub id that was asked for, and where it is on this machine; None
@@ -64,30 +65,37 @@ class TermEncoder:
 
     def __init__(
         self,
-        bert: Bert,
-        tokenizer: Tokenizer,
+        bert: Bert | BertReader | NameReader,
+        tokenizer: Tokenizer | None,
         settings: EncoderSettings | None = None,
         report: LoadReport | None = None,
     ):
         """From parts in memory, for instance between training steps.
 
-        Encoders of the same structure share compiled code, however many are made.
-
-        Raises:
-          BadInput: a tokenizer larger than the word table, pooling 'pooler' without a pooler, or
-            attend_padding for another architecture than BERT's.
+        Encoders of the same structure share compiled code, however many are made. `bert` may also
+        be a reader, without a tokenizer. BadInput for settings or a tokenizer that do not fit.
         """
-        settings = settings or EncoderSettings()
-        source = report.source if report else "TermEncoder"
-        check_vocabulary(tokenizer.get_vocab_size(), bert.config, source)
-        if settings.pooling == "pooler" and bert.pooler is None:
-            raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
-        if settings.attend_padding and bert.config.model_type != "bert":
-            raise BadInput(
-                f"{source}: attend_padding is for the published CODER checkpoints, which are BERTs;"
-                f" found {bert.config.model_type}: encode without it"
-            )
-        self.bert, self.tokenizer, self.settings, self.report = bert, tokenizer, settings, report
+        if isinstance(bert, Bert):
+            assert tokenizer is not None, "a BERT has a tokenizer"
+            bert = BertReader(bert, tokenizer)
+        self.reader: BertReader | NameReader = bert
+        self.settings, self.report = settings or EncoderSettings(), report
+        bert.check(self.settings, report.source if report else "TermEncoder")
+
+    @property
+    def bert(self) -> Bert:
+        """The encoder; BadInput of an encoder of names."""
+        return self.reader.bert
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; BadInput of an encoder of names."""
+        return self.reader.tokenizer
+
+    @property
+    def width(self) -> int:
+        """D, of a vector."""
+        return self.reader.width
 
     @classmethod
     def from_pretrained(
@@ -100,7 +108,7 @@ class TermEncoder:
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
     ) -> TermEncoder:
-        """Loads our export, or any Hugging Face BERT or RoBERTa, from a folder or the hub.
+        """Loads an export of ours, or any Hugging Face BERT or RoBERTa, from a folder or the hub.
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no
@@ -122,8 +130,11 @@ class TermEncoder:
         settings = read_settings(folder, pooling=pooling).changed(
             cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
         )
-        bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)
-        encoder = cls(bert, load_tokenizer(folder), settings, report)
+        if is_name_encoder(folder):
+            encoder = cls(NameReader(*read_name_encoder(folder)), None, settings)
+        else:
+            bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)
+            encoder = cls(bert, load_tokenizer(folder), settings, report)
         encoder.name, encoder.folder = str(path_or_hub_id), folder
         encoder.languages = read_languages(folder)
         return encoder
@@ -131,7 +142,7 @@ class TermEncoder:
     @cached_property
     def weights_hash(self) -> str | None:
         """SHA-256 of the weight files; None for an encoder made in memory."""
-        return None if self.folder is None else hash_weights(self.folder)
+        return None if self.folder is None else self.reader.hash_of(self.folder)
 
     def encode(
         self,
@@ -179,8 +190,8 @@ class TermEncoder:
         self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
     ) -> np.ndarray:
         """As `encode`, of a list of strings."""
-        given = self.bert, self.tokenizer, self._cleaned(terms)
-        return embed_terms(*given, **self._how, unit=unit, rows=rows, progress=progress)
+        given = self._cleaned(terms), self.settings
+        return self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
 
     def encode_chunks(
         self,
@@ -196,16 +207,11 @@ class TermEncoder:
           rows: as in `encode`.
           bar: a progress bar that counts terms.
         """
-        given = self.bert, self.tokenizer, map(self._cleaned, chunks)
-        return embed_chunks(*given, **self._how, rows=rows, bar=bar)
+        given = map(self._cleaned, chunks), self.settings
+        return self.reader.embed_chunks(*given, rows=rows, bar=bar)
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
         return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()
-
-    @property
-    def _how(self) -> dict[str, Any]:
-        """The settings that `embed_terms` wants."""
-        return {name: value for name, value in asdict(self.settings).items() if name != "cleaning"}
 
     def similarity(self, terms: Any, others: Any) -> np.ndarray:
         """Cosines of terms with other terms, float32 [n, m].
@@ -217,12 +223,7 @@ class TermEncoder:
         Raises:
           BadInput: neither strings nor vectors, or vectors of another width.
         """
-        here, there = self._unit_vectors(terms), self._unit_vectors(others)
-        if here.shape[1] != there.shape[1]:
-            raise BadInput(
-                f"found vectors of widths {here.shape[1]} and {there.shape[1]}; expected one width"
-            )
-        return here @ there.T
+        return products(self._unit_vectors(terms), self._unit_vectors(others))
 
     def _unit_vectors(self, given: Any) -> np.ndarray:
         """Unit vectors of strings, or of vectors; float32 [n, D]."""
@@ -291,7 +292,7 @@ class TermEncoder:
 
     def __repr__(self) -> str:
         settings = self.settings
-        words = [repr(self.name or "in memory"), f"width={self.bert.config.hidden_size}"]
+        words = [repr(self.name or "in memory"), f"width={self.width}"]
         words += [f"{name}={value!r}" for name, value in asdict(settings).items()]
         words += [f"languages={self.languages}"] if self.languages else []
         return f"{type(self).__name__}({', '.join(words)})"

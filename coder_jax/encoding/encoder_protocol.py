@@ -33,18 +33,12 @@ def encoder_protocol(
     encoder: TermEncoder, model: str, weights_hash: str | None = None
 ) -> EncoderProtocol:
     """The protocol of an encoder; `model` names it (folder, hub id, or step of a run)."""
-    # Imported here: whoever reads a record needs neither jax nor a tokenizer.
-    import jax.numpy as jnp
-
-    from data_pipeline.dataset.tokenize_terms import tokenizer_hash
-
-    normalizer = encoder.tokenizer.normalizer
     return EncoderProtocol(
         model=model,
         weights_hash=weights_hash,
-        tokenizer_hash=tokenizer_hash(encoder.tokenizer),
-        lowercases=normalizer is not None and normalizer.normalize_str("A") == "a",
-        dtype=jnp.dtype(encoder.bert.dtype).name,
+        tokenizer_hash=encoder.reader.tokenizer_hash,
+        lowercases=encoder.reader.lowercases,
+        dtype=encoder.reader.dtype,
         **asdict(encoder.settings),
     )
 

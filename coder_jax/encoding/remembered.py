@@ -15,7 +15,7 @@ class RememberingEncoder(TermEncoder):
     """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
 
     def __init__(self, encoder: TermEncoder):
-        super().__init__(encoder.bert, encoder.tokenizer, encoder.settings, encoder.report)
+        super().__init__(encoder.reader, None, encoder.settings, encoder.report)
         self.name, self.languages = encoder.name, encoder.languages
         self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
 
@@ -30,4 +30,4 @@ class RememberingEncoder(TermEncoder):
             vectors = super().encode_list(new, unit=True, rows=rows, progress=progress)
             self.held.update(zip(new, vectors, strict=True))
         held = [self.held[term] for term in terms]
-        return np.array(held, np.float32).reshape(len(held), self.bert.config.hidden_size)
+        return np.array(held, np.float32).reshape(len(held), self.width)

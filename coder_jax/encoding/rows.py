@@ -166,3 +166,16 @@ def unit(
             f"{first}); expected finite numbers: check the weights"
         )
     return found
+
+
+def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Dot products of all rows of one with all of the other, float [n, m].
+
+    Raises:
+      BadInput: vectors of two widths.
+    """
+    if here.shape[1] != there.shape[1]:
+        raise BadInput(
+            f"found vectors of widths {here.shape[1]} and {there.shape[1]}; expected one width"
+        )
+    return here @ there.T

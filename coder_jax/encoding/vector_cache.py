@@ -123,7 +123,7 @@ def key_of(encoder: TermEncoder, terms: Sequence[str], about: dict[str, Any]) ->
     parts = [
         json.dumps(same_vectors(about), sort_keys=True),
         terms_hash(cleaned.to_list()),
-        repr(encoder.bert.config),
+        encoder.reader.structure,
         jax.default_backend(),
     ]
     return short_hash(*(part.encode() for part in parts))

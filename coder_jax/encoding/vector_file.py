@@ -70,7 +70,7 @@ def about_vectors(
     """
     about = {
         "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
-        "vectors": {"width": encoder.bert.config.hidden_size, "dtype": dtype},
+        "vectors": {"width": encoder.width, "dtype": dtype},
         "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
     }
     return marked(VECTORS, about)

@@ -101,6 +101,11 @@ def check_parts(bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], 
     check_card(card)
     if settings.pooling == "pooler" and bert.pooler is None:
         raise BadInput("pooling is 'pooler', but the encoder has no pooler; export 'cls' or 'mean'")
+    check_out(out)
+
+
+def check_out(out: Path) -> None:
+    """Refuses a folder that holds something else than an earlier export."""
     recover_folder(out)  # of an export that was killed while it replaced another
     in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if in_use and not (out / ENCODER.file).is_file():

@@ -20,7 +20,14 @@ POOLING_IN_WORDS = {
     "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
     "pieces": "the mean of the last hidden states of its word pieces, without [CLS] and [SEP]",
     "pooler": "BERT's tanh pooler over [CLS]",
+    "max": "read from its words and their characters by two BiLSTMs",
 }
+PYTORCH = """```python
+import sys; sys.path.insert(0, MODEL)
+from name_encoder import NameEncoder
+
+vectors = NameEncoder.load(MODEL).encode(["heart attack", "myocardial infarction"])
+```"""
 # A language of the UMLS: its name, and what the hub calls it.
 LANGUAGES = {
     "BAQ": ("Basque", "eu"),
@@ -63,6 +70,14 @@ KEYS = {
     "results",  # measured: list of rows, each column -> value
     "dataset_hash",
 }
+OURS = """`MODEL` is the path of this folder or its id on the hub.
+
+```python
+from coder_jax import TermEncoder
+
+encoder = TermEncoder.from_pretrained(MODEL)
+vectors = encoder.encode(["heart attack", "myocardial infarction"])
+```"""
 SENTENCE_TRANSFORMERS = """```python
 from sentence_transformers import SentenceTransformer
 
@@ -132,9 +147,10 @@ def about(
     text = (
         f"An encoder of medical terms{start} with coder_jax{method}. Terms of one concept lie "
         "close together: compare vectors by cosine. The vector of a term is "
-        f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1; terms are cut to "
-        f"{settings.max_length} tokens."
+        f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1"
     )
+    cut = settings.pooling != "max"
+    text += f"; terms are cut to {settings.max_length} tokens." if cut else "."
     if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
     if settings.cleaning != "none":
@@ -187,6 +203,9 @@ def cell(value: Any) -> str:
 
 def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
     """Code for each library that opens the folder; MODEL is its path or hub id."""
+    if settings.pooling == "max":
+        own = SENTENCE_TRANSFORMERS.replace("(MODEL)", "(MODEL, trust_remote_code=True)")
+        return f"{OURS}\n\n{own}{PYTORCH}"
     pooled = {
         "cls": "hidden[:, 0]",
         "mean": '(hidden * batch["attention_mask"][..., None]).sum(1) '
@@ -200,14 +219,7 @@ def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str
             'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
         )
         mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
-    text = f"""`MODEL` is the path of this folder or its id on the hub.
-
-```python
-from coder_jax import TermEncoder
-
-encoder = TermEncoder.from_pretrained(MODEL)
-vectors = encoder.encode(["heart attack", "myocardial infarction"])
-```
+    text = f"""{OURS}
 
 {SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
 import torch

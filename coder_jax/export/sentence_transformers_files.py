@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,21 +36,11 @@ def write_sentence_transformers_files(
     if pooling == "pooler":
         modules.append(("2_Dense", DENSE))
     modules.append((f"{len(modules)}_Normalize", NORMALIZE))
-    listed = [
-        {"idx": i, "name": str(i), "path": path, "type": kind}
-        for i, (path, kind) in enumerate(modules)
-    ]
-    write_json(folder / "modules.json", listed)
+    write_modules(folder, modules)
     write_json(
         folder / "sentence_bert_config.json",
         {"max_seq_length": max_length, "do_lower_case": False},
     )
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
-    )
-    for path, _ in modules[1:]:
-        (folder / path).mkdir()
     write_json(
         folder / "1_Pooling" / "config.json",
         {
@@ -73,3 +63,23 @@ def write_sentence_transformers_files(
         )
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         save_file(dense, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
+    """Writes modules.json, the folders of the modules, and that vectors are compared by cosine.
+
+    Args:
+      folder: of the model.
+      modules: of each its folder and its class; the folder of the first is "".
+    """
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": kind}
+        for i, (path, kind) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    for path, _ in modules[1:]:
+        (folder / path).mkdir()

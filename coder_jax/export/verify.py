@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from coder_jax.encoding.embed import embed_terms
+from coder_jax.encoding.readers.embed import embed_terms
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -180,9 +180,17 @@ def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettin
     return torch.nn.functional.normalize(vectors, dim=-1).numpy()
 
 
-def sentence_transformers_vectors(folder: Path, terms: list[str]) -> np.ndarray:
-    """Vectors by SentenceTransformer.encode, whose own modules pool and normalize."""
+def sentence_transformers_vectors(
+    folder: Path, terms: list[str], *, trust_remote_code: bool = False
+) -> np.ndarray:
+    """Vectors by SentenceTransformer.encode, whose own modules pool and normalize.
+
+    Args:
+      folder: of the model.
+      terms: strings.
+      trust_remote_code: whether a module of the folder's own may be run.
+    """
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(folder), device="cpu")
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust_remote_code)
     return model.encode(terms, convert_to_numpy=True, show_progress_bar=False)

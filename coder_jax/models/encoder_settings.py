@@ -35,9 +35,9 @@ class EncoderSettings:
     """What turns hidden states into the vectors that a model was trained for.
 
     Attributes:
-      pooling: 'cls', 'mean', 'pieces' or 'pooler'.
+      pooling: 'cls', 'mean', 'pieces' or 'pooler'; 'max' of an encoder of names.
       cleaning: name of the rule set of `terminology.cleaning.rules` that terms go through first.
-      max_length: longest term in tokens, [CLS] and [SEP] included.
+      max_length: longest term in tokens, the marks at both ends included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).
     """
 
@@ -47,7 +47,7 @@ class EncoderSettings:
     attend_padding: bool = False
 
     def __post_init__(self):
-        for name, known in (("pooling", POOLINGS), ("cleaning", tuple(CLEANING))):
+        for name, known in (("pooling", (*POOLINGS, "max")), ("cleaning", tuple(CLEANING))):
             if getattr(self, name) not in known:
                 raise BadInput(
                     f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
@@ -60,7 +60,7 @@ class EncoderSettings:
     def __str__(self) -> str:
         """The settings in words, for people."""
         words = [f"pooling {self.pooling}", f"cleaning {self.cleaning}"]
-        words.append(f"at most {self.max_length} tokens")
+        words.append(f"at most {self.max_length:,} tokens")
         if self.attend_padding:
             words.append("padded to as many, which are attended to")
         return ", ".join(words)

@@ -14,6 +14,7 @@ from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
+WORD_VECTORS = "word_vectors.safetensors"  # of an encoder of names
 
 
 class WeightIndex(TypedDict):
@@ -67,7 +68,7 @@ def download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
     def fetch(weights: str) -> Path:
-        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, weights]))
+        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, WORD_VECTORS, weights]))
 
     try:
         folder = fetch("model*.safetensors")

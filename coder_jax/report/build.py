@@ -153,7 +153,7 @@ def settings_of(subject: Subject) -> list[tuple[str, str]]:
     return [
         ("pooling", settings.pooling),
         ("longest term", f"{settings.max_length} tokens"),
-        ("width of a vector", str(subject.encoder.bert.config.hidden_size)),
+        ("width of a vector", str(subject.encoder.width)),
     ]
 
 

@@ -62,7 +62,7 @@ def run_subject(
     encoder, card, metrics = trained.encoder, trained.card, run.folder / "metrics.jsonl"
     if pooling:
         settings = encoder.settings.changed(pooling=pooling)
-        encoder = TermEncoder(encoder.bert, encoder.tokenizer, settings)
+        encoder = TermEncoder(encoder.reader, None, settings)
     facts = [("run", path), ("initial encoder", card["base_model"] or "another run")]
     for part in ("recipe", "data"):
         facts += [(key, str(value)) for key, value in card[part].items()]

@@ -12,7 +12,8 @@ Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
 Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 # What a tokenizer and an encoder may ask for: ten times the largest that there are.
-Length = Annotated[int, Meta(ge=3, le=100_000)]  # tokens of a term, [CLS] and [SEP] included
+LONGEST = 100_000
+Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
 Width = Annotated[int, Meta(ge=1, le=100_000)]
 

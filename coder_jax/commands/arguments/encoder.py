@@ -103,7 +103,8 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
         attend_padding=args.attend_padding,
         dtype=arithmetic(args.dtype),
     )
-    tell(encoder.report)
+    if encoder.report is not None:
+        tell(encoder.report)
     trained = f"; trained on terms in {listed(encoder.languages)}" if encoder.languages else ""
     tell(f"terms become vectors by {encoder.settings}{trained}")
     return encoder

@@ -48,7 +48,10 @@ class HeldOut:
 
     def scores(self, bert: Bert) -> dict[str, float]:
         """acc@1, acc@5 and mrr of an encoder, and the number of terms that were searched."""
-        encoder = TermEncoder(bert, self.tokenizer, self.settings)
+        return self.scores_of(TermEncoder(bert, self.tokenizer, self.settings))
+
+    def scores_of(self, encoder: TermEncoder) -> dict[str, float]:
+        """The same of any encoder."""
         scores = evaluate_normalization(encoder.encode, self.benchmark).scores
         rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}

@@ -28,8 +28,22 @@ def lstm_shapes(inputs: int, hidden: int, cell: Cell) -> dict[str, jax.ShapeDtyp
     return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
 
+def gate_inputs(
+    directions: Mapping[str, Direction], inputs: jax.Array, cell: Cell
+) -> dict[str, jax.Array]:
+    """Of DIRECTIONS what tokens [..., I] give to the gates, float32 [..., G] each."""
+
+    def of(direction: Direction) -> jax.Array:
+        kernel = direction["kernel"]
+        width = kernel.shape[0] - kernel.shape[1] // GATES[cell]
+        bias = direction["bias"].reshape(*[1] * (inputs.ndim - 1), -1)
+        return matmul(inputs, kernel[:width]) + bias
+
+    return {name: of(directions[name]) for name in DIRECTIONS}
+
+
 def lstm(
-    direction: Direction, input_RLI: jax.Array, begins_RL: jax.Array, cell: Cell, *, reverse: bool
+    direction: Direction, into_RLG: jax.Array, begins_RL: jax.Array, cell: Cell, *, reverse: bool
 ) -> jax.Array:
     """Hidden states after each token, float32 [R, L, H].
 
@@ -40,15 +54,13 @@ def lstm(
 
     Args:
         direction: the parameters.
-        input_RLI: what tokens are; that of padding goes nowhere.
+        into_RLG: of `gate_inputs`; what padding has goes nowhere.
         begins_RL: bool, whether a token is the first of its sequence in this direction.
         cell: which of the two.
         reverse: from the last token of a row to its first.
     """
-    width = input_RLI.shape[-1]
-    kernel = direction["kernel"]
-    into_RLG = matmul(input_RLI, kernel[:width]) + direction["bias"][None, None]
-    hidden = kernel.shape[0] - width
+    hidden = into_RLG.shape[-1] // GATES[cell]
+    recurrent_HG = direction["kernel"][-hidden:]
     zeros = jnp.zeros(hidden, jnp.float32)
     start = direction.get("cell", zeros)[None], direction.get("hidden", zeros)[None]
 
@@ -58,12 +70,11 @@ def lstm(
             jnp.where(begins_R[:, None], first, one)
             for first, one in zip(start, state, strict=True)
         )
-        gates_RG = into_RG + matmul(h_RH, kernel[width:])
+        gates_RG = into_RG + matmul(h_RH, recurrent_HG)
         c_RH, h_RH = after(gates_RG, c_RH, cell)
         return (c_RH, h_RH), h_RH
 
-    rows = input_RLI.shape[0]
-    nothing = jnp.zeros((rows, hidden), jnp.float32)
+    nothing = jnp.zeros((into_RLG.shape[0], hidden), jnp.float32)
     tokens = jnp.swapaxes(into_RLG, 0, 1), begins_RL.T
     _, states_LRH = jax.lax.scan(step, (nothing, nothing), tokens, reverse=reverse)
     return jnp.swapaxes(states_LRH, 0, 1)
@@ -82,19 +93,25 @@ def after(gates_RG: jax.Array, c_RH: jax.Array, cell: Cell) -> tuple[jax.Array, 
 
 
 def bilstm(
-    directions: Mapping[str, Direction], input_RLI: jax.Array, segments_RL: jax.Array, cell: Cell
+    directions: Mapping[str, Direction],
+    into: Mapping[str, jax.Array],
+    segments_RL: jax.Array,
+    cell: Cell,
 ) -> tuple[jax.Array, jax.Array]:
     """(forward, backward) hidden states, float32 [R, L, H] each.
 
     Args:
         directions: the parameters of DIRECTIONS.
-        input_RLI: what tokens are.
+        into: of `gate_inputs`, [R, L, G] each.
         segments_RL: int32, of one sequence equal, of neighbours in a row different.
         cell: as for `lstm`.
     """
     first_RL, last_RL = ends(segments_RL)
-    forward = lstm(directions["forward"], input_RLI, first_RL, cell, reverse=False)
-    return forward, lstm(directions["backward"], input_RLI, last_RL, cell, reverse=True)
+
+    def states(name: str, begins_RL: jax.Array) -> jax.Array:
+        return lstm(directions[name], into[name], begins_RL, cell, reverse=name == "backward")
+
+    return states("forward", first_RL), states("backward", last_RL)
 
 
 def ends(segments_RL: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -22,6 +22,7 @@ from coder_jax.models.names.lstm import (
     Cell,
     bilstm,
     final_states,
+    gate_inputs,
     lstm_shapes,
     matmul,
     max_states,
@@ -103,17 +104,40 @@ def new_name_encoder(config: NameEncoderConfig, key: jax.Array) -> dict[str, Any
 
 
 def word_representations(config: NameEncoderConfig, params: Tree, block: Tree) -> jax.Array:
-    """float32 [W, 2 H + D]: of each distinct word of a block its characters and its vector."""
+    """float32 [W, 2 H + D]: of each distinct word of a block its characters and its vector.
+
+    Args:
+        config, params: as for `name_vectors`.
+        block: `characters` and `spelled` [..., M] in rows, `word_kinds` and `word_vectors` of
+            `packing.pack_names`.
+    """
     kinds = block["word_kinds"].reshape(-1)
     words = kinds.shape[0]
     characters = block["characters"].reshape(-1, block["characters"].shape[-1])
     spelled = block["spelled"].reshape(characters.shape)
-    input_SMC = params["characters"][jnp.maximum(characters - 1, 0)]
-    states = bilstm(params["spelling"], input_SMC, spelled, config.cell)
+    # Few characters and many of each: their gates' inputs are a table.
+    table = gate_inputs(params["spelling"], params["characters"], config.cell)
+    into = {name: gates[jnp.maximum(characters - 1, 0)] for name, gates in table.items()}
+    states = bilstm(params["spelling"], into, spelled, config.cell)
     vectors_WD = block["word_vectors"].reshape(words, -1)
     mark_WD = params["marks"][jnp.maximum(kinds - 1 - HAS_VECTOR, 0)]
     vectors_WD = jnp.where((kinds > HAS_VECTOR)[:, None], mark_WD, vectors_WD)
     return jnp.concatenate([final_states(states, spelled, words), vectors_WD], axis=-1)
+
+
+def vectors_of_gates(
+    config: NameEncoderConfig,
+    params: Tree,
+    into: Mapping[str, jax.Array],
+    segments_RL: jax.Array,
+    names: int,
+) -> jax.Array:
+    """float32 [N, D]: f(s) of names, whose words have given this to the gates, [R, L, G] each."""
+    states = bilstm(params["name"], into, segments_RL, config.cell)
+    max_NH = max_states(jnp.concatenate(states, axis=-1), segments_RL, names)
+    projection = params["projection"]
+    vector_ND = matmul(max_NH, projection["kernel"]) + projection["bias"][None]
+    return jnp.tanh(vector_ND) if config.projection == "tanh" else vector_ND
 
 
 def name_vectors(
@@ -141,8 +165,5 @@ def name_vectors(
         features_E = jnp.arange(input_RLE.shape[-1], dtype=jnp.uint32)[None, None]
         ids_RL1 = dropout_ids_RL[..., None]
         input_RLE = hash_dropout(input_RLE, ids_RL1, DROPOUT_SITE, features_E, dropout)
-    states = bilstm(params["name"], input_RLE, block["segments"], config.cell)
-    max_NH = max_states(jnp.concatenate(states, axis=-1), block["segments"], names)
-    projection = params["projection"]
-    vector_ND = matmul(max_NH, projection["kernel"]) + projection["bias"][None]
-    return jnp.tanh(vector_ND) if config.projection == "tanh" else vector_ND
+    into = gate_inputs(params["name"], input_RLE, config.cell)
+    return vectors_of_gates(config, params, into, block["segments"], names)

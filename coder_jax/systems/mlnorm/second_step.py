@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from coder_jax.devices.agree import barrier, is_first, say
 from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
-from coder_jax.encoding.embed import embed_tokens, place
+from coder_jax.encoding.readers.embed import embed_tokens, place
 from coder_jax.encoding.search import search
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.encoders.contents import EncoderRun

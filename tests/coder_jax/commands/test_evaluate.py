@@ -15,8 +15,9 @@ from evaluating import records_in, run, write_toy
 from tiny_bert import write_model
 
 from coder_jax.commands import evaluate
-from coder_jax.encoding import embed, term_lines, vector_cache, vector_file
+from coder_jax.encoding import term_lines, vector_cache, vector_file
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.readers import embed
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 from coder_jax.evaluation.vectors import encoded

@@ -70,9 +70,6 @@ class CandidateGenerator(Generator):
 
     def __init__(self, encoder: TermEncoder, number: Mapping[str, Any] | None = None):
         self.encoder, self.number = encoder, number
-        reads = "cls" if encoder.bert.pooler is None else "pooler"
-        settings = dataclasses.replace(encoder.settings, pooling=reads)
-        self.first = TermEncoder(encoder.bert, encoder.tokenizer, settings)
 
     def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
         return [self.encoder.encode(strings, unit=self.number is None, progress=progress)]
@@ -80,7 +77,11 @@ class CandidateGenerator(Generator):
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         if self.number is None:
             return np.ones((len(mentions), 1), np.float32)
-        first = self.first.encode(mentions, unit=False).astype(np.float64)
+        bert, tokenizer = self.encoder.bert, self.encoder.tokenizer
+        reads = "cls" if bert.pooler is None else "pooler"
+        settings = dataclasses.replace(self.encoder.settings, pooling=reads)
+        reader = TermEncoder(bert, tokenizer, settings)
+        first = reader.encode(mentions, unit=False).astype(np.float64)
         logits = first @ np.asarray(self.number["kernel"], np.float64)
         logits += np.asarray(self.number["bias"], np.float64)
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coder_jax.models.names.lstm import bilstm, final_states, lstm_shapes, max_states
+from coder_jax.models.names.lstm import bilstm, final_states, gate_inputs, lstm_shapes, max_states
 from data_pipeline.batches.packing import pack_rows
 
 INPUTS, HIDDEN = 5, 7
@@ -30,6 +30,10 @@ def packed(row_length):
     rows = pack_rows(np.arange(start[-1], dtype=np.int32) + 1, start, row_length)
     values = np.concatenate([np.full((1, INPUTS), 9.0), *sequences])
     return sequences, values[rows["tokens"]], rows["segments"]
+
+
+def states_of(params, given, segments, cell):
+    return bilstm(params, gate_inputs(params, given, cell), segments, cell)
 
 
 def sigmoid(x):
@@ -58,7 +62,7 @@ def by_loop(direction, sequence, cell, reverse):
 def test_packed_is_each_sequence_alone(cell, row_length):
     params = directions(cell)
     sequences, given, segments = packed(row_length)
-    states = jax.jit(bilstm, static_argnames="cell")(
+    states = jax.jit(states_of, static_argnames="cell")(
         params, jnp.asarray(given, jnp.float32), jnp.asarray(segments), cell=cell
     )
     last = final_states(states, jnp.asarray(segments), len(LENGTHS) + 1)
@@ -93,7 +97,7 @@ def test_the_plain_cell_is_that_of_torch():
     weights = np.random.default_rng(3).normal(size=(len(LENGTHS), 2 * HIDDEN))
 
     def ours(params, given):
-        states = bilstm(params, given, jnp.asarray(segments), "plain")
+        states = states_of(params, given, jnp.asarray(segments), "plain")
         return (max_states(jnp.concatenate(states, -1), segments, len(LENGTHS)) * weights).sum()
 
     value, (of_params, of_input) = jax.jit(jax.value_and_grad(ours, (0, 1)))(

@@ -6,8 +6,9 @@ import pytest
 from flax import nnx
 from tiny_bert import TERMS, TINY, write_tokenizer
 
-from coder_jax.encoding import blocks, embed
-from coder_jax.encoding.embed import (
+from coder_jax.encoding import blocks
+from coder_jax.encoding.readers import embed
+from coder_jax.encoding.readers.embed import (
     block_vectors,
     embed_chunks,
     embed_terms,
