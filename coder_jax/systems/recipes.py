@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coder_jax.systems.bne import recipes as bne
+from coder_jax.systems.bne.objective import BneSystem
 from coder_jax.systems.coder import recipes as coder
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1 import recipes as coder_v1
@@ -28,6 +30,7 @@ SYSTEMS: dict[str, type[System]] = {
         MLNormClassesSystem,
         RecallSystem,
         RankSystem,
+        BneSystem,
         SapBertSystem,
     )
 }
@@ -58,6 +61,14 @@ RECIPES: dict[str, Callable[[], Config]] = {
         recall_rank.rank,
         recall_rank.recall_small,
         recall_rank.rank_small,
+        bne.bne,
+        bne.bne_words,
+        bne.bne_synonyms,
+        bne.bne_no_synonyms,
+        bne.bne_no_concepts,
+        bne.bne_no_contexts,
+        bne.bne_hardest,
+        bne.bne_released,
         sapbert.sapbert,
         sapbert.small_sapbert,
     )

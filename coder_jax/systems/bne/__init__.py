@@ -1,0 +1,1 @@
+"""BNE: names from words and characters (Phan, Sun, Tay 2019)."""
