@@ -154,10 +154,14 @@ def about(
     if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
     if settings.cleaning != "none":
+        by_itself = (
+            "The tokenizer of this folder does so by itself: give it terms as they are."
+            if cut
+            else "`TermEncoder` does so by itself, PyTorch's module does not."
+        )
         text += (
             f" Terms were cleaned with the rule set `{settings.cleaning}` in training "
-            f"({IN_WORDS[settings.cleaning]}). The tokenizer of this folder does so by itself: "
-            "give it terms as they are."
+            f"({IN_WORDS[settings.cleaning]}). {by_itself}"
         )
     if relations:
         what = "matrices" if relations.bilinear else "translations"

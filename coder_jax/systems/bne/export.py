@@ -41,7 +41,7 @@ from data_pipeline.files.contents import LONGEST
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.skip_gram.store import open_vectors
-from data_pipeline.terminology.clean import clean
+from data_pipeline.terminology.cleaning.rules import clean
 
 if TYPE_CHECKING:
     from coder_jax.systems.bne.objective import BneSystem
@@ -157,6 +157,7 @@ def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     lines = read_metrics(metrics) if metrics.exists() else []
     return {
         "name": f"{system.title} ({config['recipe']})",
+        "method": f"{system.title} ({system.paper})",
         "license": None,
         "base_model": None,
         "languages": [name for name, terms in counts["terms_by_language"].items() if terms],

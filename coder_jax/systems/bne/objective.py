@@ -74,6 +74,7 @@ class BneSystem(System):
 
     name: ClassVar[str] = "bne"
     title: ClassVar[str] = "BNE"
+    paper: ClassVar[str] = "Phan, Sun and Tay 2019"
     content: ClassVar[Any] = NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
