@@ -17,6 +17,7 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm
+  python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
 """
@@ -49,6 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the checkpoint (default: the best, if its system has a score, else the newest)",
     )
     parser.add_argument(
+        "--average",
+        type=int,
+        metavar="CHECKPOINTS",
+        help="the mean of the encoders of so many checkpoints, up to that of --step",
+    )
+    parser.add_argument(
+        "--interpolate",
+        type=float,
+        metavar="WEIGHT",
+        help="an encoder between the one that the run began with and its own, which has this "
+        "weight, 0 to 1: such as 0.7 keeps more of what the start knew",
+    )
+    parser.add_argument(
         "--license",
         metavar="ID",
         help="license of the weights for the model card, as the hub spells it (default: that of "
@@ -70,10 +84,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.hub import publish_export, push_to_hub
+    from coder_jax.systems.encoders.blend import averaged, interpolated
     from coder_jax.systems.finished_run import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
     system, run = load_run(args.checkpoint, args.step)
+    if args.average is not None:
+        run = averaged(args.checkpoint, run, args.average)
+    if args.interpolate is not None:
+        run = interpolated(system, run, args.interpolate)
     card = {"license": args.license} if args.license else {}
     with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
         remote = in_bucket(args.out)
@@ -83,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
             publish_export(out, args.out)
         checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
         where = address(args.out) if remote else out
-        print(f"{where}: step {run.step} exported; largest difference of vectors: {checked}")
+        what = f" ({run.weights})" if run.weights else ""
+        print(f"{where}: step {run.step}{what} exported; largest difference of vectors: {checked}")
         if args.push_to_hub:
             url = push_to_hub(out, args.push_to_hub, private=args.private)
             print(f"uploaded: {url}")

@@ -43,8 +43,8 @@ class Part:
     undecayed: tuple[str, ...] = ()
     """Names inside the part that do not decay, though the others do."""
     spread: int | Literal["largest"] | None = None
-    """The dimension of its arrays that lies over all devices. "largest": each large array by its
-    largest dimension, if the run asks for it (--shard-encoder). None: whole on every device."""
+    """The dimension of its arrays that lies over all devices; "largest": of each large array the
+    largest, if the run asks for it (--shard-encoder); None: whole on every device."""
     touched: str | None = None
     """The array of the batch, int32, that numbers the rows (first dimension) which a step uses,
     negative for none: it works on these alone, and the loss finds them in the part, numbered anew
@@ -110,6 +110,8 @@ class SavedRun:
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
     extra: Tree = dataclasses.field(default_factory=dict)
     """NumPy arrays, as in training; {} where the system has none."""
+    weights: str = ""
+    """What parameters were made of, for people, if they are not those of the step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -245,10 +247,8 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        """For traced code: the parts that `start` has not read, and extra, before the first step.
-
-        `params` and `extra` are their shapes.
-        """
+        """For traced code: the parts that `start` has not read, and extra, before the first step;
+        `params` and `extra` are their shapes."""
 
     @abc.abstractmethod
     def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
@@ -263,8 +263,7 @@ class System(abc.ABC):
         devices must give equal files.
 
         Args:
-            view: of the run.
-            source: its batches so far.
+            view, source: of the run, and its batches so far.
             folder: it gets its name when all is written. Empty, or with what a run that was stopped
                 meanwhile has written there, for the same parameters.
         """

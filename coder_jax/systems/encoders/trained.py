@@ -97,7 +97,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     rows = [
         {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
         for line in lines
-        if "heldout" in line.get("eval", {}) and line["step"] == run.step
+        if "heldout" in line.get("eval", {}) and line["step"] == run.step and not run.weights
     ]
     return {
         "name": f"{system.title} ({config['recipe']})",
@@ -110,6 +110,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
         "recipe": {
             "name": config["recipe"],
             "steps": f"{run.step:,} of {optimizer['steps']:,}",
+            **({"weights": run.weights} if run.weights else {}),
             "terms per step": batch.terms,
             **batch.told(),
             **system.told(),
