@@ -12,6 +12,8 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
   classes    of a run with classes (recipes mlnorm, mlnorm_classes) or its export: the most probable
              concepts of some mentions that the dataset of --dictionary holds out, or of --mentions,
              beside the nearest terms of the same encoder
+  candidates of a generator or a ranker of recall and rank: candidates of mentions of the folder
+             --mentions by their distances, and as rankers order them; those of dev where it has any
   maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
              dictionary is a dataset folder that has them; encoders of --compare side by side
   relations  singular values of the relation matrices, and how alike they are, where --model is a
@@ -33,6 +35,7 @@ Examples:
   python -m coder_jax report --model CODER=runs/coder_eng --dictionary datasets/umls_eng \\
       --dictionary-languages ENG --compare SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --results CODER=results.json SapBERT=sapbert.json --out coder_eng.html
+  python -m coder_jax report --model runs/rank --mentions data/chip_lists
 """
 
 from __future__ import annotations
@@ -88,7 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mentions",
         metavar="FILE",
         help="mentions for a model with classes, a line each, with CUIs behind a tab where these "
-        "are known (default: those that the dataset of --dictionary holds out)",
+        "are known (default: those that the dataset of --dictionary holds out); for recall and "
+        "rank a folder of mentions, which for a ranker has candidates",
+    )
+    parser.add_argument(
+        "--ranker",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="rank the candidates that --model finds by runs of the recipe rank, or their exports",
     )
     parser.add_argument(
         "--compare",
@@ -120,6 +131,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.place import alone
     from coder_jax.report.build import Inputs, build_report
+    from coder_jax.report.dictionary.candidate_answers import mentions_folder
     from coder_jax.report.page.render import write_page
 
     alone("report")
@@ -132,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"{option}: found {value}; expected {least} or more")
     if args.compare and not args.dictionary:
         raise BadInput(f"--compare: found {args.compare[0]!r}; expected --dictionary with it")
-    if args.mentions and not args.dictionary:
+    if args.mentions and not (args.dictionary or mentions_folder(args.mentions)):
         raise BadInput(f"--mentions: found {args.mentions}; expected --dictionary with it")
     check_dictionary_choices(args)
     out = find_out(args)
@@ -151,6 +163,7 @@ def run(args: argparse.Namespace) -> int:
         neighbours=args.neighbours,
         seed=args.seed,
         mentions=args.mentions,
+        rankers=args.ranker,
         cache=args.cache,
     )
     check_names([inputs.name, *(name for name, _ in inputs.compare)])

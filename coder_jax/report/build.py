@@ -13,6 +13,11 @@ from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.answers import answers
 from coder_jax.report.curves import training_panels
+from coder_jax.report.dictionary.candidate_answers import (
+    CandidateAnswers,
+    candidate_answers,
+    mentions_folder,
+)
 from coder_jax.report.dictionary.class_answers import ClassAnswers, class_answers, find_mentions
 from coder_jax.report.dictionary.maps import LEAST_POINTS, MapFigure, draw_maps
 from coder_jax.report.dictionary.neighbours import Entries, explorer_data, gather_entries
@@ -21,6 +26,8 @@ from coder_jax.report.page.render import LeftOut, Report
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import answers_shown, read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
+from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.models import load_ranker
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
@@ -36,6 +43,8 @@ class Inputs:
       dictionary, languages, sources, types: as `read_dictionary` takes them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
+        Or a folder of mentions, whose candidates are shown.
+      rankers: folders of rankers of these candidates.
       compare: (name, path) of further encoders.
       terms: most terms in the explorer.
       neighbours: of each of them.
@@ -57,6 +66,7 @@ class Inputs:
     neighbours: int
     seed: int
     mentions: str | None = None
+    rankers: Sequence[str] = ()
     cache: bool = True
 
 
@@ -90,6 +100,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
         given=given,
         panels=training_panels(subject.metrics or []),
         relations=relation_figure(subject.relations),
+        by_candidates=answers_by_candidates(inputs, subject),
     )
     if shown is not None:
         entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
@@ -113,8 +124,31 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
         dictionary=inputs.dictionary,
         run=run,
         classes=subject.classes is not None,
+        candidates=subject.generator is not None or subject.ranker is not None,
     )
     return replace(report, left_out=missing)
+
+
+def answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers | None:
+    """Candidates of mentions and how they are ranked; None where no folder of mentions was given.
+
+    Raises:
+      BadInput: rankers without mentions, or for a model that is one itself; and as
+        `candidate_answers`.
+    """
+    folder = mentions_folder(inputs.mentions)
+    if folder is None or (subject.ranker and inputs.rankers):
+        if inputs.rankers:
+            found = f"{inputs.model}, a ranker itself" if folder else "no folder of mentions"
+            raise BadInput(
+                f"--ranker {inputs.rankers[0]}: found {found}; expected --mentions with a folder "
+                "of `python -m data_pipeline.build_mentions`, and a generator as --model"
+            )
+        return None
+    if subject.ranker:
+        return candidate_answers(folder, inputs.seed, None, [subject.ranker])
+    generator = subject.generator or CandidateGenerator(subject.encoder)
+    return candidate_answers(folder, inputs.seed, generator, [*map(load_ranker, inputs.rankers)])
 
 
 def answers_by_classes(
@@ -126,7 +160,7 @@ def answers_by_classes(
       BadInput: mentions were given, but the model has no classes.
     """
     if subject.classes is None:
-        if inputs.mentions is not None:
+        if inputs.mentions is not None and mentions_folder(inputs.mentions) is None:
             raise BadInput(
                 f"--mentions {inputs.mentions}: {inputs.model} has no classes to answer them; "
                 "expected a run of the recipe mlnorm or mlnorm_classes, or its export"
@@ -185,7 +219,13 @@ def draw_figures(
 
 
 def left_out(
-    report: Report, *, model: str, dictionary: str | None, run: bool, classes: bool = False
+    report: Report,
+    *,
+    model: str,
+    dictionary: str | None,
+    run: bool,
+    classes: bool = False,
+    candidates: bool = False,
 ) -> list[LeftOut]:
     """What `report` lacks, in the order of the page.
 
@@ -194,6 +234,7 @@ def left_out(
       model, dictionary: as they were given to the command.
       run: whether the model is the folder of a run.
       classes: whether it has classes.
+      candidates: whether it is a generator or a ranker of candidates.
     """
     again = f"python -m coder_jax report --model {quote(model)}"
     no_dictionary = "no --dictionary was given"
@@ -223,6 +264,14 @@ def left_out(
         why = no_dictionary if dictionary is None else "the dictionary holds no mentions out"
         command = f"{again} --dictionary DATASET --mentions mentions.tsv"
         missing.append(LeftOut("Answers by classes", why, command))
+    if candidates and report.by_candidates is None:
+        command = (
+            "python -m coder_jax candidates --model RECALL --data MENTIONS --out LISTS\n"
+            "python -m coder_jax report --model RANK --mentions LISTS"
+        )
+        missing.append(
+            LeftOut("Candidates and ranks", "no folder of --mentions was given", command)
+        )
     if report.by_concept is None:
         why = "too few concepts of the dictionary have several terms"
         command = f"{again} --dictionary DATASET"

@@ -14,6 +14,14 @@ from coder_jax.runs.metrics import read_metrics
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.prediction.export import is_classifier, read_classifier
+from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.prediction.export import (
+    is_generator,
+    is_ranker,
+    read_generator,
+    read_ranker,
+)
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.files.identity import ENCODER, read_identity
 
@@ -26,6 +34,8 @@ class Subject:
       name: what the report calls it.
       relations: what was learned of relations, or None.
       classes: what answers mentions with concepts itself; None where nothing does.
+      generator: what finds candidates of mentions, of a generator of recall and rank.
+      ranker: what ranks them, of a ranker.
       metrics: lines of metrics.jsonl of a run; None where it is no run.
       facts: (what, value) for people.
     """
@@ -36,6 +46,8 @@ class Subject:
     metrics: list[dict[str, Any]] | None = None
     facts: list[tuple[str, str]] = field(default_factory=list)
     classes: ConceptClassifier | None = None
+    generator: CandidateGenerator | None = None
+    ranker: TermRanker | None = None
 
 
 def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
@@ -67,6 +79,7 @@ def run_subject(
     for part in ("recipe", "data"):
         facts += [(key, str(value)) for key, value in card[part].items()]
     facts.append(("dataset hash", card["dataset_hash"][:12]))
+    number = trained.tables.get("number")
     return Subject(
         name,
         encoder,
@@ -74,6 +87,8 @@ def run_subject(
         read_metrics(metrics) if metrics.exists() else [],
         [("recipe" if key == "name" else key, value) for key, value in facts],
         trained.tables.get("classes"),
+        None if number is None else CandidateGenerator(trained.encoder, number),
+        trained.tables.get("ranker"),
     )
 
 
@@ -88,4 +103,12 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
         if saved.get("dataset_hash"):
             facts.append(("dataset hash", saved["dataset_hash"][:12]))
     classes = read_classifier(folder) if is_classifier(folder) else None
-    return Subject(name, encoder, read_relations(folder), facts=facts, classes=classes)
+    return Subject(
+        name,
+        encoder,
+        read_relations(folder),
+        facts=facts,
+        classes=classes,
+        generator=read_generator(folder, encoder) if is_generator(folder) else None,
+        ranker=read_ranker(folder) if is_ranker(folder) else None,
+    )

@@ -6,6 +6,11 @@ from coder_jax.evaluation.results.cells import Row
 from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.answers import Answer, Moment
 from coder_jax.report.curves import training_panels
+from coder_jax.report.dictionary.candidate_answers import (
+    CandidateAnswers,
+    MentionWithCandidates,
+    ShownCandidate,
+)
 from coder_jax.report.dictionary.class_answers import AnsweredMention, ClassAnswers, Guess
 from coder_jax.report.dictionary.maps import Map, MapFigure
 from coder_jax.report.dictionary.neighbours import explorer_data, gather_entries
@@ -58,6 +63,31 @@ BY_CLASSES = ClassAnswers(
 )
 
 
+def shown(name, distance, probability, score, **marks):
+    marks = {"right": False, "answer": False} | marks
+    return ShownCandidate("C1", name, distance, probability, score, **marks)
+
+
+RIGHT = shown("heart attack", 2.5, 0.97, 0.95, right=True, answer=True)
+OTHER = shown("heart failure", 1.25, 0.25, 0.5)
+BY_CANDIDATES = CandidateAnswers(
+    "<i>lists</i>",
+    *("dev", 787, 11_915, 76_237, 1, (0, 4)),
+    [
+        MentionWithCandidates(
+            *("attack of the heart", ["heart attack C1", "x C2"], 1, 3, 0.66, True),
+            *([OTHER, RIGHT], [RIGHT, OTHER]),
+        ),
+        *(
+            MentionWithCandidates(
+                *(one, [one], 0, 1, 1.0, False), *([shown(one, 0.5, 0.5, 0.5)],) * 2
+            )
+            for one in HOSTILE
+        ),
+    ],
+)
+
+
 def full_report():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(TERMS), 8)).astype(np.float32)
@@ -80,6 +110,7 @@ def full_report():
         given=[ANSWERS],
         panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),
         by_classes=BY_CLASSES,
+        by_candidates=BY_CANDIDATES,
         by_concept=figure,
         by_type=figure,
         relations=compare_relations(matrices, ["CHD|isa", "PAR|inverse_isa", "RO|<u>", "RO|x"]),

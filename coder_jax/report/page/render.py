@@ -10,6 +10,7 @@ from typing import Any
 from coder_jax.evaluation.results.cells import Table
 from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
+from coder_jax.report.dictionary.candidate_answers import CandidateAnswers
 from coder_jax.report.dictionary.class_answers import ClassAnswers
 from coder_jax.report.dictionary.maps import MapFigure
 from coder_jax.report.page.offline import fill, write_html
@@ -41,6 +42,7 @@ class Report:
       given: what mentions were answered, right and wrong.
       panels: training curves.
       by_classes: what a model with classes answers to mentions.
+      by_candidates: candidates of mentions, and how they are ranked.
       by_concept, by_type: maps of terms.
       relations: spectra and similarities of relation matrices; a heat map of LEAST_SQUARES or more.
       explorer: as `neighbours.explorer_data` gives it.
@@ -55,6 +57,7 @@ class Report:
     given: Sequence[AnswersShown] = ()
     panels: Sequence[Panel] = ()
     by_classes: ClassAnswers | None = None
+    by_candidates: CandidateAnswers | None = None
     by_concept: MapFigure | None = None
     by_type: MapFigure | None = None
     relations: RelationFigure | None = None

@@ -61,8 +61,30 @@ def test_mentions_have_classes_and_terms_side_by_side():
         '<span class="same">right</span>',
     ):
         assert one in html
-    without = render(dataclasses.replace(full_report(), by_classes=None))
+    without = render(dataclasses.replace(full_report(), by_classes=None, by_candidates=None))
     assert "#classes" not in without and "guesses" not in without.partition("</style>")[2]
+
+
+def test_mentions_have_candidates_by_distance_and_by_score():
+    html = render(full_report())
+    for one in (
+        *('href="#candidates"', "5 of the 787 mentions of dev", "nearest of 11,915 concepts"),
+        *('<span class="number">0</span> of these', 'ranker for <span class="number">4</span>'),
+        "said to mean 3 or more (0.66); 1 of 2 not among the candidates",
+        '<span class="number">2.50</span> heart attack <span class="unit">C1</span> '
+        '<span class="same">right</span>',
+        '<span class="number">0.95</span> <span class="unit">0.97</span> heart attack '
+        '<span class="unit">C1</span> <span class="tag">answer</span> '
+        '<span class="same">right</span>',
+    ):
+        assert one in re.sub(r"\s+", " ", html)
+    alone = dataclasses.replace(full_report().by_candidates, rankers=0)
+    html = render(dataclasses.replace(full_report(), by_candidates=alone))
+    assert "by score, and probability" not in html
+    answered = '2.50</span> heart attack <span class="unit">C1</span> <span class="tag">answer'
+    assert answered in html
+    without = render(dataclasses.replace(full_report(), by_candidates=None))
+    assert "#candidates" not in without and 'id="candidates"' not in without
 
 
 def test_an_empty_report_names_every_part_and_its_command():
@@ -79,6 +101,9 @@ def test_an_empty_report_names_every_part_and_its_command():
     (added,) = (one for one in of_classes if one.part not in parts)
     assert added.part == "Answers by classes" and "holds no mentions out" in added.why
     assert "--model 'a run' --dictionary DATASET --mentions" in added.command
+    of_stages = left_out(Report(title="x"), model="r", dictionary=None, run=True, candidates=True)
+    (added,) = (one for one in of_stages if one.part not in parts)
+    assert added.part == "Candidates and ranks" and "--mentions LISTS" in added.command
     assert "export --checkpoint 'a run' --out EXPORT\n" in run[1].command
     assert all("evaluate --model EXPORT" in one.command for one in run[:2])
     assert "no metrics yet" in run[2].why
@@ -171,6 +196,7 @@ def test_every_figure_is_there(page):
         "answers",
         "training",
         "classes",
+        "candidates",
         "by-concept",
         "by-type",
         "relations",

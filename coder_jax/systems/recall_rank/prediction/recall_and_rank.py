@@ -134,19 +134,31 @@ class RecallAndRank:
         lists = self.generator.lists(
             mentions, self.vectors, self.name_concepts, k, progress=progress
         )
-        found = self.probabilities(mentions, lists, progress=progress)
+        found = mean_probabilities(self.rankers, self.names, mentions, lists, progress=progress)
         return ranked(lists, self.name_concepts, found, self.choice)
 
-    def probabilities(
-        self, mentions: Sequence[str], lists: CandidateLists, *, progress: bool = False
-    ) -> np.ndarray | None:
-        """float32 [M, k]: the rankers' probability of each candidate; None without a ranker."""
-        if not self.rankers:
-            return None
-        rows = candidate_rows(lists)
-        shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
-        names = [self.names[name] for name in shown.tolist()]
-        found = [
-            ranker.score_pairs(mentions, names, rows, progress=progress) for ranker in self.rankers
-        ]
-        return np.stack(found).mean(axis=0).reshape(lists.names.shape)
+
+def mean_probabilities(
+    rankers: Sequence[TermRanker],
+    names: Sequence[str],
+    mentions: Sequence[str],
+    lists: CandidateLists,
+    *,
+    progress: bool = False,
+) -> np.ndarray | None:
+    """float32 [M, k]: the rankers' mean probability of each candidate; None without a ranker.
+
+    Args:
+        rankers: any number.
+        names: of the dictionary, [N].
+        mentions: M strings.
+        lists: their candidates.
+        progress: show progress bars.
+    """
+    if not rankers:
+        return None
+    rows = candidate_rows(lists)
+    shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
+    strings = [names[name] for name in shown.tolist()]
+    found = [ranker.score_pairs(mentions, strings, rows, progress=progress) for ranker in rankers]
+    return np.stack(found).mean(axis=0).reshape(lists.names.shape)
