@@ -36,6 +36,11 @@ def all_kinds(tmp_path):
         "2,C0000002,C0000009,cough,rose\n"
     )
     (files / "look.tsv").write_text("term\nache\n")
+    (files / "text.txt").write_text("1|t|Foot ache.\n1\t0\t4\tFoot\tBody\tC0000005\n")
+    (files / "covered").mkdir()
+    (files / "covered" / "concepts.tsv").write_text(
+        "term\tCUI\nfoot\tC1\nfeet\tC1\nrose\tC2\nroses\tC2\n"
+    )
     (files / "links.tsv").write_text(
         "head\ttail\tlabel\nC0000004\tC0000001\tseen_in\nC0000002\tC0000003\twith\n"
     )
@@ -51,7 +56,8 @@ def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
         *("--benchmark", f"mcsm={files / 'concepts.tsv'}", f"ddbrc={files / 'relations'}"),
         *(f"mantra={files / 'Medline_GSC_de_man.xml'}", f"xl={files / 'en_1k_test_query.txt'}"),
         *(f"mayo={files / 'mayo.csv'}", f"look={files / 'look.tsv'}"),
-        *(f"links={files / 'links.tsv'}",),
+        *(f"links={files / 'links.tsv'}", f"text={files / 'text.txt'}"),
+        *(f"covered={files / 'covered'}",),
         *(f"toy={files / 'heldout'}",),
     )
     records = {record.benchmark: record for record in records_in(out)}
@@ -59,6 +65,7 @@ def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
         **{"mcsm": "concept similarity", "ddbrc": "relation classification"},
         **{"mantra": "MANTRA GSC", "xl": "normalization", "toy": "normalization"},
         **{"mayo": "similarity", "look": "nearest terms", "links": "link prediction"},
+        **{"text": "mentions in text", "covered": "coverage"},
     }
     assert records["mantra"].scores["f1"] == records["xl"].scores["acc@1"] == 1
     assert records["mcsm"].folds["Cell"]["scores"]["mcsm"] == 1, "foot is next to hand"
@@ -66,6 +73,7 @@ def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
     links = records["links"]
     assert links.counts["without_relation"] == links.counts["triplets"] == 2
     assert links.scores["mrr"] == links.scores["mrr_cosine"] > 0.25
+    assert records["text"].scores["map"] == records["covered"].scores["coverage@1"] == 1
     assert records["toy"].dictionary["terms"] == 8, "a folder has its own dictionary"
     assert records["look"].folds["0"]["nearest"][0]["term"] == "pain"
     printed = capsys.readouterr().out
