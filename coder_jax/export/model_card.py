@@ -149,19 +149,16 @@ def about(
         "close together: compare vectors by cosine. The vector of a term is "
         f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1"
     )
-    cut = settings.pooling != "max"
-    text += f"; terms are cut to {settings.max_length} tokens." if cut else "."
+    names = settings.pooling == "max"
+    text += "." if names else f"; terms are cut to {settings.max_length} tokens."
     if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
+    reader = "module" if names else "tokenizer"
     if settings.cleaning != "none":
-        by_itself = (
-            "The tokenizer of this folder does so by itself: give it terms as they are."
-            if cut
-            else "`TermEncoder` does so by itself, PyTorch's module does not."
-        )
         text += (
             f" Terms were cleaned with the rule set `{settings.cleaning}` in training "
-            f"({IN_WORDS[settings.cleaning]}). {by_itself}"
+            f"({IN_WORDS[settings.cleaning]}). The {reader} of this folder does so by itself: "
+            "give it terms as they are."
         )
     if relations:
         what = "matrices" if relations.bilinear else "translations"

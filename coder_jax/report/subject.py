@@ -75,7 +75,9 @@ def run_subject(
     if pooling:
         settings = encoder.settings.changed(pooling=pooling)
         encoder = TermEncoder(encoder.reader, None, settings)
-    facts = [("run", path), ("initial encoder", card["base_model"] or "another run")]
+    facts = [("run", path)]
+    if "base_model" in card:  # an encoder of names begins with none
+        facts.append(("initial encoder", card["base_model"] or "another run"))
     for part in ("recipe", "data"):
         facts += [(key, str(value)) for key, value in card[part].items()]
     facts.append(("dataset hash", card["dataset_hash"][:12]))

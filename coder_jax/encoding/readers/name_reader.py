@@ -21,7 +21,7 @@ from data_pipeline.process.progress import Progress, progress_bar
 from data_pipeline.skip_gram.store import VectorTable
 from data_pipeline.sources.text.words import rules_hash
 
-CHUNK_NAMES = 1 << 16
+CHUNK_NAMES = 1 << 15
 
 
 class NameReader:

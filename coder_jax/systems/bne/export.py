@@ -1,6 +1,7 @@
 """A trained encoder of names as a folder for the Hub, and what is known of it.
 
 Beside the files of `models.names.files`
+  cleaning.json     a tokenizer whose normalizers clean a string
   name_encoder.py   the encoder in PyTorch, without coder_jax; a sentence-transformers module
   modules.json      that module, and vectors of length 1
   coder_jax.json    cleaning, recipe, dataset
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from safetensors import SafetensorError
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.readers.name_reader import NameReader
@@ -41,13 +43,13 @@ from data_pipeline.files.contents import LONGEST
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.skip_gram.store import open_vectors
-from data_pipeline.terminology.cleaning.rules import clean
+from data_pipeline.terminology.cleaning.in_tokenizers import with_cleaning
 
 if TYPE_CHECKING:
     from coder_jax.systems.bne.objective import BneSystem
 
 VECTORS = "vectors"  # in the folder of a run: its copy of the vectors that it began with
-MODULE = "name_encoder.py"
+MODULE, CLEANING = "name_encoder.py", "cleaning.json"
 
 
 def trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
@@ -119,6 +121,9 @@ def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) ->
     write_name_encoder(
         folder, NameFiles(reader.config, reader.params, reader.alphabet, reader.vectors)
     )
+    cleaning = Tokenizer(WordLevel({}, unk_token=""))  # never asked for a token
+    with_cleaning(cleaning, encoder.settings.cleaning)
+    cleaning.save(str(folder / CLEANING))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
     write_modules(folder, [("", "name_encoder.NameEncoder"), ("1_Normalize", NORMALIZE)])
     known = {name: about[name] for name in ("recipe", "dataset_hash", "languages") if name in about}
@@ -133,12 +138,11 @@ def compare(folder: Path, encoder: TermEncoder) -> dict[str, float]:
     Raises:
         RuntimeError: if one is too large, or NaN.
     """
-    terms = clean(pl.Series(PROBE_TERMS, dtype=pl.String), encoder.settings.cleaning).to_list()
-    ours = encoder.reader.embed(terms, encoder.settings, unit=True, rows=None, progress=False)
-    module = load_module(folder / MODULE)
-    theirs: dict[str, np.ndarray] = {"PyTorch": module.NameEncoder(folder).encode(terms).numpy()}
+    ours = encoder.encode(PROBE_TERMS)
+    module = load_module(folder / MODULE).NameEncoder(folder)
+    theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(PROBE_TERMS).numpy()}
     if importlib.util.find_spec("sentence_transformers") is not None:
-        found = sentence_transformers_vectors(folder, terms, trust_remote_code=True)
+        found = sentence_transformers_vectors(folder, PROBE_TERMS, trust_remote_code=True)
         theirs["sentence-transformers"] = found
     return {
         name: largest_difference(
@@ -158,8 +162,6 @@ def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     return {
         "name": f"{system.title} ({config['recipe']})",
         "method": f"{system.title} ({system.paper})",
-        "license": None,
-        "base_model": None,
         "languages": [name for name, terms in counts["terms_by_language"].items() if terms],
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",

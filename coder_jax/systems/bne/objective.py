@@ -138,7 +138,7 @@ class BneSystem(System):
         on_cpu = jax.default_backend() == "cpu"
         shapes = MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS
         source = NameBatches(
-            data, Path(self.model.init), self.batch, cut, rows=rows, run_steps=steps, shapes=shapes
+            data, self.model.init, self.batch, cut, rows=rows, run_steps=steps, shapes=shapes
         )
         counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
         say(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")

@@ -1,6 +1,6 @@
 """An encoder of names (BNE) in PyTorch: strings in, vectors out; a sentence-transformers module.
 
-Needs torch and safetensors; nothing of coder_jax. It lies in each export:
+Needs torch, tokenizers and safetensors; nothing of coder_jax. It lies in each export:
 
     import sys; sys.path.insert(0, FOLDER)
     from name_encoder import NameEncoder
@@ -16,10 +16,12 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 # The numbers of marks, among characters and, one less, among the trained vectors of words.
 WORD, END_OF_WORD, NAME, END_OF_NAME, UNKNOWN = 1, 2, 3, 4, 6
-FILES = ("config.json", "words.txt", "word_vectors.safetensors", "name_encoder.py")
+CLEANING = "cleaning.json"  # a tokenizer whose normalizers clean a string
+FILES = ("config.json", CLEANING, "words.txt", "word_vectors.safetensors", "name_encoder.py")
 
 
 class NameEncoder(torch.nn.Module):
@@ -31,6 +33,7 @@ class NameEncoder(torch.nn.Module):
         read = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         self.config, self.pattern = read, re.compile(read["token_pattern"])
         self.numbers = {one: 8 + place for place, one in enumerate(read["alphabet"])}
+        self.cleaning = Tokenizer.from_file(str(self.folder / CLEANING)).normalizer
         words = (self.folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
         self.rows = {word: row for row, word in enumerate(words)}
         self.word_vectors = load_file(self.folder / "word_vectors.safetensors")["vectors"]
@@ -44,7 +47,7 @@ class NameEncoder(torch.nn.Module):
 
     def words(self, name):
         """The words of a name."""
-        tokens = []
+        name, tokens = self.cleaning.normalize_str(name), []
         for match in self.pattern.finditer(name):
             tokens.append("'s" if match["possessive"] else match[0].lower())
         kept = [one for one in tokens if one == "'s" or one[0].isalnum()]

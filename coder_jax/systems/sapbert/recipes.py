@@ -5,7 +5,7 @@
 | MS-loss, alpha 1, beta 60, lambda 0.5 | released code |
 | all triplets that break a margin of 0.2 | paper, section 2 |
 | 256 pairs of names a step, at most 50 of a concept; one epoch | released code |
-| AdamW at 2e-5, decay 0.01, no warm-up, no clipping; terms of at most 25 tokens | released code |
+| AdamW at 2e-5 all along, decay 0.01, no clipping; terms of at most 25 tokens | released code |
 | vector of a term: the last hidden state of [CLS] | paper, section 2 |
 """
 

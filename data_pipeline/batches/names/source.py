@@ -24,6 +24,8 @@ from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_sizes
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.store import open_dataset
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import SKIP_GRAMS
 from data_pipeline.process.errors import BadInput
 from data_pipeline.skip_gram.store import open_vectors
 from data_pipeline.sources.text.words import rules_hash
@@ -100,7 +102,7 @@ class NameBatches(PackedGroups):
 
     Args:
         folder: of the dataset.
-        vectors: folder of skip-grams.
+        vectors: folder of skip-grams, here or in a bucket.
         spec: what a step is made of.
         cut, rows, run_steps, shapes: as for `BatchMaker`.
 
@@ -116,7 +118,7 @@ class NameBatches(PackedGroups):
     def __init__(
         self,
         folder: Path,
-        vectors: Path,
+        vectors: str | Path,
         spec: NameSpec,
         cut: StepCut | None = None,
         *,
@@ -127,7 +129,7 @@ class NameBatches(PackedGroups):
         spec.validate()
         self.spec, self.cut, self.folder = spec, cut or StepCut(), folder
         self.groups = self.cut.groups(spec)
-        self.grams = open_vectors(vectors)
+        self.grams = open_vectors(local_folder(vectors, SKIP_GRAMS.file))
         if self.grams.manifest["word_rules"] != rules_hash():
             raise BadInput(
                 f"{vectors}: its words were made by rules of hash "
@@ -278,7 +280,7 @@ class NameBatches(PackedGroups):
         self.plan = plan_sizes(needed, cut, rows, run_steps, shapes)
 
 
-def targets_of(spec: NameSpec, concepts: int, vectors: Path) -> Literal["tokens", "words"]:
+def targets_of(spec: NameSpec, concepts: int, vectors: str | Path) -> Literal["tokens", "words"]:
     """Which targets a run has.
 
     Raises:
