@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data_pipeline.batches.names.word_table import numbered
-from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.text.words import words_of
+
+if TYPE_CHECKING:
+    from data_pipeline.dataset.store import TripletDataset
 
 
 @dataclass(frozen=True)

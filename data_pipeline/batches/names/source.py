@@ -23,7 +23,6 @@ from data_pipeline.batches.names.word_table import WordTable
 from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_sizes
 from data_pipeline.batches.spec import StepCut
-from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
 from data_pipeline.process.errors import BadInput
@@ -137,6 +136,9 @@ class NameBatches(PackedGroups):
                 f"{rules_hash()[:12]}: make it again with `python -m data_pipeline.skip_gram`"
             )
         self.targets_are = targets_of(spec, self.grams.manifest["rows"]["concepts"], vectors)
+        # Only here does training meet TensorFlow.
+        from data_pipeline.dataset.store import open_dataset
+
         dataset = open_dataset(folder, strings=True)
         self.manifest = dataset.manifest
         self.sets = sets_of(dataset, spec.row_length - 2, spec.languages)
