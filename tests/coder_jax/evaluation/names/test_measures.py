@@ -68,6 +68,8 @@ def test_pruning_finds_what_comparing_all_finds(words, names):
         (similarity,) = ours.similarities([query], everything)
         expected = np.flatnonzero(similarity >= similarity.max() - 1e-6)
         if ours.words.rows(query):
+            bounds = ours._lower_bounds(ours.bag(query))
+            assert np.all(bounds <= -similarity[ours.known] + 1e-7), query
             assert sorted(ours.nearest(query)) == expected.tolist(), query
     assert len(ours.nearest("xx")) == len(everything), "all are as near"
     assert words_of(names[0])
