@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from coder_jax.export.relations import KINDS, ExportedRelations
-from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings
 from data_pipeline.terminology.cleaning.rules import IN_WORDS
 
 POOLING_IN_WORDS = {
@@ -20,7 +20,7 @@ POOLING_IN_WORDS = {
     "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
     "pieces": "the mean of the last hidden states of its word pieces, without [CLS] and [SEP]",
     "pooler": "BERT's tanh pooler over [CLS]",
-    "max": "read from its words and their characters by two BiLSTMs",
+    OF_NAMES: "read from its words and their characters by two BiLSTMs",
 }
 PYTORCH = """```python
 import sys; sys.path.insert(0, MODEL)
@@ -149,7 +149,7 @@ def about(
         "close together: compare vectors by cosine. The vector of a term is "
         f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1"
     )
-    names = settings.pooling == "max"
+    names = settings.pooling == OF_NAMES
     text += "." if names else f"; terms are cut to {settings.max_length} tokens."
     if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
@@ -204,7 +204,7 @@ def cell(value: Any) -> str:
 
 def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
     """Code for each library that opens the folder; MODEL is its path or hub id."""
-    if settings.pooling == "max":
+    if settings.pooling == OF_NAMES:
         own = SENTENCE_TRANSFORMERS.replace("(MODEL)", "(MODEL, trust_remote_code=True)")
         return f"{OURS}\n\n{own}{PYTORCH}"
     pooled = {

@@ -19,6 +19,7 @@ from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.cleaning.rules import CLEANING
 
+OF_NAMES = "bilstm-max"  # the pooling of an encoder of names (BNE); no BERT has it
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
 OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
@@ -35,7 +36,7 @@ class EncoderSettings:
     """What turns hidden states into the vectors that a model was trained for.
 
     Attributes:
-      pooling: 'cls', 'mean', 'pieces' or 'pooler'; 'max' of an encoder of names.
+      pooling: 'cls', 'mean', 'pieces' or 'pooler'; OF_NAMES of an encoder of names.
       cleaning: name of the rule set of `terminology.cleaning.rules` that terms go through first.
       max_length: longest term in tokens, the marks at both ends included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).
@@ -47,7 +48,7 @@ class EncoderSettings:
     attend_padding: bool = False
 
     def __post_init__(self):
-        for name, known in (("pooling", (*POOLINGS, "max")), ("cleaning", tuple(CLEANING))):
+        for name, known in (("pooling", (*POOLINGS, OF_NAMES)), ("cleaning", tuple(CLEANING))):
             if getattr(self, name) not in known:
                 raise BadInput(
                     f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from coder_jax.encoding.readers.embed_names import embed_names, place
-from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings
 from coder_jax.models.names.files import WEIGHT_FILES
 from coder_jax.models.names.name_encoder import NameEncoderConfig
 from data_pipeline.batches.names.alphabet import Alphabet
@@ -80,10 +80,11 @@ class NameReader:
 
     def check(self, settings: EncoderSettings, source: str) -> None:
         """Raises BadInput for settings of a BERT."""
-        if settings.pooling != "max" or settings.attend_padding:
+        if settings.pooling != OF_NAMES or settings.attend_padding:
             asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
             raise BadInput(
-                f"{source}: found {asked}; an encoder of names (BNE) has 'max' alone: leave it out"
+                f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
+                "leave it out"
             )
 
     @cached_property

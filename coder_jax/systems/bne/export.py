@@ -34,7 +34,7 @@ from coder_jax.export.verify import (
     require_torch,
     sentence_transformers_vectors,
 )
-from coder_jax.models.encoder_settings import EncoderSettings, write_settings
+from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings, write_settings
 from coder_jax.models.names.files import NameFiles, write_name_encoder
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.training.system import SavedRun
@@ -66,7 +66,7 @@ def trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
 
 def settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
     """How terms become vectors: cleaned as those of the dataset were, of any length."""
-    return EncoderSettings(pooling="max", cleaning=dataset["cleaning"], max_length=LONGEST)
+    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
 
 
 def export_names(

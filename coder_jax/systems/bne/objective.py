@@ -260,10 +260,11 @@ class BneSystem(System):
         from coder_jax.encoding.encoder import TermEncoder
         from coder_jax.encoding.readers.name_reader import NameReader
         from coder_jax.evaluation.normalization.heldout import HeldOut
+        from coder_jax.models.encoder_settings import OF_NAMES
 
         assert isinstance(source, NameBatches)
         words = source.grams.words
-        heldout = HeldOut(source.folder, source.manifest, "max", run.eval_terms)
+        heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
             alphabet, config = Alphabet(view.about["alphabet"]), self.config(view.about)

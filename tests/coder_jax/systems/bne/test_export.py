@@ -101,8 +101,8 @@ def test_term_encoder_opens_it(exported):
     folder, ours = exported
     encoder = TermEncoder.from_pretrained(folder)
     np.testing.assert_array_equal(encoder.encode(TERMS), ours.encode(TERMS))
-    assert encoder.languages == ("ENG",) and encoder.settings.pooling == "max"
-    assert repr(encoder).startswith(f"TermEncoder({str(folder)!r}, width=12, pooling='max'")
+    assert encoder.languages == ("ENG",) and encoder.settings.pooling == "bilstm-max"
+    assert repr(encoder).startswith(f"TermEncoder({str(folder)!r}, width=12, pooling='bilstm-max'")
     remembering = RememberingEncoder(encoder)
     np.testing.assert_array_equal(remembering.encode(TERMS[:3]), encoder.encode(TERMS[:3]))
     found = encoder.normalize(["heart attack, acute"], {"heart attack": "C1", "limb pain": "C2"})
@@ -122,7 +122,7 @@ def test_the_commands_take_it(exported, names, tmp_path, capsys):
     words = ["--model", folder, "--benchmark", f"held={heldout}", "--json", str(record)]
     assert main(["evaluate", *words]) == 0
     (scores,) = json.loads(record.read_text())["records"]
-    assert scores["encoder"]["pooling"] == "max" and "acc@1" in scores["scores"]
+    assert scores["encoder"]["pooling"] == "bilstm-max" and "acc@1" in scores["scores"]
     capsys.readouterr()
     words = ["--model", folder, "--dictionary", str(names), str(terms)]
     assert main(["normalize", *words]) == 0
@@ -132,7 +132,7 @@ def test_the_commands_take_it(exported, names, tmp_path, capsys):
 def test_a_bert_s_settings_are_refused(exported, capsys):
     folder = exported[0]
     with pytest.raises(
-        BadInput, match="found pooling 'mean'; an encoder of names .* has 'max' alone"
+        BadInput, match="found pooling 'mean'; an encoder of names .* has 'bilstm-max' alone"
     ):
         TermEncoder.from_pretrained(folder, "mean")
     with pytest.raises(BadInput, match="found attend_padding; an encoder of names"):
@@ -194,7 +194,7 @@ def test_an_export_that_differs_is_not_kept(trained, tmp_path, monkeypatch):
 def test_the_card_says_what_it_is_and_how_to_use_it(exported):
     card = (exported[0] / "README.md").read_text()
     for part in (
-        "after BNE (Phan et al. 2019)",
+        "after BNE (Phan, Sun and Tay 2019)",
         "trust_remote_code=True",
         "NameEncoder.load(MODEL)",
         "synonym 1, concept 1, context 1",
