@@ -13,10 +13,9 @@ WEIGHTS = {"synonym": 1.0, "concept": 0.7, "context": 1.3}
 
 
 def small_batch():
-    """Two pairs a group; a concept comes twice, two concepts share a name, targets are missing."""
+    """Two pairs a group; a concept comes twice, concepts share names, targets are missing."""
     concepts = np.array([[[0, 1], [2, 3]], [[4, 1], [5, 6]]])
-    wordings = np.arange(B * G * N).reshape(B, G, N)
-    wordings[1, 1, 0] = wordings[0, 0, 0]
+    wordings = np.arange(B * G * N).reshape(B, G, N) % 5
     known = RNG.random((2, B, G, N)) < 0.8
     known[:, 0, 0, 0] = False
     return {
