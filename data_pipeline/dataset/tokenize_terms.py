@@ -71,6 +71,15 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     without_cleaning(tokenizer)
+    try:
+        tokenizer.encode("term")
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            raise
+        raise BadInput(
+            f"the tokenizer of {str(path_or_hub_id)!r} fails at any term: {error}; its "
+            "tokenizer.json is damaged: fetch or export it again"
+        ) from error
     return tokenizer
 
 

@@ -113,11 +113,6 @@ class BneSystem(System):
     def validate(self, optimizer: OptimizerConfig) -> None:
         self.batch.validate()
         model = self.model
-        if not model.init:
-            raise BadInput(
-                "found no --init; expected the folder of vectors of words that "
-                "`python -m data_pipeline.skip_gram` makes from text"
-            )
         for name in ("characters", "hidden"):
             if getattr(model, name) < 1:
                 raise BadInput(f"{name} is {getattr(model, name)}; it must be at least 1")
@@ -135,6 +130,11 @@ class BneSystem(System):
         return dataclasses.replace(self, batch=batch)
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        if not self.model.init:
+            raise BadInput(
+                "found no --init; expected the folder of vectors of words that "
+                "`python -m data_pipeline.skip_gram` makes from text"
+            )
         on_cpu = jax.default_backend() == "cpu"
         shapes = MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS
         source = NameBatches(

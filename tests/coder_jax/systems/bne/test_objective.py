@@ -18,6 +18,7 @@ from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
 from data_pipeline.batches.names.source import NameBatches
+from data_pipeline.batches.spec import StepCut
 from data_pipeline.process.errors import BadInput
 
 
@@ -73,12 +74,15 @@ def steps_on(names, devices, **changes):
     "changes",
     [
         {},
-        {
-            "negatives": "hardest",
-            "learned_scale": True,
-            "model": {"cell": "coupled", "projection": "tanh"},
-            "batch": {"groups": 4},
-        },
+        pytest.param(
+            {
+                "negatives": "hardest",
+                "learned_scale": True,
+                "model": {"cell": "coupled", "projection": "tanh"},
+                "batch": {"groups": 4},
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["paper", "released, devices share blocks"],
 )
@@ -147,7 +151,6 @@ def test_other_vectors_are_another_run(names, trained, tmp_path, on_one_device):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": NameModel()}, "found no --init; expected the folder of vectors of words"),
         ({"model": NameModel(init="x", dropout=1.0)}, "dropout is 1.0; it must be"),
         ({"model": NameModel(init="x", hidden=0)}, "hidden is 0; it must be at least 1"),
         ({"synonym_weight": -1.0}, "none may be below 0"),
@@ -158,3 +161,8 @@ def test_values_that_cannot_be_used_are_said(changes, message):
     system = BneSystem(**({"model": NameModel(init="x")} | changes))
     with pytest.raises(BadInput, match=message):
         system.validate(bne().optimizer)
+
+
+def test_without_vectors_of_words_nothing_begins(tmp_path):
+    with pytest.raises(BadInput, match="found no --init; expected the folder of vectors of words"):
+        BneSystem(model=NameModel()).open(tmp_path, StepCut(), rows=0, steps=1)

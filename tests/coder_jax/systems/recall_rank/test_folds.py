@@ -130,6 +130,7 @@ def test_an_ensemble_of_other_things_is_refused(mentions, halves):
         load_generators([bert, bert])
 
 
+@pytest.mark.slow
 def test_several_generators_and_rankers_are_scored_as_one(
     mentions, halves, ranker, tmp_path, capsys
 ):

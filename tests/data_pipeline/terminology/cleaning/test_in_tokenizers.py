@@ -146,3 +146,15 @@ def test_a_saved_tokenizer_cleans_in_transformers_and_not_here(folder, tmp_path)
     assert copy(given)["input_ids"] == plain.encode(given).ids
     about = json.loads((tmp_path / "out/tokenizer_config.json").read_text())
     assert about["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_a_tokenizer_that_fails_at_any_term_is_refused(folder, tmp_path):
+    """Its marks are not in its table: Rust stops, with what is no Exception."""
+    save_tokenizer(folder, tmp_path / "out")
+    clean_in(tmp_path / "out", "none")
+    path = tmp_path / "out/tokenizer.json"
+    spoiled = json.loads(path.read_text())
+    spoiled["post_processor"]["special_tokens"].pop("[CLS]")
+    path.write_text(json.dumps(spoiled))
+    with pytest.raises(BadInput, match="fails at any term: .*tokenizer.json is damaged"):
+        load_tokenizer(tmp_path / "out")
