@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
+from data_pipeline.batches.checks import check_divides, check_least
 from data_pipeline.process.errors import BadInput
 
 
@@ -84,32 +85,25 @@ class BatchSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for least, names in (
-            (1, ("groups", "triplets", "repeats", "row_length")),
-            (0, ("fill_pairs", "seed")),
-        ):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_least(self, 1, "groups", "triplets", "repeats", "row_length")
+        check_least(self, 0, "fill_pairs", "seed")
         if self.fill_pairs and self.names == "any":
             raise BadInput(
                 f"fill_pairs is {self.fill_pairs} and names is 'any': groups that are filled with "
                 "pairs show no term of a triplet twice; use --names distinct or --names unlike"
             )
         if self.draw == "pairs":
-            of_others = {
-                "repeats": self.repeats != 1,
-                "names": self.names != "any",
-                "fill_pairs": self.fill_pairs,
-                "corrupted_tails": self.corrupted_tails,
-                "semantic_types": self.semantic_types,
-            }
-            for name in filter(of_others.get, of_others):
-                raise BadInput(
-                    f"{name} is {getattr(self, name)}, but the draw 'pairs' takes each pair of "
-                    "names once, as it is; use --repeats 1 and the defaults of names, fill_pairs, "
-                    "corrupted_tails and semantic_types, or another draw"
-                )
+            needed = {"repeats": 1, "names": "any", "fill_pairs": 0}
+            for name, value in {
+                **needed,
+                "corrupted_tails": False,
+                "semantic_types": False,
+            }.items():
+                if getattr(self, name) != value:
+                    raise BadInput(
+                        f"{name} is {getattr(self, name)}, but the draw 'pairs' takes each pair of "
+                        f"names once, as it is, and needs {value}; or use another draw"
+                    )
         if self.draw == "relations" and self.repeats < 2:
             raise BadInput(
                 f"repeats is {self.repeats}: with the draw 'relations' each triplet must occur at "
@@ -150,15 +144,9 @@ class TermSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for least, names in ((1, ("terms", "groups", "row_length")), (0, ("seed",))):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if self.terms % self.groups:
-            raise BadInput(
-                f"{self.terms} terms do not divide evenly into {self.groups} parts; use a number "
-                "of groups that divides the terms"
-            )
+        check_least(self, 1, "terms", "groups", "row_length")
+        check_least(self, 0, "seed")
+        check_divides(self, "terms")
 
 
 class StepSpec(Protocol):

@@ -80,7 +80,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
     if found != (BertConfig.from_hf(began["config"]), began["pooler"]):
         raise BadInput(
             f"--interpolate: {init} is another encoder than when the run began: its config.json "
-            "has other sizes; put the old one back"
+            "says something else; put the old one back"
         )
     mixed = between(split_encoder(bert)[1], run.params["encoder"], weight)
     rest = 1 - weight
@@ -88,8 +88,10 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
 
 
 def between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries; saved ones write the number of a layer as
-    text."""
+    """Arrays between those of two nested dictionaries.
+
+    Parameters that were saved have the numbers of layers as text, in names.
+    """
     if isinstance(new, dict):
         named = {str(name): value for name, value in old.items()}
         return {name: between(named[str(name)], value, weight) for name, value in new.items()}

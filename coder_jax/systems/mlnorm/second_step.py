@@ -41,6 +41,7 @@ from data_pipeline.batches.candidates import (
     VECTORS,
     CandidateBatches,
 )
+from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.files import INDEX
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.classes import classes_of, read_classes, write_classes
@@ -77,9 +78,7 @@ class MLNormClassesSystem(ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        for name in ("candidates", "refresh_steps"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_least(self, 1, "candidates", "refresh_steps")
 
     def told(self) -> dict[str, Any]:
         return {

@@ -39,12 +39,12 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.draws.negatives import GoldNames, fixed_negatives
 from data_pipeline.batches.mentions.recall import MOST_NUMBERS, NEGATIVES, RecallBatches, RecallSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
-from data_pipeline.process.errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,7 @@ class RecallSystem(MentionSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        for name in ("margin", "number_weight", "refresh_steps"):
-            if getattr(self, name) < 0:
-                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 0")
+        check_least(self, 0, "margin", "number_weight", "refresh_steps")
 
     def fitted(self, source: BatchSource) -> Self:
         assert isinstance(source, RecallBatches)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from data_pipeline.batches.checks import check_divides, check_least
 from data_pipeline.batches.mentions.epochs import MentionBatches
 from data_pipeline.batches.mentions.pairs import Pairs, inputs_of, pairs_of, probe_tokens
 from data_pipeline.batches.packed_groups import PackedGroups, joined, packed_blocks
@@ -51,20 +52,15 @@ class RankSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for least, names in ((1, ("pairs", "groups")), (8, ("pair_length",)), (0, ("seed",))):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_least(self, 1, "pairs", "groups")
+        check_least(self, 8, "pair_length")
+        check_least(self, 0, "seed")
         if self.row_length < self.pair_length:
             raise BadInput(
                 f"row_length is {self.row_length}, but pairs have up to {self.pair_length} tokens; "
                 f"use a row_length of at least {self.pair_length}"
             )
-        if self.pairs % self.groups:
-            raise BadInput(
-                f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
-                "of groups that divides the pairs"
-            )
+        check_divides(self, "pairs")
 
 
 class RankBatches(MentionBatches):

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from data_pipeline.batches.checks import check_divides, check_least
 from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.batches.draws.shuffles import random_below
 from data_pipeline.batches.mentions.epochs import ORDER, MentionBatches
@@ -71,20 +72,11 @@ class RecallSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for least, names in (
-            (1, ("pairs", "negatives_per_pair", "groups", "row_length")),
-            (0, ("seed",)),
-        ):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_least(self, 1, "pairs", "negatives_per_pair", "groups", "row_length")
+        check_least(self, 0, "seed")
         if self.fold:
             read_fold(self.fold)
-        if self.pairs % self.groups:
-            raise BadInput(
-                f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
-                "of groups that divides the pairs"
-            )
+        check_divides(self, "pairs")
 
 
 class RecallBatches(MentionBatches):

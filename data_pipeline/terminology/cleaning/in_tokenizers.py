@@ -11,20 +11,20 @@ anything is normalized; such strings may come out in another way.
 from __future__ import annotations
 
 import functools
-import json
 import string
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.json_files import read_json
+from data_pipeline.files.whole_files import write_json
 from data_pipeline.terminology.cleaning.character_map import character_map
 from data_pipeline.terminology.cleaning.rules import (
     BRACKETED,
-    CLEANING,
     SEMANTIC_TAGS,
     TO_ASCII,
+    check_rules,
     either,
 )
 
@@ -32,9 +32,8 @@ from data_pipeline.terminology.cleaning.rules import (
 _CASED = r"[\p{Cased}&&[^\p{Case_Ignorable}]]"  # what is both counts as the latter
 _FINAL_SIGMA = _CASED + r"\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*" + _CASED + ")"
 _BREAK = "\u0080"  # a control character: what a reader sees as one character ends before it
-_END = (
-    "\u0080end of cleaning\u0080"  # replaced by itself: tells where a tokenizer's own rules begin
-)
+# Replaced by itself, it tells where a tokenizer's own rules begin.
+_END = "\u0080end of cleaning\u0080"
 
 
 def cleaning_normalizers(rules: str) -> list[Any]:
@@ -42,8 +41,7 @@ def cleaning_normalizers(rules: str) -> list[Any]:
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
-    if rules not in CLEANING:
-        raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
+    check_rules(rules)
     fold_blanks = [_replace(r"\s+", " "), normalizers.Strip()]
     if rules == "paper":
         return [
@@ -109,9 +107,7 @@ def clean_in(folder: Path, rules: str) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     # The class of one model makes its own normalizers; this one takes those of tokenizer.json.
     path = folder / "tokenizer_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, {**read_json(path), "tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def without_cleaning(tokenizer: Tokenizer) -> None:

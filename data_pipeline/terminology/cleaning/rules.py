@@ -182,9 +182,14 @@ def clean(terms: Strings, rules: str) -> Strings:
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
+    check_rules(rules)
+    return CLEANING[rules](terms)
+
+
+def check_rules(rules: str) -> None:
+    """BadInput for a name that is no rule set's."""
     if rules not in CLEANING:
         raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
-    return CLEANING[rules](terms)
 
 
 def clean_term(term: str, rules: str) -> str:

@@ -68,7 +68,7 @@ def test_by_hand():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"repeats": 2}, "repeats is 2, but the draw 'pairs' takes each pair of names once"),
+        ({"repeats": 2}, "repeats is 2, but the draw 'pairs' .* needs 1; or use another draw"),
         ({"names": "unlike"}, "names is unlike, but the draw 'pairs'"),
         ({"corrupted_tails": True}, "corrupted_tails is True, but the draw 'pairs'"),
     ],
