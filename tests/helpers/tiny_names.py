@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tiny_bert import write_tokenizer
@@ -34,7 +35,7 @@ def names_of() -> list[tuple[str, str]]:
     )
 
 
-def tiny_names(folder: Path, hold_out: int = 4) -> Path:
+def tiny_names(folder: Path, **options: Any) -> Path:
     """The folder of the dataset."""
     table, tokenizer, out = folder / "names.tsv", folder / "tokenizer", folder / "names"
     lines = ["concept\tname\tlanguage", *(f"{one}\t{name}\tENG" for one, name in names_of())]
@@ -43,7 +44,12 @@ def tiny_names(folder: Path, hold_out: int = 4) -> Path:
     write_tokenizer(tokenizer)
     build_dataset(
         BuildOptions(
-            source=table, tokenizer=tokenizer, out=out, hold_out=hold_out, cleaning="none", seed=4
+            source=table,
+            tokenizer=tokenizer,
+            out=out,
+            cleaning="none",
+            seed=4,
+            **({"hold_out": 4} | options),
         )
     )
     return out

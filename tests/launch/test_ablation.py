@@ -14,6 +14,7 @@ from data_pipeline.build.options import BuildOptions
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 from launch import ablation
+from launch.experiment import check_settings, markdown, mean_rows
 
 MU = RECIPES["small"]().system.mu
 VERSIONS = {"jax": "1"}
@@ -56,11 +57,48 @@ def test_the_table():
         "sim spearman": None,
         "mcsm mcsm": 9.5,
     }
-    assert ablation.markdown([row]) == (
+    assert markdown(mean_rows([row], ("system", "pooling"))) == (
         "| system | pooling | en acc@1 | links mrr | sim spearman | mcsm mcsm |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| CODER | cls | 70.5 | 25.0 | undefined | 9.50 |\n"
     )
+
+
+def test_several_seeds_are_one_row_of_means_and_standard_errors():
+    rows = [
+        {"system": "CODER", "pooling": pooling, "en acc@1": score, "sim spearman": known}
+        for pooling, score, known in (
+            ("cls", 0.70, 0.5),
+            ("mean", 0.3, 0.1),
+            ("cls", 0.72, None),
+            ("cls", 0.74, 0.5),
+        )
+    ]
+    assert markdown(mean_rows(rows, ("system", "pooling"))) == (
+        "| system | pooling | en acc@1 | sim spearman |\n"
+        "| --- | --- | --- | --- |\n"
+        "| CODER | cls | 72.0 ± 1.2 | undefined |\n"  # 2 / sqrt(3) points
+        "| CODER | mean | 30.0 | 0.100 |\n"
+    )
+
+
+def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, monkeypatch):
+    asked = []
+
+    def called(*words):
+        asked.append(list(map(str, words)))
+        if words[1] == "evaluate":
+            records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+            write_json(words[words.index("--json") + 1], {"records": records})
+
+    monkeypatch.setattr(ablation, "call", called)
+    assert ablation.main([*words, "--systems", "coder", "--seeds", "0", "2"]) == 0
+    trained = [words for words in asked if words[1] == "train"]
+    assert [words[words.index("--seed") + 1] for words in trained] == ["0", "2"]
+    runs = [words[words.index("--out") + 1] for words in trained]
+    assert runs == [str(tmp_path / "out" / name / "run") for name in ("coder", "coder_seed_2")]
+    table = json.loads((tmp_path / "out/table.json").read_text())
+    assert [row["system"] for row in table["rows"]] == ["initial encoder"] * 2 + ["coder"] * 4
 
 
 @pytest.mark.parametrize("name", ablation.SYSTEMS)
@@ -135,7 +173,7 @@ def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
     def check(*more):
         args, flags = ablation.parse([*words, *more])
         settings = ablation.settings_of(args, flags)
-        ablation.check_settings(args, settings)
+        check_settings(out, ablation.SETTINGS, settings)
         return settings
 
     first = check("--systems", "coder", "uniform")

@@ -1,0 +1,183 @@
+"""What experiments of several trainings share: their commands, and the table of what came out.
+
+An experiment keeps its settings in its folder and takes no result of other settings for its own. A
+command that was stopped goes on when it is given again; what is done is not done again.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coder_jax.runs.folder import check_identity
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.json_files import read_json
+from data_pipeline.files.whole_files import written_whole
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.stopping import Stopped, poll
+
+MANIFEST = "manifest.json"  # of a dataset
+# How the scores of evaluations are written; shares in percent.
+SCORES = {
+    "acc@1": "{:.1%}",
+    "acc@1 + XM": "{:.1%}",
+    "map": "{:.1%}",
+    "coverage@10": "{:.1%}",
+    "mrr": "{:.1%}",
+    "accuracy": "{:.1%}",
+    "f1": "{:.1%}",
+    "mcsm": "{:.2f}",
+    "spearman": "{:.3f}",
+}
+Row = dict[str, Any]
+
+
+def call(*words: str | Path) -> None:
+    """`python -m` these words, in a process of its own; BadInput if it fails."""
+    command = [sys.executable, "-P", "-m", *map(str, words)]
+    print(f"\n$ {shlex.join(['python', *command[2:]])}", flush=True)
+    repo = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (repo, os.environ.get("PYTHONPATH"))))
+    status = None
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as process:
+        try:
+            while status is None:
+                poll()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(0.5)
+        except Stopped:
+            process.terminate()  # it saves what it has
+            raise
+    poll()  # a Ctrl-C reaches both
+    if status:
+        name = " ".join(map(str, words[:2] if words[0] == "coder_jax" else words[:1]))
+        raise BadInput(
+            f"`{name}` ended with status {status}: see above; when that is mended, the same "
+            "command goes on"
+        )
+
+
+def dataset_hash(path: str) -> str | None:
+    """The content hash of a built dataset, as its manifest says it."""
+    folder = local_folder(path, MANIFEST)
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(
+            f"--data {path}: found no {MANIFEST} there; expected a dataset: build one with "
+            "`python -m data_pipeline.build`"
+        )
+    return read_json(folder / MANIFEST).get("content_hash")
+
+
+def described(path: str, *files: Path) -> str:
+    """The hash of what is there, wherever that is; of what is not on this machine the name."""
+    return hash_of(files or [Path(path)]) or path
+
+
+def hash_of(paths: Iterable[Path]) -> str | None:
+    """SHA-256 of files, and of all in folders with their names; None where there are none."""
+    digests = []
+    for path in paths:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in filter(Path.is_file, inside):
+            poll()
+            with file.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            digests.append(f"{digest} {file.relative_to(path)}")
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest() if digests else None
+
+
+def check_settings(out: Path, file: str, settings: Row) -> Row:
+    """The settings of the trainings that OUT has results of; BadInput if other settings made them.
+
+    Args:
+      out, file: the folder of the experiment, and the name of its settings there.
+      settings: those of now, with "format", and under "systems" those of each training.
+    """
+    done: Row = {}
+    if (out / file).exists():
+        there = read_json(out / file)
+        if there.get("format") != settings["format"]:
+            raise BadInput(
+                f"{out / file} has the format {there.get('format')!r}, expected "
+                f"{settings['format']!r}: another version wrote it, whose settings cannot be "
+                "compared with these, so its results are not taken for those of now; give another "
+                "--out"
+            )
+        done = there["systems"]
+        again = {name: settings["systems"].get(name, config) for name, config in done.items()}
+        check_identity(there, settings | {"systems": again}, str(out))
+    elif any(out.glob("*/results.json")):
+        raise BadInput(
+            f"{out} holds results but no {file} that says what they are of; expected the folder of "
+            "such an experiment, or a new one: give another --out"
+        )
+    return done
+
+
+def with_seeds(name: str, seeds: Sequence[int]) -> dict[str, int]:
+    """What the trainings of one system are called: by its name alone where the seed is 0."""
+    return {f"{name}, seed {seed}" if seed else name: seed for seed in seeds}
+
+
+def folder_of(name: str) -> str:
+    """Of the files of a training: "coder, seed 1" has coder_seed_1."""
+    return name.replace(",", "").replace(" ", "_")
+
+
+def mean_rows(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
+    """One row for those that are equal in `keys`: the mean of each score, and its standard error.
+
+    Returns:
+        Rows with `{score: (mean, standard error)}`, the error None for a single row; a score that
+        is undefined in one row is None.
+    """
+    grouped: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [
+        {
+            name: first[name] if name in keys else mean_of([row.get(name) for row in same])
+            for name in first
+        }
+        for same in grouped.values()
+        for first in same[:1]
+    ]
+
+
+def mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | None:
+    """The mean and its standard error, None for one value; None if a value is undefined."""
+    defined = [value for value in values if value is not None]
+    if not defined or len(defined) < len(values):
+        return None
+    error = statistics.stdev(defined) / math.sqrt(len(defined)) if len(defined) > 1 else None
+    return statistics.fmean(defined), error
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of `mean_rows` as a table; a name of a score ends with what SCORES calls it."""
+    columns = list(rows[0])
+
+    def cell(name: str, value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return value or "undefined"
+        form = next(form for score, form in SCORES.items() if name.endswith(f" {score}"))
+        shown = [form.format(part).removesuffix("%") for part in value if part is not None]
+        return " ± ".join(shown)
+
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[cell(name, row.get(name)) for name in columns] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    with written_whole(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")

@@ -1,0 +1,237 @@
+"""From text to an evaluated encoder of names: skip-grams, BNE, its export, one table.
+
+    python -m launch.names --data data/diseases --text abstracts.jsonl.gz --out runs/names \\
+        --benchmark ncbi=NCBItestset_corpus.txt coverage=data/diseases --dictionary medic.txt
+
+learns vectors of words from the text (`python -m data_pipeline.skip_gram`), trains BNE with them on
+the names of a dataset, exports it, and scores it beside the mean of a name's word vectors and
+encoders of yours (--compare), each with the command that it prints. OUT/table.md and OUT/table.json
+hold what came out. A command that was stopped goes on when it is given again; what is done is not
+done again.
+
+The dataset is made by
+
+    python -m data_pipeline.build --source umls --semantic-groups DISO --languages ENG \\
+        --tokenizer bert-base-uncased --hold-out-concepts 1000 --out data/diseases
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from coder_jax.training.config import to_json
+from data_pipeline.files.json_files import read_json
+from data_pipeline.files.whole_files import write_json
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
+from launch.experiment import (
+    SCORES,
+    Row,
+    call,
+    check_settings,
+    dataset_hash,
+    described,
+    folder_of,
+    markdown,
+    mean_rows,
+    with_seeds,
+    write_text,
+)
+
+SETTINGS = "names.json"  # in OUT, beside the first results
+FORMAT = 1  # of SETTINGS
+HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
+AVERAGED = "mean of word vectors"
+SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
+
+
+def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The arguments, and flags that go to every training."""
+    parser = argparse.ArgumentParser(
+        prog="python -m launch.names",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Other flags go to every training: python -m coder_jax train --recipe bne --help",
+    )
+    parser.add_argument("--data", required=True, help="folder of a built dataset")
+    parser.add_argument(
+        "--text", nargs="+", type=Path, required=True, metavar="FILE", help="as for skip_gram"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of all that is made")
+    parser.add_argument(
+        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--exact-match", nargs="+", default=[], metavar="[NAME=]FILE", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--variant",
+        choices=("words", "names", "names_concepts"),
+        default="words",
+        help="what gets a vector, as for skip_gram; names are those of the dataset, but for "
+        "held-out concepts (default: words)",
+    )
+    parser.add_argument(
+        "--recipes", nargs="+", default=["bne"], help="of BNE, each a training (default: bne)"
+    )
+    parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0],
+        help="trainings of each recipe; the table has their means and standard errors (default: 0)",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="NAME=MODEL",
+        help="encoders to score beside: folders or hub ids",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count(),
+        help="threads that learn vectors; with one the same vectors come out each time (default: "
+        "all cores)",
+    )
+    return parser.parse_known_args(arguments)
+
+
+def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
+    """The flags of each training that its result depends on."""
+    steps = ["--steps", str(args.steps)] if args.steps is not None else []
+    return {
+        name: ["--recipe", recipe, *steps, "--seed", str(seed), *flags]
+        for recipe in args.recipes
+        for name, seed in with_seeds(recipe, args.seeds).items()
+    }
+
+
+def compared(args: argparse.Namespace) -> dict[str, str]:
+    """What --compare calls each model; BadInput for a word without a name."""
+    models = {}
+    for word in args.compare:
+        name, equals, model = word.partition("=")
+        if not (name and equals and model):
+            raise BadInput(f"--compare {word}: expected NAME=MODEL, such as MiniLM={word}")
+        models[name] = model
+    return models
+
+
+def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
+    """What the results depend on.
+
+    Raises:
+      BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
+    """
+    from coder_jax.commands.arguments.evaluate import paths_of
+    from coder_jax.commands.train import parse as parse_training
+    from coder_jax.systems.bne.objective import BneSystem
+
+    systems = {name: {"model": described(model)} for name, model in compared(args).items()}
+    for name, training in trainings_of(args, flags).items():
+        config = parse_training(training)
+        if not isinstance(config.system, BneSystem):
+            raise BadInput(f"--recipes {config.recipe}: expected recipes of BNE, such as bne")
+        written = to_json(config)
+        systems[name] = {part: written[part] for part in written if part != "run"}
+    benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
+    for path in args.text:
+        if not path.is_file():
+            raise BadInput(f"--text {path}: there is no such file")
+    return {
+        "format": FORMAT,
+        "data": dataset_hash(args.data),
+        "text": [described(str(path)) for path in args.text],
+        "variant": args.variant,
+        "benchmark": {name: described(path) for name, path in benchmarks.items()},
+        "dictionary": {name: described(path) for name, path in dictionaries.items()},
+        "exact_match": [described(word.rpartition("=")[2]) for word in args.exact_match],
+        "systems": systems,
+    }
+
+
+def learn_vectors(args: argparse.Namespace) -> Path:
+    """The folder of skip-grams of the text, which is made if it is not there yet."""
+    folder = args.out / "vectors"
+    if not folder.exists():
+        held_out = Path(args.data) / HELD_OUT
+        names = ["--dictionary", args.data] if args.variant != "words" else []
+        if names and held_out.exists():
+            names += ["--exclude-concepts", held_out]
+        own = ["--variant", args.variant, "--workers", str(args.workers), "--out", folder]
+        call("data_pipeline.skip_gram", "--text", *args.text, *names, *own)
+    return folder
+
+
+def scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
+    """The row of an encoder, which is scored if it is not yet.
+
+    Args:
+      model: what `evaluate` is told of it.
+    """
+    file = args.out / folder_of(name) / "results.json"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        asked = ["--benchmark", *args.benchmark]
+        for flag, words in (("dictionary", args.dictionary), ("exact-match", args.exact_match)):
+            asked += [f"--{flag}", *words] if words else []
+        call("coder_jax", "evaluate", *model, "--json", file, *asked)
+    row: Row = {"encoder": name.partition(",")[0]}
+    for record in read_json(file)["records"]:
+        found = record["scores"]
+        row |= {f"{record['benchmark']} {score}": found[score] for score in SHOWN if score in found}
+    return row
+
+
+def rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, Row]]:
+    """(name, row) of each encoder; those that are trained come last."""
+    vectors = learn_vectors(args)
+    yield AVERAGED, scores_of(AVERAGED, args, "--model", vectors, "--vectors-of", "words")
+    for name, model in compared(args).items():
+        yield name, scores_of(name, args, "--model", model)
+    for name, training in trainings_of(args, flags).items():
+        folder = args.out / folder_of(name)
+        if not (folder / "export").exists():
+            own = ["--data", args.data, "--init", vectors, "--out", folder / "run"]
+            call("coder_jax", "train", *own, *training)
+            call("coder_jax", "export", "--checkpoint", folder / "run", "--out", folder / "export")
+        yield name, scores_of(name, args, "--model", folder / "export")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the encoder and the table; its exit status is that of `run_command`."""
+    args, flags = parse(arguments)
+
+    def work() -> int:
+        began = time.monotonic()
+        settings = settings_of(args, flags)
+        done, rows = check_settings(args.out, SETTINGS, settings), []
+        args.out.mkdir(parents=True, exist_ok=True)
+        write_json(args.out / SETTINGS, settings | {"systems": done})
+        for name, row in rows_of(args, flags):
+            rows.append(row)
+            if name in settings["systems"]:
+                done[name] = settings["systems"][name]
+                write_json(args.out / SETTINGS, settings | {"systems": done})
+        write_json(args.out / "table.json", {"seeds": args.seeds, "rows": rows})
+        shown = markdown(mean_rows(rows, ("encoder",)))
+        write_text(args.out / "table.md", shown)
+        minutes = (time.monotonic() - began) / 60
+        print(f"\n{shown}\ntable: {args.out / 'table.md'} (this call took {minutes:.1f} minutes)")
+        return 0
+
+    return run_command(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
