@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -21,6 +22,7 @@ from coder_jax.export.model_card import is_hub_id, section, table_of
 from coder_jax.export.verify import (
     PROBE_TERMS,
     sentence_transformers_vectors,
+    transformers_tokens,
     transformers_vectors,
 )
 from coder_jax.models.bert import Bert
@@ -42,6 +44,7 @@ from data_pipeline.files.json_files import read_json, read_json_value, typed
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.cleaning.in_tokenizers import clean_in
+from data_pipeline.terminology.cleaning.rules import clean
 
 # What its model card says of the encoder that is true of the new one, too.
 OF_BASE = ("language", "license", "license_name", "license_link")
@@ -75,6 +78,18 @@ class Extendable:
     bert: Bert
     hf_config: dict[str, Any]
     left_out: tuple[str, ...]
+
+    @property
+    def recorded(self) -> Path | None:
+        """coder_jax.json, where the encoder is an export of ours, whose tokenizer cleans terms."""
+        path = self.folder / ENCODER.file
+        return path if path.is_file() else None
+
+    def cleaned(self, terms: Sequence[str]) -> list[str]:
+        """What the word pieces are of: the terms as its tokenizer cleans them, if it does."""
+        if self.recorded is None:
+            return list(terms)
+        return clean(pl.Series(terms, dtype=pl.String), self.settings.cleaning).to_list()
 
 
 class Extended(NamedTuple):
@@ -175,7 +190,7 @@ def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVoca
     path = folder / "tokenizer.json"
     tokenizer = vocabulary.put_into(Tokenizer.from_file(str(path)))
     tokenizer.save(str(path))
-    if (encoder.folder / ENCODER.file).is_file():
+    if encoder.recorded is not None:
         clean_in(folder, encoder.settings.cleaning)
     if (folder / "vocab.txt").exists():  # transformers may write it, and must not read an old one
         tokenizer.model.save(str(folder))
@@ -199,8 +214,7 @@ def copy_kept(source: Path, folder: Path) -> None:
 
 def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
     """coder_jax.json for programs and README.md, the model card, for people."""
-    recorded = encoder.folder / ENCODER.file
-    before = read_identity(recorded, ENCODER) if recorded.is_file() else {}
+    before = {} if encoder.recorded is None else read_identity(encoder.recorded, ENCODER)
     own = {name: before[name] for name in ("recipe", "dataset_hash", "languages") if name in before}
     versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
     write_settings(folder, encoder.settings, own | {VOCABULARY: dict(facts), "versions": versions})
@@ -240,16 +254,18 @@ def check(
       RuntimeError: other tokens than planned, other rows of old pieces, or vectors that differ.
     """
     planned, opened = vocabulary.put_into(encoder.tokenizer), load_tokenizer(folder)
-    before, expected, after = (
-        [one.ids for one in tokenizer.encode_batch(list(terms))]
-        for tokenizer in (encoder.tokenizer, planned, opened)
+    cleaned = encoder.cleaned(terms)
+    expected, after = (
+        [one.ids for one in tokenizer.encode_batch(cleaned)] for tokenizer in (planned, opened)
     )
     if after != expected or opened.get_vocab() != planned.get_vocab():
         raise RuntimeError(f"{folder} opens with other tokens than those that were written")
     written = read_tensors(folder)[ANCHOR][: encoder.vocabulary.size]
     if not np.array_equal(written, to_hf(encoder.bert)[ANCHOR][: encoder.vocabulary.size]):
         raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
-    same = [term for term, old, new in zip(terms, before, after, strict=True) if old == new]
+    with unreported():
+        before = transformers_tokens(encoder.folder, terms)
+    same = [term for term, old, new in zip(terms, before, expected, strict=True) if old == new]
     by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
     if (folder / "modules.json").is_file() and find_spec("sentence_transformers") is not None:
         by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)
@@ -267,7 +283,7 @@ def check(
 
 @contextmanager
 def unreported() -> Iterator[None]:
-    """Within, transformers does not warn of weights that are no part of an encoder."""
+    """Within, transformers does not warn of long terms or of weights of no encoder."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()

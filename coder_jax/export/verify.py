@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,13 @@ def load_module(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def transformers_tokens(folder: Path, terms: Sequence[str]) -> list[list[int]]:
+    """Ids by transformers.AutoTokenizer, which cleans terms in an export of ours; not cut."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)(list(terms))["input_ids"]
 
 
 def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettings) -> np.ndarray:

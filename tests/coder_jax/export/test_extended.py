@@ -12,8 +12,10 @@ from coder_jax import TermEncoder
 from coder_jax.export import extended as extended_export
 from coder_jax.export.extended import open_extendable, write_extended
 from coder_jax.export.folder import export_encoder
+from coder_jax.export.verify import PROBE_TERMS
+from coder_jax.models.encoder_settings import read_settings
 from coder_jax.models.hf_weights import ANCHOR, load_bert
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer
 from data_pipeline.process.errors import BadInput
 
 pytest.importorskip("torch")
@@ -103,13 +105,19 @@ def test_what_the_folder_says_and_keeps(source, written):
     assert len(modes) == 1
 
 
+def export_of(source, out, cleaning, **about):
+    """The folder of an export whose tokenizer cleans."""
+    bert, hf_config, _ = load_bert(source)
+    settings = {"pooling": "pooler", "cleaning": cleaning, "max_length": 24}
+    export_encoder(bert, source, hf_config, out, **settings, card=about)
+    return out
+
+
 def test_an_export_of_ours_opens_with_sentence_transformers_as_before(source, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    bert, hf_config, _ = load_bert(source)
-    settings = {"pooling": "pooler", "cleaning": "paper", "max_length": 24}
     about = {"recipe": {"steps": 3}, "languages": ["ENG"]}
-    export_encoder(bert, source, hf_config, tmp_path / "export", **settings, card=about)
+    export_of(source, tmp_path / "export", "paper", **about)
     out = tmp_path / "extended"
     encoder = open_extendable(str(tmp_path / "export"), out)
     said = write_extended(encoder, NEW, out, probes=[], facts={})
@@ -124,6 +132,45 @@ def test_an_export_of_ours_opens_with_sentence_transformers_as_before(source, tm
     # Once more, over the one that is there.
     again = open_extendable(str(out), tmp_path / "twice")
     assert again.vocabulary.size == len(VOCABULARY) + len(NEW)
+
+
+@pytest.mark.parametrize(
+    "cleaning, raw, cleaned, new",
+    [
+        ("paper", "Diabetes (type 2)", "diabetes", "diabetes"),
+        ("mlnorm", "œdème(2)", "oedeme ( 2 )", "oedeme"),
+    ],
+)
+def test_an_extended_export_cleans_as_it_did(source, tmp_path, cleaning, raw, cleaned, new):
+    out = tmp_path / "extended"
+    encoder = open_extendable(str(export_of(source, tmp_path / "export", cleaning)), out)
+    said = write_extended(encoder, [new], out, probes=[raw, cleaned], facts={})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    of_raw, of_cleaned = tokenizer([raw, cleaned], add_special_tokens=False)["input_ids"]
+    assert of_raw == of_cleaned and of_raw[0] == len(VOCABULARY), "the new piece"
+    # Of the check both and, where it has the word, "œdème aigu du poumon" have other tokens.
+    changed = 2 + sum(new in term for term in encoder.cleaned(PROBE_TERMS))
+    assert said.same == len(PROBE_TERMS) + 2 - changed
+    assert read_settings(out).cleaning == cleaning
+
+
+def test_an_extended_export_that_no_longer_cleans_is_refused(source, tmp_path, monkeypatch):
+    export_of(source, tmp_path / "export", "paper")
+    encoder = open_extendable(str(tmp_path / "export"), tmp_path / "extended")
+    monkeypatch.setattr(extended_export, "clean_in", lambda folder, rules: None)
+    with pytest.raises(RuntimeError, match="differ by"):
+        write_extended(encoder, NEW, tmp_path / "extended", probes=[], facts={})
+    assert not (tmp_path / "extended").exists()
+
+
+def test_an_export_of_when_tokenizers_did_not_clean_is_extended(source, tmp_path):
+    export_of(source, tmp_path / "export", "paper")
+    save_tokenizer(source, tmp_path / "export")
+    encoder = open_extendable(str(tmp_path / "export"), tmp_path / "extended")
+    said = write_extended(encoder, NEW, tmp_path / "extended", probes=[], facts={})
+    assert 0 < said.same < len(PROBE_TERMS)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "extended")
+    assert tokenizer.tokenize("Heart (acute)") == ["heart"]
 
 
 def test_a_vocab_txt_is_of_the_new_vocabulary_or_not_there(written):
