@@ -40,6 +40,7 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.checks import check_least, check_rate
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.batches.names.packing import PACKED
 from data_pipeline.batches.names.source import NameBatches, NameSpec
@@ -112,12 +113,8 @@ class BneSystem(System):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         self.batch.validate()
-        model = self.model
-        for name in ("characters", "hidden"):
-            if getattr(model, name) < 1:
-                raise BadInput(f"{name} is {getattr(model, name)}; it must be at least 1")
-        if not 0 <= model.dropout < 1:
-            raise BadInput(f"dropout is {model.dropout}; it must be at least 0 and less than 1")
+        check_least(self.model, 1, "characters", "hidden")
+        check_rate(self.model, "dropout")
         if min(self.weights.values()) < 0 or not any(self.weights.values()):
             raise BadInput(
                 f"the weights of the losses are {self.weights}; none may be below 0, and one must "

@@ -29,6 +29,7 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.checks import check_rate
 from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.files.json_files import typed
@@ -51,8 +52,8 @@ class ModelConfig:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise BadInput(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
+        if self.dropout is not None:
+            check_rate(self, "dropout")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

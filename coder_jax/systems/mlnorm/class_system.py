@@ -14,6 +14,7 @@ from coder_jax.systems.mlnorm.class_softmax import padded_rows
 from coder_jax.systems.mlnorm.head import head_shapes
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, SavedRun, Trained, Tree
+from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.spec import TermSpec
 from data_pipeline.process.errors import BadInput
 
@@ -35,8 +36,7 @@ class ClassSystem(EncoderSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        if self.width < 1:
-            raise BadInput(f"width is {self.width}; it must be at least 1")
+        check_least(self, 1, "width")
         if not 0 < self.scale <= 40:
             raise BadInput(
                 f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"

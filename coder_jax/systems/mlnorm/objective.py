@@ -37,6 +37,7 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.checks import check_rate
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.dataset.classes import classes_of, write_classes
 from data_pipeline.process.errors import BadInput
@@ -82,10 +83,7 @@ class MLNormSystem(ClassSystem):
         super().validate(optimizer)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
-        if not 0 <= self.jitter_drop < 1:
-            raise BadInput(
-                f"jitter_drop is {self.jitter_drop}; it must be at least 0 and less than 1"
-            )
+        check_rate(self, "jitter_drop")
 
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.within_group and not manifest["semantic_types"]:

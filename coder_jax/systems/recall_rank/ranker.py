@@ -37,6 +37,7 @@ from coder_jax.training.system import (
     Tree,
     View,
 )
+from data_pipeline.batches.checks import check_rate
 from data_pipeline.batches.mentions.rank import RankBatches, RankSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.mentions.candidates import candidate_rows
@@ -71,10 +72,7 @@ class RankSystem(MentionSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        if not 0 <= self.head_dropout < 1:
-            raise BadInput(
-                f"head_dropout is {self.head_dropout}; it must be at least 0 and less than 1"
-            )
+        check_rate(self, "head_dropout")
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
