@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from data_pipeline.batches.checks import check_divides, check_least
-from data_pipeline.batches.mentions.epochs import MentionBatches
 from data_pipeline.batches.mentions.pairs import Pairs, inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.mentions.source import MentionBatches
 from data_pipeline.batches.packed_groups import PackedGroups, joined, packed_blocks
 from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
 from data_pipeline.dataset.mentions.store import WORDS, TokenTable

@@ -13,10 +13,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from data_pipeline.batches.checks import check_divides, check_least
+from data_pipeline.batches.draws.epochs import ORDER
 from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.batches.draws.shuffles import random_below
-from data_pipeline.batches.mentions.epochs import ORDER, MentionBatches
 from data_pipeline.batches.mentions.folds import read_fold, without_fold
+from data_pipeline.batches.mentions.source import MentionBatches
 from data_pipeline.batches.packed_groups import joined, packed_blocks
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput

@@ -7,20 +7,20 @@ its tokenizer: they become words by the rule of `sources.text.words`, as text do
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from data_pipeline.batches.draws.shuffles import permutation, random_below
+from data_pipeline.batches.checks import check_divides, check_least
+from data_pipeline.batches.draws.epochs import ORDER, EpochBatches
+from data_pipeline.batches.draws.shuffles import random_below
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.batches.names.packing import PACKED, Row, needs_of, pack_names, rows_in_use
 from data_pipeline.batches.names.sets import sets_of
 from data_pipeline.batches.names.targets import Targets
 from data_pipeline.batches.names.word_table import WordTable
-from data_pipeline.batches.packed_groups import PackedGroups, joined, made_ahead
+from data_pipeline.batches.packed_groups import joined
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_sizes
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.files.buckets import local_folder
@@ -29,7 +29,7 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.skip_gram.store import open_vectors
 from data_pipeline.sources.text.words import rules_hash
 
-ORDER, FIRST_NAME, SECOND_NAME = range(3)  # streams of random numbers
+FIRST_NAME, SECOND_NAME = ORDER + 1, ORDER + 2  # streams of random numbers
 PLANNING_STEPS = 64
 
 
@@ -75,22 +75,17 @@ class NameSpec:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
-        for least, names in ((1, ("pairs", "groups")), (3, ("row_length",)), (0, ("seed",))):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if self.pairs % self.groups:
-            raise BadInput(
-                f"{self.pairs} pairs do not divide evenly into {self.groups} parts; use a number "
-                "of groups that divides the pairs"
-            )
+        check_least(self, 1, "pairs", "groups")
+        check_least(self, 3, "row_length")
+        check_least(self, 0, "seed")
+        check_divides(self, "pairs")
         if self.pairs < 2:
             raise BadInput(
                 "pairs is 1: negatives come from the other pairs of a step; use 2 or more"
             )
 
 
-class NameBatches(PackedGroups):
+class NameBatches(EpochBatches):
     """The batches of a run of an encoder of names.
 
     A batch has the packed arrays of `packing.pack_names`, [P, B, R, ...]; and [P, B, groups, N]
@@ -150,22 +145,9 @@ class NameBatches(PackedGroups):
         # Of the sets, how many items of the draw each has.
         items = {"concepts": np.ones_like(counts), "names": counts, "pairs": counts * (counts - 1)}
         self.item_start = np.concatenate([[0], np.cumsum(items[spec.draw])])
-        if self.size < spec.pairs:
-            raise BadInput(
-                f"{folder} has {self.size} {spec.draw} to draw, but a step takes {spec.pairs}; use "
-                "fewer (--pairs)"
-            )
+        self.size = int(self.item_start[-1])
+        self.check_size(f"{spec.draw} to draw")
         self._plan(rows, run_steps, shapes)
-
-    @property
-    def size(self) -> int:
-        """What is drawn once an epoch."""
-        return int(self.item_start[-1])
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """An epoch is a whole number of steps; the few items beyond are others in each epoch."""
-        return self.size // self.spec.pairs
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -199,10 +181,7 @@ class NameBatches(PackedGroups):
         A pure function of the sets, the spec and the step.
         """
         spec = self.spec
-        epoch, within = divmod(step, self.steps_per_epoch)
-        order = order_of_epoch(self.size, spec.seed, epoch)
-        items = order[within * spec.pairs : (within + 1) * spec.pairs]
-        items = items.reshape(spec.groups, -1)[groups]
+        items, epoch = self.drawn(step, groups), step // self.steps_per_epoch
         of_set = np.searchsorted(self.item_start, items, side="right") - 1
         within_set = items - self.item_start[of_set]
         start, count = self.sets.start[of_set], np.diff(self.sets.start)[of_set]
@@ -248,10 +227,6 @@ class NameBatches(PackedGroups):
             "concept_targets": g.reshape(*shape, names.shape[1], -1),
         }
 
-    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, made ahead."""
-        yield from made_ahead(self.batch, first_step, last_step)
-
     def _blocks(self, names: np.ndarray, blocks: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """(bounds, tokens) of the names of each block."""
         found = []
@@ -296,9 +271,3 @@ def targets_of(spec: NameSpec, concepts: int, vectors: str | Path) -> Literal["t
             "`python -m data_pipeline.skip_gram --variant names_concepts`, or use --targets words"
         )
     return "tokens"
-
-
-@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
-def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
-    """int64 [size]: the items in the order of an epoch."""
-    return permutation(size, seed, ORDER, epoch)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import abc
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.batches.draws.shuffles import permutation
-from data_pipeline.batches.packed_groups import PackedGroups, made_ahead
+from data_pipeline.batches.draws.epochs import EpochBatches
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
 from data_pipeline.batches.spec import StepCut, StepSpec
 from data_pipeline.dataset.mentions.store import MentionDataset, open_mentions
-from data_pipeline.process.errors import BadInput
 
-ORDER = 0  # a stream of random numbers; subclasses have others
 PLANNING_STEPS, PLANNING_GROUPS = 200, 1600
 
 
-class MentionBatches(PackedGroups, abc.ABC):
+class MentionBatches(EpochBatches):
     """The part of a source of such batches that does not depend on what is drawn for a pair.
 
     Args:
@@ -48,11 +43,7 @@ class MentionBatches(PackedGroups, abc.ABC):
         self.manifest = self.dataset.manifest
         self.groups = self.cut.groups(spec)
         self.size, what = self.read()
-        if self.size < self.spec.pairs:
-            raise BadInput(
-                f"{folder} has {self.size} {what}, but a step takes {self.spec.pairs}; use fewer "
-                "(--pairs)"
-            )
+        self.check_size(what)
         # What most steps need, for the number of rows.
         steps = range(min(PLANNING_STEPS, max(8, PLANNING_GROUPS // spec.groups)))
         groups = np.arange(spec.groups)
@@ -66,29 +57,3 @@ class MentionBatches(PackedGroups, abc.ABC):
     @abc.abstractmethod
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
         """int [G, N]: the tokens of each sequence of some parts of a step."""
-
-    @abc.abstractmethod
-    def batch(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of a step."""
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """An epoch is a whole number of steps; the few pairs beyond are others in each epoch."""
-        return self.size // self.spec.pairs
-
-    def drawn(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int64 [G, pairs of a part]: the pairs of some parts of a step."""
-        epoch, within = divmod(step, self.steps_per_epoch)
-        order = order_of_epoch(self.size, self.spec.seed, epoch)
-        of_step = order[within * self.spec.pairs : (within + 1) * self.spec.pairs]
-        return of_step.reshape(self.spec.groups, -1)[groups]
-
-    def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, made ahead."""
-        yield from made_ahead(self.batch, first_step, last_step)
-
-
-@functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
-def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
-    """int64 [size]: the pairs in the order of an epoch."""
-    return permutation(size, seed, ORDER, epoch)
