@@ -54,6 +54,13 @@ class Stops:
     def __getattr__(self, name):
         return getattr(self.source, name)
 
+    @property
+    def __class__(self):  # systems ask what kind of source they have
+        return type(self.source)
+
+    def with_index(self, index):
+        return Stops(self.source.with_index(index), self.after)
+
     def batches(self, first_step, last_step):
         for step, batch in enumerate(self.source.batches(first_step, last_step), first_step):
             if step == self.after:

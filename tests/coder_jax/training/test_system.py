@@ -37,17 +37,10 @@ def run(data, monkeypatch):
         config = toy_config(out, **settings)
         source = toy_source(config, data, devices)
         if stop is not None:
-            source = StopsWithIndex(source, stop)
+            source = Stops(source, stop)
         return train(config, source)
 
     return run
-
-
-class StopsWithIndex(Stops):
-    """As `Stops`, with each index."""
-
-    def with_index(self, index):
-        return StopsWithIndex(self.source.with_index(index), self.after)
 
 
 def state_of(out, step):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from name_run import STEPS, config_of, source_of
-from short_run import assert_same_parameters, lines_of
+from short_run import Stops, assert_same_parameters, lines_of
 from tiny_names import tiny_vectors
 
 from coder_jax.devices.mesh import put_batch
@@ -31,20 +31,11 @@ def test_it_learns_and_is_scored(trained):
 
 @pytest.mark.parametrize("at", [3, 6])  # before the first checkpoint, and after one
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
-    names, trained, tmp_path, on_one_device, at, monkeypatch
+    names, trained, tmp_path, on_one_device, at
 ):
     config = config_of(names, tmp_path / "run")
-    make = NameBatches.batch
-
-    def fails(self, step):
-        if step == at:
-            raise ConnectionError("the disk is gone")
-        return make(self, step)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(NameBatches, "batch", fails)
-        with pytest.raises(ConnectionError):
-            train(config, source_of(config, names))
+    with pytest.raises(ConnectionError):
+        train(config, Stops(source_of(config, names), at))
     train(config, source_of(config, names))
     (_, ours), (_, theirs) = load_run(tmp_path / "run"), load_run(trained[0])
     assert ours.step == theirs.step == STEPS

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from class_run import SECOND, config_of_first, config_of_second, source_of
-from short_run import assert_same_parameters
+from short_run import Stops, assert_same_parameters
 
 import coder_jax.systems.mlnorm.second_step as second_step
 from coder_jax.systems.class_model import load_classifier
@@ -86,17 +86,8 @@ def test_stopped_anywhere_it_goes_on_to_the_bit(built, first, second, where, tmp
     given = config_of_second(first[0], tmp_path / "run")
     source = source_of(built[0], given.system)
     if where == "steps":
-        whole = source.batches
-
-        def fails_at_8(first_step, last_step):
-            for step, batch in enumerate(whole(first_step, last_step), first_step):
-                if step == 8:
-                    raise ConnectionError("the data disk is gone")
-                yield batch
-
-        source.batches = fails_at_8
         with pytest.raises(ConnectionError):
-            train(given, source)
+            train(given, Stops(source, 8))
     else:
         target = "embed_tokens" if where == "vectors" else "search"
         whole, calls = getattr(second_step, target), []

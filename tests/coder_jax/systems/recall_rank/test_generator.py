@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from mention_run import STEPS, config_of, source_of
-from short_run import assert_same_parameters, lines_of
+from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY
 
 from coder_jax.devices.mesh import put_batch
@@ -58,20 +58,11 @@ def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
 
 @pytest.mark.parametrize("at", [5, 6])  # within an epoch, and before the first step of one
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
-    mentions, generator, tmp_path, on_one_device, at, monkeypatch
+    mentions, generator, tmp_path, on_one_device, at
 ):
     given = config_of("recall", mentions, tmp_path / "run")
-    make = RecallBatches.batch
-
-    def fails(self, step):
-        if step == at:
-            raise ConnectionError("the disk is gone")
-        return make(self, step)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RecallBatches, "batch", fails)
-        with pytest.raises(ConnectionError):
-            train(given, source_of(given, mentions))
+    with pytest.raises(ConnectionError):
+        train(given, Stops(source_of(given, mentions), at))
     train(given, source_of(given, mentions))
     ours, theirs = load_run(tmp_path / "run", STEPS)[1], load_run(generator[0], STEPS)[1]
     assert_same_parameters(ours.params, theirs.params)

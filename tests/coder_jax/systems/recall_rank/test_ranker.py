@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from mention_run import STEPS, config_of, source_of
-from short_run import assert_same_parameters, lines_of
+from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY
 
 from coder_jax.__main__ import main
@@ -109,20 +109,11 @@ def test_it_learns_and_is_scored_by_both_and_alone(ranker):
 
 
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
-    lists, ranker, tmp_path, on_one_device, monkeypatch
+    lists, ranker, tmp_path, on_one_device
 ):
     given = config_of("rank", lists, tmp_path / "run")
-    make = RankBatches.batch
-
-    def fails(self, step):
-        if step == 6:
-            raise ConnectionError("the disk is gone")
-        return make(self, step)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RankBatches, "batch", fails)
-        with pytest.raises(ConnectionError):
-            train(given, source_of(given, lists))
+    with pytest.raises(ConnectionError):
+        train(given, Stops(source_of(given, lists), 6))
     train(given, source_of(given, lists))
     ours, theirs = load_run(tmp_path / "run", STEPS)[1], load_run(ranker[0], STEPS)[1]
     assert_same_parameters(ours.params, theirs.params)
