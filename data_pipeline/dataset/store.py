@@ -109,6 +109,22 @@ class TripletDataset:
     term_vocabularies: np.ndarray | None = None
     source: SourceStrings | None = None
 
+    def in_languages(self, languages: Sequence[str]) -> np.ndarray:
+        """bool [N]: the terms in some languages; all where none is given.
+
+        Raises BadInput if there is no term in one of them.
+        """
+        there = self.manifest["languages"]
+        unknown = [language for language in languages if language not in there]
+        if unknown:
+            raise BadInput(
+                f"--languages {' '.join(unknown)}: {self.folder} has no term in it; expected some "
+                f"of {' '.join(there)}"
+            )
+        if not languages:
+            return np.ones(len(self.term_language), bool)
+        return np.isin(self.term_language, [there.index(language) for language in languages])
+
 
 def open_dataset(
     path: str | Path, *, strings: bool = False, source: bool = False

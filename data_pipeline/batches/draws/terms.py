@@ -96,20 +96,11 @@ def term_rows(
     Raises:
         BadInput: if the dataset has no term in a language.
     """
-    there = dataset.manifest["languages"]
-    unknown = [language for language in languages if language not in there]
-    if unknown:
-        raise BadInput(
-            f"--languages {' '.join(unknown)}: {dataset.folder} has no term in it; expected some "
-            f"of {' '.join(there)}"
-        )
+    wanted_N = dataset.in_languages(languages)
     bits_C = groups_of(dataset)
     no_group = np.uint16(1 << ANY)
     bits_C = np.where(bits_C == no_group, no_group, bits_C & ~no_group)
-    bits_N = np.repeat(bits_C, np.diff(dataset.term_start))
-    if languages:
-        spoken = [there.index(language) for language in languages]
-        bits_N = np.where(np.isin(dataset.term_language, spoken), bits_N, np.uint16(0))
+    bits_N = np.where(wanted_N, np.repeat(bits_C, np.diff(dataset.term_start)), np.uint16(0))
     parts = [np.flatnonzero(bits_N >> group & 1) for group in range(ANY + 1)]
     terms = np.concatenate(parts)
     groups = np.repeat(np.arange(ANY + 1, dtype=np.uint8), [part.size for part in parts])

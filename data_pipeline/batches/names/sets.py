@@ -55,15 +55,7 @@ def sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] =
         BadInput: if there is no concept of two names, or no term in a language.
     """
     assert dataset.terms is not None and dataset.cuis is not None, "open it with its strings"
-    there = dataset.manifest["languages"]
-    unknown = [language for language in languages if language not in there]
-    if unknown:
-        raise BadInput(
-            f"--languages {' '.join(unknown)}: {dataset.folder} has no term in it; expected some "
-            f"of {' '.join(there)}"
-        )
-    spoken = np.isin(dataset.term_language, [there.index(language) for language in languages])
-    wanted = spoken if languages else np.ones(len(dataset.terms), bool)
+    wanted = dataset.in_languages(languages)
     concepts, names, start = [], [], [0]
     for concept, (first, last) in enumerate(
         zip(dataset.term_start[:-1].tolist(), dataset.term_start[1:].tolist(), strict=True)
