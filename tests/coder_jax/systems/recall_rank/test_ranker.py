@@ -1,7 +1,7 @@
 """The ranker: its masks loop by loop, pairs packed as alone, and the same in PyTorch."""
 
 import dataclasses
-import importlib.util
+import json
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +10,10 @@ from flax import nnx
 from mention_run import STEPS, config_of, source_of
 from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY
+from transformers import AutoTokenizer
 
 from coder_jax.__main__ import main
+from coder_jax.export.verify import load_module
 from coder_jax.models.bert_layers import AttentionMask, Layer
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.models.probes import Probes
@@ -19,6 +21,7 @@ from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
 from coder_jax.systems.recall_rank.prediction.score_pairs import probabilities
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions.pairs import Pairs
 from data_pipeline.batches.mentions.rank import RankBatches
@@ -119,6 +122,12 @@ def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
     assert_same_parameters(ours.params, theirs.params)
 
 
+def in_torch(export):
+    """What scores candidates by the module that lies in an export."""
+    ranker = load_module(export / "term_ranker.py").TermRanker(export)
+    return lambda mention, candidates: ranker.score(mention, candidates).numpy()
+
+
 @pytest.mark.parametrize("mask", ["after", "before"])
 def test_its_export_scores_as_the_run_does_and_as_pytorch_does(ranker, tmp_path, mask):
     system, run = load_run(ranker[0])
@@ -129,13 +138,28 @@ def test_its_export_scores_as_the_run_does_and_as_pytorch_does(ranker, tmp_path,
     given = "chronic heart attack, of the limb", ["heart attack", "limb pain", ""]
     expected = ours.score(*given)
     np.testing.assert_allclose(theirs.score(*given), expected, atol=1e-6)
-    spec = importlib.util.spec_from_file_location("term_ranker", tmp_path / "export/term_ranker.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    np.testing.assert_allclose(
-        module.TermRanker(tmp_path / "export").score(*given).numpy(), expected, atol=1e-5
-    )
+    np.testing.assert_allclose(in_torch(tmp_path / "export")(*given), expected, atol=1e-5)
     assert ours.keywords.words == theirs.keywords.words and ours.keywords.kinds == ["site", "type"]
+
+
+def test_its_export_cleans_by_the_rules_of_its_mentions(ranker, tmp_path):
+    """Keywords, too: "heart failure" is one, "Heart-Failure" is none before it is cleaned."""
+    system, run = load_run(ranker[0])
+    dataset = {**run.identity["dataset"], "cleaning": "paper"}
+    run = dataclasses.replace(run, identity={**run.identity, "dataset": dataset})
+    out = tmp_path / "export"
+    system.export(run, out)
+    assert json.loads((out / "ranker.json").read_text())["cleaning"] == "paper"
+    raw = "Acute Heart-Failure NOS (old)", ["Heart (old) disease", "limb-pain", "renal failure"]
+    cleaned = "acute heart failure", ["heart disease", "limb pain", "renal failure"]
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    assert tokenizer(raw[0])["input_ids"] == tokenizer(cleaned[0])["input_ids"]
+    opened = load_ranker(out)
+    assert isinstance(opened, TermRanker) and opened.cleaning == "paper"
+    expected = load_ranker(ranker[0]).score(*cleaned)  # of rules that leave these as they are
+    for score in (opened.score, in_torch(out)):
+        np.testing.assert_allclose(score(*raw), expected, atol=1e-5)
+    assert np.abs(load_ranker(ranker[0]).score(*raw) - expected).max() > 1e-3
 
 
 def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator, ranker):
