@@ -1,5 +1,5 @@
-"""The devices of this machine as a whole: which they are, the arithmetic that suits them, and what
-to do where they do not start.
+"""The devices of this machine as a whole: which they are, the arithmetic and the number of programs
+that suit them, and what to do where they do not start.
 """
 
 import os
@@ -12,6 +12,7 @@ import jax
 from jax._src import xla_bridge
 
 from coder_jax.devices.agree import host_count
+from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.process.errors import BadInput
 
 # How jax begins when a platform of JAX_PLATFORMS, or a plugin, does not start.
@@ -23,6 +24,11 @@ def arithmetic(dtype: str) -> str:
     if dtype != "auto":
         return dtype
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def most_shapes() -> int:
+    """How many numbers of packed rows programs are compiled for, as sources of batches take it."""
+    return MOST_SHAPES if jax.default_backend() == "cpu" else SHAPES_ON_ACCELERATORS
 
 
 def devices_in_words() -> str:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import tyro
 from jax.sharding import Mesh
 
+from coder_jax.devices.accelerator import most_shapes
 from coder_jax.devices.agree import is_first, say
 from coder_jax.devices.mesh import constrain
 from coder_jax.models.names.lstm import Cell
@@ -44,7 +45,6 @@ from data_pipeline.batches.checks import check_least, check_rate
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.batches.names.packing import PACKED
 from data_pipeline.batches.names.source import NameBatches, NameSpec
-from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
@@ -132,11 +132,8 @@ class BneSystem(System):
                 "found no --init; expected the folder of vectors of words that "
                 "`python -m data_pipeline.skip_gram` makes from text"
             )
-        on_cpu = jax.default_backend() == "cpu"
-        shapes = MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS
-        source = NameBatches(
-            data, self.model.init, self.batch, cut, rows=rows, run_steps=steps, shapes=shapes
-        )
+        planned = {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
+        source = NameBatches(data, self.model.init, self.batch, cut, **planned)
         counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
         say(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
         return source

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import jax
 import jax.numpy as jnp
 import tyro
 
-from coder_jax.devices.accelerator import arithmetic
+from coder_jax.devices.accelerator import arithmetic, most_shapes
 from coder_jax.devices.agree import say
 from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
@@ -30,7 +29,6 @@ from coder_jax.training.system import (
     View,
 )
 from data_pipeline.batches.checks import check_rate
-from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
@@ -133,12 +131,7 @@ class EncoderSystem(System):
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         from data_pipeline.batches.files import INDEX, BatchFiles
 
-        on_cpu = jax.default_backend() == "cpu"
-        planned: dict[str, Any] = {
-            "rows": rows,
-            "run_steps": steps,
-            "shapes": MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS,
-        }
+        planned = self.planned(rows, steps)
         if (data / INDEX).exists():
             files = BatchFiles(data, self.batch, cut, **planned)
             if steps > files.last_step:
@@ -152,6 +145,10 @@ class EncoderSystem(System):
         from data_pipeline.dataset.store import open_dataset
 
         return BatchMaker(open_dataset(data), self.batch, cut, **planned)
+
+    def planned(self, rows: int, steps: int) -> dict[str, int]:
+        """How many packed rows the batches of a run may have."""
+        return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
     def parts(self) -> dict[str, Part]:
         # The pooler stays as it was where no gradient reaches it (pooling cls or mean).

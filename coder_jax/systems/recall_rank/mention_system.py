@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from coder_jax.systems.encoders.encoder_system import EncoderSystem
 from coder_jax.systems.recall_rank.contents import MentionRun
 from coder_jax.training.system import Params, Part
-from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit
 from data_pipeline.process.errors import BadInput
 
@@ -37,12 +36,6 @@ class MentionSystem(EncoderSystem):
             "names": f"{counts['names']:,}",
             "cleaning": dataset["cleaning"],
         }
-
-    def planned(self, rows: int, steps: int) -> dict[str, int]:
-        """How many packed rows the batches of a run may have."""
-        on_cpu = jax.default_backend() == "cpu"
-        shapes = MOST_SHAPES if on_cpu else SHAPES_ON_ACCELERATORS
-        return {"rows": rows, "run_steps": steps, "shapes": shapes}
 
     # ---- The dense layer ----
 
