@@ -41,6 +41,11 @@ def make_mesh(groups: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
     return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))
 
 
+def local_mesh() -> Mesh:
+    """One axis, `data`, over the devices of this host."""
+    return Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
+
+
 def step_cut(mesh: Mesh, passes: int) -> StepCut:
     """How a step is cut for the mesh, and the blocks that this host's devices hold."""
     here = jax.process_index()

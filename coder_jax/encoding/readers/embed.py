@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer
 
+from coder_jax.devices.mesh import local_mesh, replicated
 from coder_jax.encoding.blocks import TOKENS_PER_TERM, Block, batches_by_length, pad_terms
 from coder_jax.models.bert import Bert
 from data_pipeline.dataset.aligned import aligned
@@ -155,9 +156,9 @@ class Placed(NamedTuple):
 
 def place(bert: Bert) -> Placed:
     """Copies the parameters of an encoder to every local device."""
-    mesh = Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
+    mesh = local_mesh()
     graph, params = nnx.split(bert, nnx.Param)
-    params = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    params = jax.device_put(params, replicated(mesh))
     return Placed(mesh, graph, params, bert.config.hidden_size)
 
 

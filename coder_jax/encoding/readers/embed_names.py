@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from coder_jax.devices.mesh import local_mesh, replicated
 from coder_jax.encoding.blocks import TOKENS_PER_TERM, Block, batches_by_length
 from coder_jax.models.names.lstm import DIRECTIONS, gate_inputs
 from coder_jax.models.names.name_encoder import (
@@ -50,8 +51,8 @@ class Placed(NamedTuple):
 
 def place(config: NameEncoderConfig, params: Any) -> Placed:
     """Copies the parameters of an encoder to every local device."""
-    mesh = Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
-    return Placed(mesh, config, jax.device_put(params, NamedSharding(mesh, PartitionSpec())))
+    mesh = local_mesh()
+    return Placed(mesh, config, jax.device_put(params, replicated(mesh)))
 
 
 def embed_names(
@@ -116,7 +117,7 @@ def _gates_of_words(placed: Placed, table: WordTable, rows: int) -> dict[str, ja
     for numbers, made in _in_blocks(placed, *spelled, rows, encode, beside):
         for name in DIRECTIONS:
             found[name][numbers] = made[name][: len(numbers)]
-    return jax.device_put(found, NamedSharding(placed.mesh, PartitionSpec()))
+    return jax.device_put(found, replicated(placed.mesh))
 
 
 def _in_blocks(
