@@ -36,7 +36,7 @@ from coder_jax.export.verify import (
 )
 from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings, write_settings
 from coder_jax.models.names.files import NameFiles, write_name_encoder
-from coder_jax.runs.metrics import read_metrics
+from coder_jax.systems.encoders.trained import told_of_run
 from coder_jax.training.system import SavedRun
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.files.contents import LONGEST
@@ -154,35 +154,15 @@ def compare(folder: Path, encoder: TermEncoder) -> dict[str, float]:
 
 def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
-    identity = run.identity
-    config, dataset, vectors = identity["config"], identity["dataset"], identity["vectors"]
-    counts = dataset["counts"]
-    metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
-    lines = read_metrics(metrics) if metrics.exists() else []
+    dataset, vectors = run.identity["dataset"], run.identity["vectors"]
     return {
-        "name": f"{system.title} ({config['recipe']})",
-        "method": f"{system.title} ({system.paper})",
-        "languages": [name for name, terms in counts["terms_by_language"].items() if terms],
+        **told_of_run(system, run),
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{counts['concepts']:,}",
-            "terms": f"{counts['terms']:,}",
+            "concepts": f"{dataset['counts']['concepts']:,}",
+            "terms": f"{dataset['counts']['terms']:,}",
             "cleaning": dataset["cleaning"],
             "vectors of words": f"skip-grams ({vectors['variant']}), hash "
             f"{vectors['content_hash'][:12]}",
         },
-        "recipe": {
-            "name": config["recipe"],
-            "steps": f"{run.step:,} of {config['optimizer']['steps']:,}",
-            **system.batch.told(),
-            **system.told(),
-            "learning rate": config["optimizer"]["learning_rate"],
-            "seed": system.batch.seed,
-        },
-        "results": [
-            {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
-            for line in lines
-            if "heldout" in line.get("eval", {}) and line["step"] == run.step
-        ],
-        "dataset_hash": dataset["content_hash"],
     }

@@ -19,6 +19,7 @@ from coder_jax.training.system import SavedRun, Trained
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
 if TYPE_CHECKING:
+    from coder_jax.systems.bne.objective import BneSystem
     from coder_jax.systems.encoders.encoder_system import EncoderSystem
 
 
@@ -89,6 +90,18 @@ def export_trained(
 
 def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
+    start = run.identity["start"]
+    return {
+        **told_of_run(system, run),
+        "license": start["encoder"]["license"],
+        # With --from, or --init of a run, the start was another run, which has a base of its own.
+        "base_model": None if of_another_run(start) else system.model.init,
+        "data": system.told_of_data(run.identity["dataset"]),
+    }
+
+
+def told_of_run(system: EncoderSystem | BneSystem, run: SavedRun) -> dict[str, Any]:
+    """The part of `describe` that is told of any system with a dataset, a BERT or none."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     batch, optimizer = system.batch, config["optimizer"]
     by_language = dataset["counts"].get("terms_by_language", {})
@@ -102,11 +115,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     return {
         "name": f"{system.title} ({config['recipe']})",
         "method": f"{system.title} ({system.paper})",
-        "license": run.identity["start"]["encoder"]["license"],
-        # With --from, or --init of a run, the start was another run, which has a base of its own.
-        "base_model": None if of_another_run(run.identity["start"]) else system.model.init,
         "languages": [name for name, terms in by_language.items() if terms],
-        "data": system.told_of_data(dataset),
         "recipe": {
             "name": config["recipe"],
             "steps": f"{run.step:,} of {optimizer['steps']:,}",

@@ -12,7 +12,8 @@ from coder_jax.__main__ import main
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.remembered import RememberingEncoder
 from coder_jax.export.verify import PROBE_TERMS, load_module
-from coder_jax.systems.bne.export import compare, write_files
+from coder_jax.systems.bne.export import compare, describe, write_files
+from coder_jax.systems.encoders.blend import averaged
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.train import train
 from data_pipeline.process.errors import BadInput
@@ -202,3 +203,10 @@ def test_the_card_says_what_it_is_and_how_to_use_it(exported):
     ):
         assert part in card
     assert "tokens." not in card and "AutoModel" not in card
+
+
+def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trained):
+    system, run = load_run(trained[0])
+    assert describe(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
+    card = describe(system, averaged(trained[0], run, 2))
+    assert card["recipe"]["weights"] == "the mean of steps 4, 8" and card["results"] == []
