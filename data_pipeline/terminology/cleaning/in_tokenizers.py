@@ -48,9 +48,7 @@ def cleaning_normalizers(rules: str) -> list[Any]:
             _replace(_FINAL_SIGMA, "ς"),
             normalizers.Lowercase(),
             _replace(r"(?<=\A|\s)nos(?=\s|\z)", ""),
-            # Loops that give nothing back (none needs to): else a string of nothing but opening
-            # brackets would take time with the cube of its length.
-            _replace(BRACKETED.replace("(?:[^()]", "(?>[^()]+"), ""),
+            _replace(BRACKETED, ""),
             normalizers.Replace("-", " "),
             *fold_blanks,
         ]
