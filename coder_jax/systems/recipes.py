@@ -67,7 +67,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         bne.bne_no_synonyms,
         bne.bne_no_concepts,
         bne.bne_no_contexts,
-        bne.bne_hardest,
+        bne.bne_random,
         bne.bne_released,
         sapbert.sapbert,
         sapbert.small_sapbert,

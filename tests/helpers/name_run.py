@@ -10,7 +10,10 @@ STEPS = 8
 
 
 def config_of(names, out, *, batch=None, model=None, run=None, **changes):
-    """A run with small layers; `batch`, `model`, `run` and `changes` are values in its parts."""
+    """A run with small layers; `batch`, `model`, `run` and `changes` are values in its parts.
+
+    Negatives are random: with the hardest a loss does not fall within a few steps.
+    """
     base = bne()
     system = base.system
     spec = dataclasses.replace(
@@ -21,7 +24,9 @@ def config_of(names, out, *, batch=None, model=None, run=None, **changes):
     settings = {"eval_steps": 4, "save_steps": 4, "log_steps": 4} | (run or {})
     return dataclasses.replace(
         base,
-        system=dataclasses.replace(system, batch=spec, model=changed, **changes),
+        system=dataclasses.replace(
+            system, batch=spec, model=changed, **({"negatives": "random"} | changes)
+        ),
         optimizer=dataclasses.replace(base.optimizer, steps=STEPS),
         run=RunConfig(out=str(out), **settings),
     )

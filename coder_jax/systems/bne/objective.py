@@ -90,7 +90,7 @@ class BneSystem(System):
     """Of the loss of concepts (equation 6: 1); 0: without it."""
     context_weight: float = 1.0
     """Of the loss of contexts (equation 6: 1); 0: without it."""
-    negatives: Negatives = "random"
+    negatives: Negatives = "hardest"
     """Which other of the mini-batch a name is held away from in each loss: any, or that of the
     largest dot product ("similar to Wieting et al. 2015", section 3.2)."""
     learned_scale: bool = False

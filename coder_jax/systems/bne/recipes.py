@@ -13,7 +13,8 @@ value where it stands. What a recipe does not set is the default of `BneSystem`,
 3.2, "Choices" |
 | one positive and one negative pair per name and loss, 64 pairs a step | paper, 4; that 64 are \
 pairs: our reading |
-| the negative is any other name of the step | our reading of "sampled from a mini-batch" |
+| the negative is the hardest other name of the step | our reading of "sampled from a mini-batch, \
+similar to" Wieting 2015, who take that; any other: bne_random |
 | each concept once an epoch, with two of its names | our reading; the paper does not say |
 | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters of a word, \
 dropout on the words' representations | released code alone |
@@ -82,9 +83,14 @@ def bne_no_contexts() -> Config[BneSystem]:
     return recipe("bne_no_contexts", context_weight=0.0)
 
 
-def bne_hardest() -> Config[BneSystem]:
-    """Ablation of `bne`: the hardest other name of the step is its negative (Wieting 2015)."""
-    return recipe("bne_hardest", negatives="hardest")
+def bne_random() -> Config[BneSystem]:
+    """Ablation of `bne`: any other name of the step is a name's negative, not the hardest.
+
+    After 1,500 steps it finds less than `bne` after 1,000, on vectors of 6.5 million words: of
+    mentions of diseases 68.7 % and 70.0 % (development halves of NCBI disease and BC5CDR), not 75.5
+    and 72.8; coverage of synonyms at 10 is 55.4 %, not 63.3.
+    """
+    return recipe("bne_random", negatives="random")
 
 
 def bne_released() -> Config[BneSystem]:
