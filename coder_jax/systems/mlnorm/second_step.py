@@ -26,7 +26,7 @@ from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
-from coder_jax.systems.mlnorm.chunks import write_rows
+from coder_jax.systems.encoders.chunks import write_rows
 from coder_jax.systems.mlnorm.class_softmax import class_softmax_loss, padded_rows, unit_rows
 from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.head import apply_head

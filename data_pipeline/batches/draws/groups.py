@@ -6,14 +6,12 @@ state: triplets come from a stateless permutation, terms from stateless random n
 
 import numpy as np
 
-from data_pipeline.batches.draws.likeness import has_unlike_name, least_alike, word_piece_sets
-from data_pipeline.batches.order import below, distinct_draws, key, permute
+from data_pipeline.batches.draws.names import Names
+from data_pipeline.batches.order import below, key, permute
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.dataset.store import TripletDataset, as_tensor
 from data_pipeline.process.errors import BadInput
-
-CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
 
 
 class Draw:
@@ -22,26 +20,21 @@ class Draw:
     Args:
         dataset: the opened dataset.
         spec: what a batch is made of; `spec.draw` is explained in BatchSpec.
+        names: of the dataset, if they are there already.
 
     Raises:
         BadInput: if the dataset has too few items for the distinct triplets of a group.
     """
 
-    def __init__(self, dataset: TripletDataset, spec: BatchSpec):
+    def __init__(self, dataset: TripletDataset, spec: BatchSpec, names: Names | None = None):
         spec.validate()
-        self.spec = spec
-        # Eager tensors that a tf.data function captures are passed by reference, not copied into
-        # its graph.
+        self.spec, self.names = spec, names or Names(dataset, spec)
         self.heads, self.relations, self.tails = map(
             as_tensor, (dataset.heads, dataset.relations, dataset.tails)
         )
-        self.term_start = as_tensor(dataset.term_start)
+        self.term_start = self.names.term_start
         self.related_start = self.related = None
-        has_synonym = np.diff(dataset.term_start) >= 2
-        if spec.names == "unlike":
-            pieces = word_piece_sets(dataset)
-            has_synonym = has_unlike_name(pieces, dataset.term_start)
-            self.pieces = tf.constant(pieces)
+        has_synonym = self.names.has_synonym
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
             if spec.corrupted_tails:
@@ -134,23 +127,6 @@ class Draw:
             self.items, place + tf.cast(tf.gather(self.items, place) >= tail, tf.int64)
         )
 
-    def _terms(self, stream: str, slot: tf.Tensor, concept: tf.Tensor, number: int) -> tf.Tensor:
-        """int64 [T, number]: the term that each occurrence of a triplet's concept shows."""
-        start = tf.gather(self.term_start, concept)
-        count = tf.gather(self.term_start, concept + 1) - start
-        unlike = self.spec.names == "unlike"
-        drawn = tf.range(max(number, CANDIDATES) if unlike else number, dtype=tf.int64)
-        random = key(self.spec.seed, stream, slot[:, None], drawn[None, :])
-        if self.spec.names == "any":
-            nth = below(random, count[:, None])
-        else:
-            nth = distinct_draws(random, count)
-        terms = start[:, None] + tf.cast(nth, tf.int64)
-        if unlike:
-            places = least_alike(tf.gather(self.pieces, terms), number)
-            terms = tf.gather(terms, places, axis=1, batch_dims=1)
-        return terms
-
     def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
         """The draw of G groups of a step, each of k pairs.
 
@@ -176,7 +152,7 @@ class Draw:
             within = tf.range(spec.pairs, dtype=tf.int64)[None, :]
             slot = tf.reshape(group[:, None] * spec.pairs + within, [-1])
             concepts.append(self.corrupted(slot, pairs["tail"]))
-            terms.append(self._terms("corrupted tail term", slot, concepts[-1], 1)[:, 0])
+            terms.append(self.names("corrupted tail term", slot, concepts[-1], 1)[:, 0])
 
         def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
             return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
@@ -199,8 +175,8 @@ class Draw:
         # A head that is its own tail goes on with its own draws, so that the pair shows two
         # different terms.
         both = repeats if spec.draw == "relations" else 2 * repeats
-        head_terms = self._terms("head term", slot, head, both)
-        tail_terms = self._terms("tail term", slot, tail, repeats)
+        head_terms = self.names("head term", slot, head, both)
+        tail_terms = self.names("tail term", slot, tail, repeats)
         if spec.draw == "relations":
             return head_terms, tail_terms
         alone = (relation < 0)[:, None]
