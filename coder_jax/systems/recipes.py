@@ -9,6 +9,8 @@ from coder_jax.systems.coder import recipes as coder
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1 import recipes as coder_v1
 from coder_jax.systems.coder_v1.objective import CoderV1System
+from coder_jax.systems.coderpp import recipes as coderpp
+from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
 from coder_jax.systems.mlnorm import recipes as mlnorm
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
@@ -32,6 +34,7 @@ SYSTEMS: dict[str, type[System]] = {
         RankSystem,
         BneSystem,
         SapBertSystem,
+        CoderPlusPlusSystem,
     )
 }
 
@@ -71,6 +74,8 @@ RECIPES: dict[str, Callable[[], Config]] = {
         bne.bne_released,
         sapbert.sapbert,
         sapbert.small_sapbert,
+        coderpp.coderpp,
+        coderpp.coderpp_small,
     )
 }
 

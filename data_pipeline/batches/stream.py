@@ -5,11 +5,16 @@ step, on any number of hosts, and each host builds only its own share of the gro
 cut into passes and blocks (StepCut) and where its rows go (RowPlan) changes no result.
 """
 
+import copy
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from data_pipeline.batches.draws.groups import Draw
+from data_pipeline.batches.draws.neighbour_spec import NeighbourSpec
+from data_pipeline.batches.draws.neighbours import NeighbourDraw
 from data_pipeline.batches.draws.pairs import PairDraw
 from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
@@ -92,9 +97,11 @@ class BatchMaker(PackedGroups):
         run_steps: int = LONG_RUN,
         shapes: int = MOST_SHAPES,
     ):
-        self.draw: Draw | PairDraw | TermDraw
+        self.draw: Draw | PairDraw | TermDraw | NeighbourDraw
         if isinstance(spec, TermSpec):
             self.draw = TermDraw(dataset, spec)
+        elif isinstance(spec, NeighbourSpec):
+            self.draw = NeighbourDraw(dataset, spec)
         else:
             self.draw = (PairDraw if spec.draw == "pairs" else Draw)(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
@@ -109,6 +116,18 @@ class BatchMaker(PackedGroups):
         self.token_start = as_tensor(dataset.token_start)
         self.tokens = as_tensor(dataset.tokens)
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
+
+    def with_index(self, index: Path) -> Self:
+        """The same data with the neighbours of an index; its plan of rows stays.
+
+        Raises:
+            BadInput: if there is nothing here that depends on one, or it is of other data.
+        """
+        if not isinstance(self.draw, NeighbourDraw):
+            return super().with_index(index)
+        other = copy.copy(self)
+        other.draw = self.draw.with_index(index)
+        return other
 
     def _lengths(self, terms: tf.Tensor) -> tf.Tensor:
         return tf.cast(

@@ -1,0 +1,1 @@
+"""CODER++ (Zeng, Yuan and Yu 2022)."""
