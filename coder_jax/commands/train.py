@@ -25,8 +25,9 @@ from data_pipeline.process.suggestions import did_you_mean
 
 WHICH = """\
 An ontology of your own on one machine: small. The UMLS on accelerators: coder_eng for English,
-coder_all for all languages. A light encoder without a BERT, of words and characters: bne. The
-others are their ablations and those of the first CODER paper."""
+coder_all for all languages, then coderpp to train these on with nearest neighbours. A light encoder
+without a BERT, of words and characters: bne. The others are their ablations and those of
+the first CODER paper."""
 
 
 def parse(arguments: list[str]) -> Config:

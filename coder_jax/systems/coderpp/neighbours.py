@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from coder_jax.devices.agree import barrier, is_first
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from data_pipeline.dataset.store import TripletDataset
 
 TERMS_AT_ONCE = 16_384
-# All keys travel to the devices once for so many queries.
-QUERIES_AT_ONCE = 65_536
+# All keys travel to the devices once for so many queries: a CPU has them there.
+QUERIES_CPU, QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
 VECTORS, CONCEPTS = "vectors.npy", "concepts.npy"
 
@@ -65,11 +66,12 @@ def write_neighbours(
         vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
     else:
         owner = np.repeat(owner, np.diff(data.term_start))
+    on_cpu = jax.default_backend() == "cpu"
     write_rows(
         folder / NEIGHBOURS,
         len(draw.anchors),
         Neighbours(draw, vectors, owner, products),
-        chunk=QUERIES_AT_ONCE,
+        chunk=QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR,
         about=f"neighbours by {products} of {about}",
         what="neighbours",
     )

@@ -6,22 +6,22 @@ much (hard positives and negatives that follow the encoder); the numbers stand i
 
 | value | where it stands |
 |---|---|
-| a block: a term, the 30 terms nearest to it, 30 names of its concept | released code; of the 30 it counts the term itself as one, here they are others |
+| a block: a term, the 30 terms nearest to it, 30 names of its concept | released code |
 | blocks of any terms, those of concepts with one name too | released code |
 | 4 blocks a group; 8 GPUs, accumulation 8: 64 groups an update | released command |
 | MS-loss with mining as CODER's, no relations | released code |
 | start: CODER_ENG; rate 4e-5, warm-up 10,000 updates, linear decay | released command |
-| 2,500,000 micro-batches, 312,500 updates; neighbours every 250,000, 31,250 updates | released command; its code's own defaults are 400,000 and 100,000, at 2e-5 |
+| 2,500,000 micro-batches, so 312,500 updates; neighbours every 250,000, so 31,250 | the same |
 | AdamW's decay 0.01, its eps 1e-8, gradients clipped to norm 1; at most 32 tokens | released code |
-| vector of a term: the last hidden state of [CLS] | CODER's paper; the released code takes the pooler |
+| vector of a term: the last hidden state of [CLS] | CODER's paper |
 | concepts that share a name with the anchor's are no neighbours of it | neither; ours |
 
+The released code counts the term itself among its 30, here they are others; its own defaults are
+400,000 micro-batches, neighbours every 100,000, and a rate of 2e-5; its vectors are the pooler's.
 Where a concept has fewer than 31 other names these come again; the released code repeats the term
 itself. Each time that it has found neighbours it also begins its optimizer anew and moves the
 schedule on by as many updates as there were micro-batches, eight times too far; not so here.
 """
-
-import dataclasses
 
 from coder_jax.systems.coder.recipes import small_synonyms
 from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
@@ -61,13 +61,19 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     anchor alone would be wasted. A first guess, not chosen on held-out terms.
     """
     base = small_synonyms()
-    mined = {"mined_share": 0.5, "neighbours": 7, "neighbours_of": "concepts", "positives": "each"}
-    spec = base.system.batch
-    drawn = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    batch = NeighbourSpec(
+        draw="synonyms",
+        names="unlike",
+        groups=1,
+        triplets=128,
+        repeats=1,
+        row_length=base.system.batch.row_length,
+        mined_share=0.5,
+        neighbours=7,
+        neighbours_of="concepts",
+        positives="each",
+    )
     system = CoderPlusPlusSystem(
-        model=base.system.model,
-        batch=NeighbourSpec(**drawn, **mined),
-        term=base.system.term,
-        refresh_steps=80,
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=80
     )
     return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)

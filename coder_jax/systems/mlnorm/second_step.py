@@ -23,10 +23,10 @@ from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
 from coder_jax.encoding.readers.embed import embed_tokens, place
 from coder_jax.encoding.search import search
 from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.systems.encoders.chunks import write_rows
 from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
-from coder_jax.systems.encoders.chunks import write_rows
 from coder_jax.systems.mlnorm.class_softmax import class_softmax_loss, padded_rows, unit_rows
 from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.head import apply_head

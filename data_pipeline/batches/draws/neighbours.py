@@ -57,9 +57,10 @@ class NeighbourDraw:
         if spec.neighbours_of == "terms":
             taken = np.repeat(taken, np.diff(dataset.term_start))
         self.anchors = np.flatnonzero(taken)
-        if self.anchors.size < spec.blocks:
+        self.size = self.anchors.size
+        if self.size < spec.blocks:
             raise BadInput(
-                f"the dataset has {self.anchors.size} {spec.neighbours_of} to find neighbours of, "
+                f"the dataset has {self.size} {spec.neighbours_of} to find neighbours of, "
                 f"but a group takes {spec.blocks} distinct ones (draw {spec.draw!r}); use fewer "
                 "triplets per group, more neighbours, or build with fewer filters"
             )
@@ -74,7 +75,7 @@ class NeighbourDraw:
         """
         path = index / NEIGHBOURS
         mapped = map_array(path, AGAIN)
-        expected = (self.anchors.size, self.spec.neighbours)
+        expected = (self.size, self.spec.neighbours)
         if mapped.shape != expected or mapped.dtype != np.int32:
             raise BadInput(
                 f"{path} holds {mapped.dtype} {mapped.shape}; expected int32 {expected}: {AGAIN}"
@@ -115,11 +116,11 @@ class NeighbourDraw:
         """As `Draw.__call__`, of the pairs that show neighbours."""
         spec, width = self.spec, 1 + self.spec.neighbours
         group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
-        groups_per_epoch = self.anchors.size // spec.blocks
+        groups_per_epoch = self.size // spec.blocks
         within = tf.range(spec.blocks, dtype=tf.int64)[None, :]
         index = (group % groups_per_epoch)[:, None] * spec.blocks + within
         keys = key(spec.seed, "permutation", group // groups_per_epoch, BLOCKS)[:, None]
-        place = tf.reshape(tf.cast(permute(index, self.anchors.size, keys), tf.int64), [-1])
+        place = tf.reshape(tf.cast(permute(index, self.size, keys), tf.int64), [-1])
         anchor = tf.gather(self.items, place)[:, None]
         lists = tf.repeat(anchor, spec.neighbours, axis=1)
         if self.lists is not None:

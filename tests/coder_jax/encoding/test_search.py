@@ -4,10 +4,12 @@ import jax
 import numpy as np
 import pytest
 
+from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.search import merge_block, merge_blocks, nearest_others, search
 from coder_jax.encoding.search_on_host import NOTHING, pack, unpack
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.obo import read_obo
 
 
 def by_sorting(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -219,3 +221,45 @@ def test_nearest_others_are_those_of_brute_force(rows):
     np.testing.assert_allclose(taken, similarity, rtol=1e-5, atol=1e-5)
     for few in (3, 1):
         assert nearest_others(vectors[:few], 5)[1].shape == (few, few - 1), "what there is"
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize(("keys", "k"), [(64, 40), (1029, 5), (1000, 33)])
+def test_bfloat16_products_that_are_exact_give_the_full_stable_sort(devices, keys, k):
+    rng = np.random.default_rng(keys)
+    q, n = small_integers(rng, 9, 5), small_integers(rng, keys, 5)
+    one = {"block_queries": 4, "block_keys": 64, "devices": jax.devices()[:devices]}
+    similarity, index = search(q, n, k, products="bfloat16", **one)
+    expected_similarity, expected_index = by_sorting(q, n, k)
+    np.testing.assert_array_equal(index, expected_index)
+    np.testing.assert_array_equal(similarity, expected_similarity)
+
+
+def test_candidates_of_bfloat16_are_ranked_again_in_float32():
+    """Keys so near to each other that bfloat16 orders them by chance; padding is no key."""
+    rng = np.random.default_rng(0)
+    n = np.concatenate([1 + 1e-4 * rng.normal(size=(20, 16)), -1 + 0 * rng.normal(size=(500, 16))])
+    q, n = np.ones((3, 16), np.float32), n.astype(np.float32)
+    expected_similarity, expected_index = by_sorting(q, n, 10)
+    for block_keys in (64, 1024):
+        similarity, index = search(q, n, 10, products="bfloat16", block_keys=block_keys)
+        np.testing.assert_array_equal(index, expected_index)
+        np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-6)
+    # All similarities are below the zeros of padding rows.
+    similarity, index = search(-q, n[:20], 15, products="bfloat16", block_keys=32)
+    np.testing.assert_array_equal(index, by_sorting(-q, n[:20], 15)[1])
+
+
+@pytest.mark.slow
+def test_bfloat16_misses_few_neighbours_of_real_terms(minilm_path, hpo_path):
+    """2,000 names of the HPO: 30 of each; all keys in one block, where most are missed."""
+    names = read_obo(hpo_path).atoms.collect()["term"].to_list()[:2000]
+    encoder = TermEncoder.from_pretrained(minilm_path, "cls")
+    vectors = encoder.encode(list(dict.fromkeys(names)))
+    _, exact = nearest_others(vectors, 30)
+    similarity, found = nearest_others(vectors, 30, products="bfloat16")
+    held = [np.isin(one, other).mean() for one, other in zip(exact, found, strict=True)]
+    assert np.mean(held) > 0.9999
+    double = vectors.astype(np.float64)
+    expected = np.take_along_axis(double @ double.T, found, axis=1)
+    np.testing.assert_allclose(similarity, expected, atol=3e-6)  # sums of 384 in float32

