@@ -56,9 +56,12 @@ class NeighbourSpec(BatchSpec):
 
     def told(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        mined = f"{self.mined_share:.0%} nearest {self.neighbours_of}, {self.neighbours} of each"
         # Of a slotted dataclass: super() without arguments means the class before it had slots.
-        return {**BatchSpec.told(self), "neighbours": mined}
+        told = BatchSpec.told(self)
+        if self.mined_share:
+            of_each = f"{self.neighbours} nearest {self.neighbours_of} of each"
+            told["neighbours"] = f"{self.mined_share:.0%}, the {of_each}"
+        return told
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""

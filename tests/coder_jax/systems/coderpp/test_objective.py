@@ -17,6 +17,7 @@ from tiny_run import dataset_for
 import coder_jax.systems.coderpp.neighbours as neighbours
 import coder_jax.training.step
 from coder_jax.devices.mesh import make_mesh, step_cut
+from coder_jax.encoding.readers.embed import place
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.runs.checkpoint_reader import saved_steps
 from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
@@ -28,6 +29,7 @@ from coder_jax.training.config import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
 from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS, NeighbourSpec
 from data_pipeline.batches.draws.neighbours import NeighbourDraw
+from data_pipeline.batches.spec import RowPlan
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.process.errors import BadInput
 
@@ -88,6 +90,7 @@ def run(data, model, monkeypatch):
             patch.setattr(jax, "local_devices", lambda: chosen)
             config = config_of(model, out, **changes)
             maker = BatchMaker(data, config.system.batch, step_cut(mesh(2), 1))
+            maker.plan = RowPlan((maker.plan.ample,))  # compile one shape
             train(config, maker)
 
     return run
@@ -106,19 +109,25 @@ def index_of(out, step):
     return np.load(out / "index" / str(step) / NEIGHBOURS)
 
 
-def vectors_by_hand(out, step, data):
-    """float64 [terms, D], of unit length: one term in each padded row, without dropout."""
+def encoder_of(out, step):
+    """(system, encoder) of a run after a step."""
     system, saved = load_run(out, step)
     graph, _ = split_encoder(system.structure(saved.identity["start"]))
-    bert = merge_encoder(graph, saved.params["encoder"])
+    return system, merge_encoder(graph, saved.params["encoder"])
+
+
+@pytest.fixture(scope="module")
+def by_hand(straight, data):
+    """float64 [terms, D], of unit length, after step 4: a term in each row, without dropout."""
     lengths = np.diff(data.token_start)
     shape = (len(lengths), lengths.max())
-    place = np.arange(shape[1])[None]
-    here = place < lengths[:, None]
+    column = np.arange(shape[1])[None]
+    here = column < lengths[:, None]
     tokens = np.zeros(shape, np.int32)
     tokens[here] = data.tokens
     segments = np.where(here, np.arange(shape[0])[:, None] + 1, 0)
-    vectors = bert.term_vectors(tokens, np.where(here, place, 0), segments, shape[0], "cls")
+    _, bert = encoder_of(straight, 4)
+    vectors = bert.term_vectors(tokens, np.where(here, column, 0), segments, shape[0], "cls")
     vectors = np.asarray(vectors, np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -144,17 +153,15 @@ def sharing(data):
     return share, owner
 
 
-def test_neighbours_are_the_nearest_terms_by_the_encoder_of_the_step(straight, data):
+def test_neighbours_are_the_nearest_terms_by_the_encoder_of_the_step(straight, data, by_hand):
     share, owner = sharing(data)
     assert share.any()
     found = index_of(straight, 4)
     assert found.dtype == np.int32 and found.shape == (len(owner), K)
-    vectors = vectors_by_hand(straight, 4, data)
-    np.testing.assert_array_equal(
-        found, lists_by_hand(vectors, owner, np.arange(len(owner)), share)
-    )
+    anchors = np.arange(len(owner))
+    np.testing.assert_array_equal(found, lists_by_hand(by_hand, owner, anchors, share))
     # The rule of shared names matters here: without it the same string would be the nearest.
-    free = lists_by_hand(vectors, owner, np.arange(len(owner)), np.zeros_like(share))
+    free = lists_by_hand(by_hand, owner, anchors, np.zeros_like(share))
     assert (found != free).any(axis=1).sum() >= 6
     # And the encoder has moved.
     assert (index_of(straight, 2) != found).any()
@@ -163,20 +170,36 @@ def test_neighbours_are_the_nearest_terms_by_the_encoder_of_the_step(straight, d
     assert saved_steps(straight) == [2, 4, 6]
 
 
-@pytest.mark.parametrize("search", ["exact", "bfloat16"])
-def test_neighbours_of_concepts_by_the_means_of_their_terms(run, data, tmp_path, search):
-    out = tmp_path / "run"
-    spec = dataclasses.replace(SPEC, neighbours_of="concepts", draw="synonyms", positives="each")
-    run(out, spec=spec, mu=0.0, search=search, refresh_steps=4)
-    vectors, (share, owner) = vectors_by_hand(out, 4, data), sharing(data)
-    means = np.stack([vectors[owner == concept].mean(0) for concept in range(60)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    anchors = np.flatnonzero(np.diff(data.term_start) >= 2)
-    expected = lists_by_hand(means, np.arange(60), anchors, share)
-    found = index_of(out, 4)
-    if search == "exact":
-        np.testing.assert_array_equal(found, expected)
-    assert np.mean([len(set(a) & set(b)) / K for a, b in zip(found, expected, strict=True)]) > 0.99
+@pytest.mark.parametrize("of", ["terms", "concepts"])
+def test_neighbours_by_bfloat16_and_of_concepts_by_the_means_of_their_terms(
+    straight, data, by_hand, of, tmp_path
+):
+    """Of concepts that have a synonym, or of their terms."""
+    system, bert = encoder_of(straight, 4)
+    spec = dataclasses.replace(SPEC, neighbours_of=of, draw="synonyms", positives="each")
+    several = np.diff(data.term_start) >= 2
+    (share, owner), vectors, anchors = sharing(data), by_hand, np.flatnonzero(several)
+    if of == "concepts":
+        owner = np.arange(60)
+        vectors = np.add.reduceat(by_hand, data.term_start[:-1])
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    else:
+        anchors = np.flatnonzero(several[owner])
+    expected = lists_by_hand(vectors, owner, anchors, share)
+    for products in ("exact", "bfloat16"):
+        folder = tmp_path / products
+        folder.mkdir()
+        draw = NeighbourDraw(data, spec)
+        neighbours.write_neighbours(
+            folder, draw, place(bert), pooling="cls", products=products, about="tiny"
+        )
+        found = np.load(folder / NEIGHBOURS)
+        if products == "exact":
+            np.testing.assert_array_equal(found, expected)
+        held = [np.isin(one, other).mean() for one, other in zip(expected, found, strict=True)]
+        assert np.mean(held) > 0.99
+        assert [path.name for path in folder.iterdir()] == [NEIGHBOURS]
+        draw.with_index(folder)
 
 
 def test_terms_of_the_own_concept_are_positives_and_never_negatives(straight, data):
@@ -237,9 +260,10 @@ def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, 
     assert not list((out / "index").glob(".*"))
 
 
-def test_eight_devices_find_and_learn_what_one_does(run, straight, tmp_path):
+@pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_several_devices_find_and_learn_what_one_does(run, straight, tmp_path, devices):
     out = tmp_path / "run"
-    run(out, devices=8)
+    run(out, devices=devices)
     for step in (2, 4):
         np.testing.assert_array_equal(index_of(out, step), index_of(straight, step))
     ours, theirs = load_run(out)[1], load_run(straight)[1]
@@ -249,9 +273,10 @@ def test_eight_devices_find_and_learn_what_one_does(run, straight, tmp_path):
         assert np.linalg.norm(one - other) <= 1e-6 * np.linalg.norm(other)
 
 
-def test_no_share_of_neighbours_makes_no_index(run, tmp_path):
-    run(tmp_path / "run", spec=dataclasses.replace(SPEC, mined_share=0.0))
-    assert not (tmp_path / "run" / "index").exists()
+def test_without_a_share_neighbours_are_never_looked_for(model):
+    for share, every in ((0.0, 0), (0.5, 2)):
+        system = config_of(model, "x", dataclasses.replace(SPEC, mined_share=share)).system
+        assert system.fitted(None).refresh_steps == every
 
 
 @pytest.mark.parametrize(
