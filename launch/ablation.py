@@ -11,13 +11,14 @@ that was stopped goes on when it is given again; what is done is not done again.
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
     coder_transe         CODER with the TransE-like similarity of its ablation
+    coderpp              as synonyms, half of each group near concepts, found anew (CODER++)
     sapbert              SapBERT's loss, miner and pairs of names, at the rate of synonyms
     coder_v1             the first CODER paper: TransE with corrupted tails, on 255 terms a step
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
 
-All but coder_v1 have 256 terms a step, all but synonyms and sapbert the rate of `small`. Of the
-papers' ablations those of v1, with semantic types and without relations, are not among them.
+All but coder_v1 have 256 terms a step, all but synonyms, coderpp and sapbert the rate of `small`.
+Of the papers' ablations those of v1, with semantic types and without relations, are not among them.
 """
 
 import argparse
@@ -57,6 +58,7 @@ SYSTEMS = {
     "coder_transe": ["--recipe", "small_transe"],
     "coder_v1": ["--recipe", "small_v1"],
     "sapbert": ["--recipe", "small_sapbert"],
+    "coderpp": ["--recipe", "coderpp_small"],
     "uniform": UNIFORM,
     "uniform_no_relations": UNIFORM + NO_RELATIONS,
 }
