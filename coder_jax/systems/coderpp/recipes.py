@@ -51,7 +51,7 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
 
 
 def coderpp_small() -> Config[CoderPlusPlusSystem]:
-    """`small_synonyms` with half of each group from near concepts, found every 80 steps.
+    """`small_synonyms` with half of each group from near concepts, found before steps 1 and 121.
 
         bash launch/train.sh --recipe coderpp_small --data DIR --out runs/coderpp_small
 
@@ -59,6 +59,10 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     each that share few word pieces. Of concepts, not of terms, and with names of each, so that
     every term of a group has a positive: with few terms a step, neighbours that are there for one
     anchor alone would be wasted. A first guess, not chosen on held-out terms.
+
+    To find neighbours all terms are encoded, about 500 a second on two CPU cores: of HPO a minute
+    and a half each time, of a terminology with half a million a quarter of an hour, and as long
+    again to compare 300,000 concepts. So it pays to find them seldom (--refresh-steps 240: once).
     """
     base = small_synonyms()
     batch = NeighbourSpec(
@@ -74,6 +78,6 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
         positives="each",
     )
     system = CoderPlusPlusSystem(
-        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=80
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=120
     )
     return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)
