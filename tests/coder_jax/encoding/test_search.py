@@ -235,6 +235,13 @@ def test_bfloat16_products_that_are_exact_give_the_full_stable_sort(devices, key
     np.testing.assert_array_equal(similarity, expected_similarity)
 
 
+def test_keys_that_differ_in_bfloat16_alone_tie():
+    """1 + 2**-8 becomes 1 there, 1 - 2**-8 stays: both keys have 2 in float32, the first less."""
+    n = np.float32([[1 + 2**-8, 1 - 2**-8], [1, 1]])
+    _, index = search(np.ones((1, 2), np.float32), n, 2, products="bfloat16")
+    assert index.tolist() == [[0, 1]]
+
+
 def test_candidates_of_bfloat16_are_ranked_again_in_float32():
     """Keys so near to each other that bfloat16 orders them by chance; padding is no key."""
     rng = np.random.default_rng(0)
