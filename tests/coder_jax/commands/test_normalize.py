@@ -173,6 +173,7 @@ def test_lines_and_pauses(tmp_path):
         assert read == [["a", "", "\u2028b", "last"]]
 
 
+@pytest.mark.slow
 def test_a_pause_is_answered_and_sigterm_ends_it(model, dictionary, repo):
     process = start(model, dictionary, repo)
     too_long = threading.Timer(120, process.kill)

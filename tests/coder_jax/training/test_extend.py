@@ -64,6 +64,7 @@ def test_at_a_constant_rate_it_is_bitwise_the_longer_run(
     assert load_run(out)[1].step == 7
 
 
+@pytest.mark.slow
 def test_a_linear_rate_is_that_of_the_longer_run_from_there_on(model, source, tmp_path):
     out = tmp_path / "run"
     before = run_of(model, out, 6, "linear", mu=1.0, log_steps=1)

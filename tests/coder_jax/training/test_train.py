@@ -223,6 +223,7 @@ def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_another_runs_parameters(model, source, straight, tmp_path):
     """With another loss: the encoder and the matrices are those of the other run's last step."""
     out, begun = tmp_path / "second", config(model, tmp_path / "second", save_minutes=0.0)

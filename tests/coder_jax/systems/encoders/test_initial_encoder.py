@@ -58,7 +58,8 @@ def test_a_run_with_it_is_trained_told_and_gone_on_with(first, source, tmp_path)
     assert read_identity(out)["config"]["system"]["model"]["init"] == str(first)
 
 
-@pytest.mark.parametrize("flag", [pytest.param("--init", marks=pytest.mark.slow), "--from"])
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["--init", "--from"])
 def test_a_run_stopped_before_its_first_checkpoint_begins_with_the_same_step_again(
     flag, first, model, source, tmp_path
 ):

@@ -24,6 +24,8 @@ from data_pipeline.dataset.mentions.candidates import read_lists
 from data_pipeline.dataset.mentions.store import open_mentions
 from data_pipeline.process.errors import BadInput
 
+pytestmark = pytest.mark.slow  # two runs go before all of them
+
 
 def run_without(fold, mentions, out, **batch):
     spec = {"fold": fold, "pairs": 2, "groups": 2, "negatives_per_pair": 2, **batch}
