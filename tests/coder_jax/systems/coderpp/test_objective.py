@@ -231,7 +231,9 @@ def test_terms_of_the_own_concept_are_positives_and_never_negatives(straight, da
     assert float(system.group_loss(group)[0]) == pytest.approx(want, rel=1e-4)
 
 
-@pytest.mark.parametrize("where", ["embed_tokens", "nearest_others"])
+@pytest.mark.parametrize(
+    "where", ["embed_tokens", pytest.param("nearest_others", marks=pytest.mark.slow)]
+)
 def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, where, monkeypatch):
     monkeypatch.setattr(neighbours, "TERMS_AT_ONCE", 50)
     monkeypatch.setattr(neighbours, "QUERIES_CPU", 60)
