@@ -15,6 +15,8 @@ from data_pipeline.process.suggestions import check_flags
 
 # A disk that is full or may not be written to is the user's to mend: no traceback.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+# NumPy says in words alone that it could not write all of an array.
+UNWRITTEN = ("Not enough free space to write", "requested and")
 # So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
 PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 # Pipes and terminals at whose other end nobody is.
@@ -144,7 +146,7 @@ def message_of(error: BaseException) -> str | None:
     """What is printed of an error that the user can mend; None for a defect of the program."""
     if isinstance(error, BadInput):
         return str(error)
-    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+    if isinstance(error, OSError) and (error.errno in DISK_ERRORS or is_unwritten(error)):
         return f"{error}; make room or check the rights, and try again"
     if isinstance(error, shutil.Error):  # copies of several files, each with what went wrong
         copies = error.args[0]
@@ -159,6 +161,11 @@ def message_of(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         return message_of_missing(error)
     return None
+
+
+def is_unwritten(error: OSError) -> bool:
+    """Whether an array could not be written whole, of which NumPy tells without a number."""
+    return error.errno is None and any(words in str(error) for words in UNWRITTEN)
 
 
 def message_of_missing(error: ModuleNotFoundError) -> str | None:

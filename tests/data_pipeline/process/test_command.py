@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from devices import FULL, device
 
@@ -54,6 +55,22 @@ def test_a_full_disk_is_a_message_and_any_other_os_error_a_traceback(capsys):
     assert "No space left" in capsys.readouterr().err
     with pytest.raises(OSError, match="odd"):
         run_command(raising(OSError(5, "odd")))
+
+
+@pytest.mark.parametrize(
+    "words", ["{} requested and 0 written", "Not enough free space to write 8"]
+)
+def test_arrays_that_a_full_disk_does_not_take_are_a_message(tmp_path, capsys, words):
+    """NumPy's errors have no number; small arrays on a full device, and what it says of large."""
+
+    def work() -> int:
+        if "{}" not in words:  # as numpy's multiarray/convert.c says it where no file may grow
+            raise OSError(words)
+        np.ones(100_000).tofile(device(tmp_path / "full", FULL))
+        return 0
+
+    assert run_command(work) == 2
+    assert f"error: {words.format(100_000)}; make room" in capsys.readouterr().err
 
 
 def test_a_path_that_cannot_be_is_a_message(tmp_path, capsys):
