@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 
 
 def abbreviations_of(text: str) -> dict[str, str]:
@@ -16,11 +17,14 @@ def abbreviations_of(text: str) -> dict[str, str]:
       text: of one document, a paragraph a line.
     """
     # Imported here, as most commands need none; its import would set up the logging of the process,
-    # which it does not where there is a handler.
+    # which it does not where there is a handler. Its file has escapes that Python warns of when it
+    # compiles them, which is the first import of an installation.
     root, nothing = logging.getLogger(), logging.NullHandler()
     root.addHandler(nothing)
     try:
-        from abbreviations import schwartz_hearst
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from abbreviations import schwartz_hearst
     finally:
         root.removeHandler(nothing)
     found = schwartz_hearst.extract_abbreviation_definition_pairs(doc_text=text)
