@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from coder_jax.systems.groups.group import Group, MultiSimilarity, norm, term_loss
+from coder_jax.systems.groups.group import Group, MultiSimilarity, mean_where, norm, term_loss
 from coder_jax.systems.groups.relation_system import RelationSystem
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, Part
@@ -128,7 +128,7 @@ def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
     true_k = norm(group.queries - tails_kD)
     false_k = norm(group.queries - corrupted_kD)
     violation_k = jnp.maximum(0.0, margin + true_k - false_k)
-    return _mean(violation_k, group.related), _mean(true_k < false_k, group.related)
+    return mean_where(violation_k, group.related), mean_where(true_k < false_k, group.related)
 
 
 def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
@@ -142,9 +142,4 @@ def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
     log_p_NS = jax.nn.log_softmax(group.type_logits)
     surprise_N = -jnp.take_along_axis(log_p_NS, right_N1, axis=1)[:, 0]
     guess_N = group.type_logits.argmax(axis=1)
-    return _mean(surprise_N, typed_N), _mean(guess_N == group.types, typed_N)
-
-
-def _mean(values: jax.Array, counts: jax.Array) -> jax.Array:
-    """The mean of the values that count; 0 if none does."""
-    return jnp.where(counts, values, 0.0).sum() / jnp.maximum(counts.sum(), 1)
+    return mean_where(surprise_N, typed_N), mean_where(guess_N == group.types, typed_N)

@@ -5,12 +5,9 @@ Representations, BioNLP 2022.
 """
 
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-import jax
-import numpy as np
 import tyro
 
 from coder_jax.devices.mesh import local_copy
@@ -77,12 +74,10 @@ class CoderPlusPlusSystem(CoderSystem):
         """The nearest neighbours of all anchors, with the encoder of the moment."""
         from coder_jax.encoding.readers.embed import place
         from coder_jax.systems.coderpp.neighbours import write_neighbours
+        from coder_jax.systems.encoders.chunks import hash_of
 
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
-        digest = hashlib.sha256(str(source.manifest["content_hash"]).encode())
-        for array in jax.tree.leaves(encoder):
-            digest.update(np.ascontiguousarray(array).data)
         graph, _ = split_encoder(self.structure(view.about))
         write_neighbours(
             folder,
@@ -90,5 +85,5 @@ class CoderPlusPlusSystem(CoderSystem):
             place(merge_encoder(graph, encoder)),
             pooling=self.model.pooling,
             products=self.search,
-            about=digest.hexdigest(),
+            about=hash_of(source.manifest, encoder),
         )

@@ -23,7 +23,7 @@ from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
 from coder_jax.encoding.readers.embed import embed_tokens, place
 from coder_jax.encoding.search import search
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.systems.encoders.chunks import write_rows
+from coder_jax.systems.encoders.chunks import hash_of, write_rows
 from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
@@ -211,15 +211,12 @@ class MLNormClassesSystem(ClassSystem):
             )
             return np.asarray(to_class(head, head, jnp.asarray(pooled)))
 
-        digest = hashlib.sha256(str(source.manifest["content_hash"]).encode())
-        for array in jax.tree.leaves((encoder, head)):
-            digest.update(np.ascontiguousarray(array).data)
         write_rows(
             path,
             int(data.term_start[-1]),
             make,
             chunk=TERMS_AT_ONCE,
-            about=digest.hexdigest(),
+            about=hash_of(source.manifest, encoder, head),
             what="vectors of all terms",
         )
 

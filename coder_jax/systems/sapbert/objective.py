@@ -33,12 +33,8 @@ class SapBertSystem(GroupSystem):
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         similarity_NN = cosine(group.vectors, group.vectors)
-        same_NN = group.concepts[:, None] == group.concepts[None, :]
         positive_NN, negative_NN = mined_triplets(
-            similarity_NN,
-            same_NN & ~jnp.eye(same_NN.shape[0], dtype=bool),
-            ~same_NN,
-            margin=self.term.margin,
+            similarity_NN, group.positives, group.negatives, margin=self.term.margin
         )
         loss, mined = weighed_pairs(
             similarity_NN,

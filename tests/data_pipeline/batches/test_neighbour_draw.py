@@ -1,6 +1,5 @@
 """Blocks of neighbours: what each place of a group holds, the share of them, the start of a run."""
 
-import dataclasses
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from tiny_dataset import tiny_dataset
 from data_pipeline.batches.draws.groups import Draw
 from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS, NeighbourSpec
 from data_pipeline.batches.draws.neighbours import NeighbourDraw
-from data_pipeline.batches.draws.shared_names import SharedNames, name_hashes
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.process.errors import BadInput
@@ -218,36 +216,3 @@ def test_batches_without_neighbours_have_no_index(tmp_path):
     maker = BatchMaker(DATA, BatchSpec(groups=2, triplets=4, repeats=2, row_length=64))
     with pytest.raises(BadInput, match="these batches .* use none"):
         maker.with_index(tmp_path)
-
-
-def test_concepts_that_share_a_name():
-    """By all pairs of terms; of equal tokens in another order, and of more, none."""
-    rng = np.random.default_rng(0)
-    pool = [rng.integers(5, 9, rng.integers(1, 4)).tolist() for _ in range(25)]
-    names = rng.integers(1, 5, 40)
-    chosen = [pool[i] for i in rng.integers(0, len(pool), names.sum())]
-    bounds = np.concatenate([[0], np.cumsum([len(one) for one in chosen])])
-    data = dataclasses.replace(
-        DATA,
-        tokens=np.concatenate(chosen).astype(np.uint16),
-        token_start=bounds,
-        term_start=np.concatenate([[0], np.cumsum(names)]),
-    )
-    owner = np.repeat(np.arange(40), names)
-    expected = np.zeros((40, 40), bool)
-    for i, one in enumerate(chosen):
-        for j, other in enumerate(chosen):
-            expected[owner[i], owner[j]] |= one == other and owner[i] != owner[j]
-    everyone = np.arange(40)
-    found = SharedNames(data)(everyone[:, None], everyone[None])
-    np.testing.assert_array_equal(found, expected)
-    assert expected.any() and not expected.all()
-    assert not SharedNames(DATA)(everyone[:, None], everyone[None]).any()
-
-
-def test_hashes_of_names_do_not_depend_on_the_chunk(monkeypatch):
-    from data_pipeline.batches.draws import shared_names
-
-    whole = name_hashes(DATA.tokens, DATA.token_start)
-    monkeypatch.setattr(shared_names, "TERMS_AT_ONCE", 7)
-    np.testing.assert_array_equal(name_hashes(DATA.tokens, DATA.token_start), whole)
