@@ -1,6 +1,5 @@
 """Blocks of neighbours: what each place of a group holds, the share of them, the start of a run."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf

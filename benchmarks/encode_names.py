@@ -1,0 +1,136 @@
+"""Names to vectors by BNE beside MiniLM: how much quicker the small encoder is.
+
+`TermEncoder.encode` of an encoder of names, of a BERT, and sentence-transformers' of the same BERT
+(set up as for `benchmarks.encode`), all of the same strings. Every call reads its words anew, so
+that nothing is kept from one round to the next. Rounds alternate; the table has the medians.
+
+    python -m benchmarks.encode_names --names runs/names/bne/export \\
+        --json benchmarks/results/encode_names.json
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.default_model import model_or_default, name_of
+from benchmarks.encode import read_terms, sample
+from benchmarks.encode_peer import Variant, fastest, load_peer
+from benchmarks.machine import machine, one_line
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.results_file import keep_rows
+from benchmarks.rounds import alternate, medians
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
+
+OURS, BERT, PEER = "BNE", "BERT", "BERT by sentence-transformers"
+SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of all three, as the JSON holds them; to be called in a process of its own."""
+    set_up_xla()
+    import jax
+
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.readers.name_reader import NameReader
+    from coder_jax.models.hf_files import find_folder
+    from data_pipeline.sources.text.words import words_of
+
+    names = TermEncoder.from_pretrained(args.names)
+    if not isinstance(names.reader, NameReader):
+        raise BadInput(f"--names {args.names}: found a BERT; expected an export of BNE")
+    folder = find_folder(model_or_default(args.model))
+    bert = TermEncoder.from_pretrained(folder, cleaning="none", max_length=args.max_length)
+    all_terms, source = read_terms(args.data)
+    terms = sample(all_terms, args.terms)
+    words = [word for term in terms for word in words_of(term)]
+    with load_peer(folder, bert) as peer:
+        tried = [Variant(size, "float32", False) for size in args.batch_sizes]
+        rates, chosen = fastest(peer, tried, sample(terms, max(1, len(terms) // 4)))
+        systems = {
+            OURS: lambda: names.encode(terms),
+            BERT: lambda: bert.encode(terms),
+            PEER: lambda: peer.encode(terms, chosen),
+        }
+        for encode in systems.values():
+            encode()  # warm
+        rounds = alternate(systems, args.rounds)
+    return {
+        "model": name_of(args.model),
+        "source": source,
+        "num_terms": len(terms),
+        "words": len(words),
+        "distinct_words": len(set(words)),
+        "max_length": bert.settings.max_length,
+        "device": jax.devices()[0].device_kind,
+        "huge_pages": args.huge_pages,
+        "peer": str(chosen),
+        "peers_tried": rates,
+        "seconds": medians(rounds),
+        "rounds": rounds,
+    }
+
+
+def table(row: dict[str, Any]) -> str:
+    """The three as a Markdown table."""
+    seconds = row["seconds"]
+    lines = [
+        f"| {row['num_terms']:,} terms | s | terms/s | BNE, times as fast |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, taken in seconds.items():
+        rate = row["num_terms"] / taken
+        lines.append(f"| {name} | {taken:.2f} | {rate:,.0f} | {taken / seconds[OURS]:.1f} |")
+    lines.append(
+        f"\n{row['source']}: {row['words']:,} words, {row['distinct_words']:,} distinct; the BERT "
+        f"is {row['model']}; sentence-transformers with {row['peer']}; huge pages: "
+        f"{row['huge_pages']}."
+    )
+    return "\n".join(lines)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.encode_names",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--names", required=True, help="folder of an export of BNE")
+    parser.add_argument("--model", help="folder or hub id of a BERT (default: all-MiniLM-L6-v2)")
+    parser.add_argument("--max-length", type=int, help="tokens (default: the BERT's own)")
+    parser.add_argument("--data", type=Path, help="dataset, .obo or lines of terms (default: HPO)")
+    parser.add_argument("--terms", type=int, default=20_000, help="of them (default: 20000)")
+    parser.add_argument(
+        "--batch-sizes",
+        type=int,
+        nargs="+",
+        default=[16, 32, 64, 128],
+        help="of sentence-transformers, to choose from (default: 16 to 128)",
+    )
+    add_huge_pages(parser)
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    args = parse(argv)
+
+    def work() -> int:
+        before = machine()
+        with huge_pages(args.huge_pages == "all"):
+            row = in_a_process(measure, args) | {"machine": before}
+        print(f"\n{table(row)}\n\n{one_line(before)}")
+        if args.json:
+            keep_rows(args.json, [row], SETTINGS)
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
