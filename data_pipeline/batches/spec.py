@@ -36,10 +36,12 @@ class BatchSpec:
     draw: Literal["relations", "concepts", "synonyms", "pairs"] = "relations"
     """What fills a group: relation rows (the paper), concepts that have a synonym with one of
     their relations, or such concepts alone; or pairs of two names of a concept (SapBERT)."""
-    names: Literal["any", "distinct", "unlike"] = "any"
+    names: Literal["any", "distinct", "unlike", "languages"] = "any"
     """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
-    are left; or such as share few word pieces. Then a name that shares over 60 % of its pieces
-    with its concept's first is no synonym to the draws that take concepts that have one."""
+    are left; each in another language while there are others, so that all languages of a concept
+    come equally often; or (unlike) such as share few word pieces. Then a name that shares over 60 %
+    of its pieces with its concept's first is no synonym to the draws that take concepts that have
+    one."""
     groups: int = 8
     """G, groups per step; the paper's gradient accumulation."""
     triplets: int = 16
