@@ -43,7 +43,7 @@ from launch.experiment import (
 )
 
 SETTINGS = "names.json"  # in OUT, beside the first results
-FORMAT = 1  # of SETTINGS
+FORMAT = 2  # of SETTINGS
 HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
 AVERAGED = "mean of word vectors"
 SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
@@ -77,6 +77,13 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         default="words",
         help="what gets a vector, as for skip_gram; names are those of the dataset, but for "
         "held-out concepts (default: words)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=5,
+        help="passes over the text, as for skip_gram; of a text of some million words 10 to 20 "
+        "give better vectors (default: 5)",
     )
     parser.add_argument(
         "--recipes", nargs="+", default=["bne"], help="of BNE, each a training (default: bne)"
@@ -153,6 +160,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
         "data": dataset_hash(args.data),
         "text": [described(str(path)) for path in args.text],
         "variant": args.variant,
+        "epochs": args.epochs,
         "benchmark": {name: described(path) for name, path in benchmarks.items()},
         "dictionary": {name: described(path) for name, path in dictionaries.items()},
         "exact_match": [described(word.rpartition("=")[2]) for word in args.exact_match],
@@ -168,7 +176,8 @@ def learn_vectors(args: argparse.Namespace) -> Path:
         names = ["--dictionary", args.data] if args.variant != "words" else []
         if names and held_out.exists():
             names += ["--exclude-concepts", held_out]
-        own = ["--variant", args.variant, "--workers", str(args.workers), "--out", folder]
+        own = ["--variant", args.variant, "--epochs", str(args.epochs)]
+        own += ["--workers", str(args.workers), "--out", str(folder)]
         call("data_pipeline.skip_gram", "--text", *args.text, *names, *own)
     return folder
 

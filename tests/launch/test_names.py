@@ -48,11 +48,13 @@ def after(flag, words):
 def test_the_road_from_text_to_the_table(words, asked, tmp_path, capsys):
     more = ["--recipes", "bne", "bne_synonyms", "--seeds", "0", "1", "--steps", "7"]
     more += ["--compare", "MiniLM=org/mini", "--exact-match", "train.txt", "--pairs", "32"]
+    more += ["--epochs", "3"]
     assert names.main([*words, *more]) == 0
     out = tmp_path / "out"
     kinds = [words[1] if words[0] == "coder_jax" else words[0] for words in asked]
     trained = ["train", "export", "evaluate"]
     assert kinds == ["data_pipeline.skip_gram", "evaluate", "evaluate", *4 * trained]
+    assert after("--epochs", asked[0]) == "3"
     assert after("--vectors-of", asked[1]) == "words"
     assert all(after("--exact-match", words) == "train.txt" for words in asked if "--json" in words)
     runs = [words for words in asked if "train" in words]
