@@ -92,7 +92,8 @@ def load_peer(folder: Path, encoder: "TermEncoder") -> Iterator[Peer]:
                 (Path(temporary) / file.name).symlink_to(file.resolve())
         write_sentence_transformers_files(
             Path(temporary),
-            {"embeddings.LayerNorm.weight": np.ones(width)},
+            {},
+            width=width,
             pooling=settings.pooling,
             max_length=settings.max_length,
         )

@@ -25,8 +25,8 @@ from coder_jax.export.verify import (
     transformers_tokens,
     transformers_vectors,
 )
+from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import Bert
-from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.encoder_settings import (
     EncoderSettings,
     Module,
@@ -34,7 +34,7 @@ from coder_jax.models.encoder_settings import (
     write_settings,
 )
 from coder_jax.models.hf_files import find_folder, read_tensors
-from coder_jax.models.hf_weights import ANCHOR, check_vocabulary, load_bert, to_hf
+from coder_jax.models.hf_weights import anchor, check_vocabulary, load_bert, to_hf
 from coder_jax.models.word_table import extended_table, with_word_table
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer
 from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
@@ -116,7 +116,7 @@ def open_extendable(name: str, out: Path) -> Extendable:
         missing, or an `out` that is something else than an earlier folder of this kind.
     """
     folder = find_folder(name)
-    BertConfig.from_hf(read_json(folder / "config.json"), str(folder / "config.json"))
+    read_config(read_json(folder / "config.json"), str(folder / "config.json"))
     tokenizer = load_tokenizer(folder)
     vocabulary = WordPieceVocabulary.of(tokenizer, name)
     settings = read_settings(folder)
@@ -163,7 +163,8 @@ def write_extended(
       RuntimeError: the folder opens with other tokens, or with other vectors of terms whose tokens
         did not change. Nothing is left behind.
     """
-    table, unknown = extended_table(to_hf(encoder.bert)[ANCHOR], encoder.vocabulary, new)
+    old = to_hf(encoder.bert)[anchor(encoder.bert.config)]
+    table, unknown = extended_table(old, encoder.vocabulary, new)
     vocabulary = encoder.vocabulary.with_pieces(new)
     try:
         with whole_folder(out) as folder:
@@ -260,8 +261,8 @@ def check(
     )
     if after != expected or opened.get_vocab() != planned.get_vocab():
         raise RuntimeError(f"{folder} opens with other tokens than those that were written")
-    written = read_tensors(folder)[ANCHOR][: encoder.vocabulary.size]
-    if not np.array_equal(written, to_hf(encoder.bert)[ANCHOR][: encoder.vocabulary.size]):
+    name, old = anchor(encoder.bert.config), encoder.vocabulary.size
+    if not np.array_equal(read_tensors(folder)[name][:old], to_hf(encoder.bert)[name][:old]):
         raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
     with unreported():
         before = transformers_tokens(encoder.folder, terms)

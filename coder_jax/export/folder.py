@@ -79,8 +79,9 @@ def export_encoder(
             tensors = write_model(new, bert, hf_config, pytorch_bin)
             write_tokenizer(new, tokenizer, bert, settings)
             if pooling != "pieces":  # which sentence-transformers has no module for
+                width = bert.config.hidden_size
                 write_sentence_transformers_files(
-                    new, tensors, pooling=pooling, max_length=max_length
+                    new, tensors, width=width, pooling=pooling, max_length=max_length
                 )
             if relations is not None:
                 write_relations(new, relations)

@@ -18,7 +18,12 @@ TRANSFORMER, POOLING, DENSE, NORMALIZE = (
 
 
 def write_sentence_transformers_files(
-    folder: Path, tensors: Mapping[str, np.ndarray], *, pooling: str, max_length: int
+    folder: Path,
+    tensors: Mapping[str, np.ndarray],
+    *,
+    width: int,
+    pooling: str,
+    max_length: int,
 ) -> None:
     """Writes modules.json and the module folders beside a transformers model.
 
@@ -27,11 +32,11 @@ def write_sentence_transformers_files(
 
     Args:
       folder: with config.json, weights and tokenizer.
-      tensors: the weights, under Hugging Face's names.
+      tensors: the weights, under Hugging Face's names; the pooler's are read, if any.
+      width: of the vectors.
       pooling: 'cls', 'mean' or 'pooler'.
       max_length: longest text in tokens.
     """
-    width = tensors["embeddings.LayerNorm.weight"].shape[0]
     modules = [("", TRANSFORMER), ("1_Pooling", POOLING)]
     if pooling == "pooler":
         modules.append(("2_Dense", DENSE))

@@ -28,20 +28,25 @@ from coder_jax.models.bert_layers import (
     drop_features,
     linear,
 )
-from coder_jax.models.pooling import first_tokens, inner_segments, mean_by_term
-from coder_jax.models.probes import Probes
+from coder_jax.models.packed.pooling import first_tokens, inner_segments, mean_by_term
+from coder_jax.models.packed.probes import Probes
 
-__all__ = ["POOLINGS", "Bert", "BertConfig", "abstract_bert", "merge_encoder", "split_encoder"]
+__all__ = ["POOLINGS", "Bert", "BertConfig", "merge_encoder", "split_encoder"]
 
 
 class Bert(nnx.Module):
     """BERT encoder over packed rows; parameters float32, computing in `dtype`.
+
+    An architecture that differs in embeddings and layers alone is a subclass (`ModernBert`).
 
     Attributes:
       config: sizes, activation and dropout rates (`BertConfig`).
       dtype: compute type, float32 (matmuls in full precision) or bfloat16.
       pooler: the dense layer of tanh pooling, or None where the weights have none.
     """
+
+    embeddings: Any  # their class is of the architecture
+    layers: Any
 
     def __init__(
         self, config: BertConfig, *, dtype: Any = jnp.float32, pooler: bool = True, rngs: nnx.Rngs
@@ -77,7 +82,7 @@ class Bert(nnx.Module):
         x_RLD, attended_RLD, site = self._attended(
             tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes
         )
-        return self.layers[-1].transform(x_RLD, attended_RLD, dropout_ids_RL, site)
+        return self._finished(x_RLD, attended_RLD, dropout_ids_RL, site)
 
     def _attended(self, tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes=None):
         """The last layer's input, what its attention makes of it, and the layer's dropout site."""
@@ -97,6 +102,10 @@ class Bert(nnx.Module):
             x_RLD = layer(x_RLD, mask, positions_RL, dropout_ids_RL, site)
             site += DROPOUT_SITES_PER_LAYER
         return x_RLD, last.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site), site
+
+    def _finished(self, x_TD, attended_TD, dropout_ids_T, site):
+        """Hidden states of tokens of any axes, from what `_attended` gives of them."""
+        return self.layers[-1].transform(x_TD, attended_TD, dropout_ids_T, site)
 
     def term_vectors(
         self,
@@ -133,7 +142,7 @@ class Bert(nnx.Module):
             return values.at[first_N].get(mode="fill", fill_value=0)
 
         width = x_RLD.shape[-1]
-        hidden_ND = self.layers[-1].transform(
+        hidden_ND = self._finished(
             of_first(x_RLD.reshape(-1, width)),
             of_first(attended_RLD.reshape(-1, width)),
             None if dropout_ids_RL is None else of_first(dropout_ids_RL.reshape(-1)),
@@ -185,14 +194,10 @@ class Bert(nnx.Module):
 
     def with_dtype(self, dtype: Any) -> Bert:
         """The same parameters, computing in another dtype."""
-        structure = abstract_bert(self.config, dtype, pooler=self.pooler is not None)
+        kept = {"dtype": dtype, "pooler": self.pooler is not None}
+        structure = nnx.eval_shape(lambda: type(self)(self.config, **kept, rngs=nnx.Rngs(0)))
         graph, _ = nnx.split(structure)
         return nnx.merge(graph, nnx.state(self))
-
-
-def abstract_bert(config: BertConfig, dtype: Any = jnp.float32, *, pooler: bool = True) -> Bert:
-    """A Bert whose parameters are shapes only: its structure, at no cost."""
-    return nnx.eval_shape(lambda: Bert(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
 
 
 def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:

@@ -8,8 +8,8 @@ single token type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from msgspec import Meta
 
@@ -79,6 +79,9 @@ class BertConfig:
       max_positions: rows of the position table, of which RoBERTa leaves the first ones unused.
     """
 
+    pooled: ClassVar[bool] = True
+    """Whether the architecture has the tanh pooler; a file may lack it."""
+
     model_type: str = "bert"
     vocab_size: int
     hidden_size: int
@@ -103,7 +106,7 @@ class BertConfig:
         if self.activation not in ACTIVATION_NAMES:
             raise BadInput(
                 f"activation {self.activation!r} is not known; expected one of "
-                f"{', '.join(ACTIVATION_NAMES)} (hidden_act in config.json)"
+                f"{', '.join(ACTIVATION_NAMES)} (hidden_act, or hidden_activation, in config.json)"
             )
         for name in ("hidden_dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
@@ -122,8 +125,7 @@ class BertConfig:
         if model_type not in (*ARCHITECTURES,):
             raise BadInput(
                 f"{source}: model_type is {model_type!r}; expected one of "
-                f"{', '.join(ARCHITECTURES)}. Give a checkpoint of BERT (BioBERT, PubMedBERT, "
-                "mBERT, MiniLM, SapBERT, CODER) or of RoBERTa (XLM-R)"
+                f"{', '.join(ARCHITECTURES)}"
             )
         missing = [name for name in REQUIRED.values() if name not in config]
         if missing:
@@ -143,6 +145,10 @@ class BertConfig:
         # The one value that equals RoBERTa's original where a file leaves it out, and not BERT's.
         values.setdefault("pad_token_id", 0 if model_type == "bert" else 1)
         return cls(model_type=model_type, **values)
+
+    def with_dropout(self, rate: float) -> Self:
+        """The same with one rate for hidden states and attention."""
+        return replace(self, hidden_dropout=rate, attention_dropout=rate)
 
     @property
     def first_position(self) -> int:

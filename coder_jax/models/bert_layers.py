@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.dropout import hash_dropout
-from coder_jax.models.probes import Probes
+from coder_jax.models.packed.dropout import hash_dropout
+from coder_jax.models.packed.probes import Probes
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     # The exact form through erf; jax.nn.gelu goes through erfc, which costs more on every backend.
@@ -53,11 +53,20 @@ class Linear(nnx.Linear):
         return super().__call__(matrix, out_sharding).reshape(*inputs.shape[:-1], -1)
 
 
-def linear(config: BertConfig, width_in: int, width_out: int, dtype: Any, rngs: nnx.Rngs):
+def linear(
+    config: BertConfig,
+    width_in: int,
+    width_out: int,
+    dtype: Any,
+    rngs: nnx.Rngs,
+    *,
+    bias: bool = True,
+) -> Linear:
     """A dense layer with BERT's initial values; parameters float32, computing in `dtype`."""
     return Linear(
         width_in,
         width_out,
+        use_bias=bias,
         dtype=dtype,
         precision=matmul_precision(dtype),
         kernel_init=nnx.initializers.normal(config.initializer_range),
@@ -65,10 +74,11 @@ def linear(config: BertConfig, width_in: int, width_out: int, dtype: Any, rngs: 
     )
 
 
-def layer_norm(config: BertConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
+def layer_norm(config: BertConfig, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.LayerNorm:
     """Layer normalization in float32; the fast variance E[x^2] - E[x]^2 would cancel digits."""
     return nnx.LayerNorm(
         config.hidden_size,
+        use_bias=bias,
         epsilon=config.layer_norm_eps,
         dtype=jnp.float32,
         use_fast_variance=False,
@@ -76,17 +86,56 @@ def layer_norm(config: BertConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
     )
 
 
+def table(config: BertConfig, size: int, rngs: nnx.Rngs) -> nnx.Embed:
+    """A table of vectors with BERT's initial values, float32 [size, D]."""
+    init = nnx.initializers.normal(config.initializer_range)
+    return nnx.Embed(size, config.hidden_size, embedding_init=init, rngs=rngs)
+
+
+def attention(
+    config: BertConfig,
+    q_RLHK: jax.Array,
+    k_RLHK: jax.Array,
+    v_RLHK: jax.Array,
+    mask: AttentionMask,
+    positions_RL: jax.Array,
+    dropout_ids_RL: jax.Array | None,
+    site: int,
+) -> jax.Array:
+    """Multi-head attention, [R, L, H * K]; logits and softmax in float32."""
+    dtype, precision = v_RLHK.dtype, matmul_precision(v_RLHK.dtype)
+    logits_RHLL = jnp.einsum(
+        "rqhk,rvhk->rhqv",
+        q_RLHK * q_RLHK.shape[-1] ** -0.5,
+        k_RLHK,
+        precision=precision,
+        preferred_element_type=jnp.float32,
+    )
+    probs_RHLL = jax.nn.softmax(logits_RHLL + mask.added_R1LL, axis=-1)
+    if mask.kept_R1LL is not None:
+        probs_RHLL = probs_RHLL * mask.kept_R1LL
+    if dropout_ids_RL is not None:
+        # Head and place of the key within its own term: free of where the term was packed.
+        heads_H = jnp.arange(config.num_heads, dtype=jnp.uint32)[None, :, None, None]
+        keys_R11L = positions_RL.astype(jnp.uint32)[:, None, None, :]
+        probs_RHLL = hash_dropout(
+            probs_RHLL,
+            dropout_ids_RL[:, None, :, None],
+            site,
+            heads_H * jnp.uint32(config.max_positions) + keys_R11L,
+            config.attention_dropout,
+        )
+    out_RLHK = jnp.einsum("rhqv,rvhk->rqhk", probs_RHLL.astype(dtype), v_RLHK, precision=precision)
+    return out_RLHK.reshape(*positions_RL.shape, config.hidden_size)
+
+
 class Embeddings(nnx.Module):
     """Word + position + type vectors (type 0 but for sequences of two parts), normalized."""
 
     def __init__(self, config: BertConfig, *, rngs: nnx.Rngs):
-        def table(size: int) -> nnx.Embed:
-            init = nnx.initializers.normal(config.initializer_range)
-            return nnx.Embed(size, config.hidden_size, embedding_init=init, rngs=rngs)
-
-        self.word = table(config.vocab_size)
-        self.position = table(config.max_positions)
-        self.token_type = table(config.type_vocab_size)
+        self.word = table(config, config.vocab_size, rngs)
+        self.position = table(config, config.max_positions, rngs)
+        self.token_type = table(config, config.type_vocab_size, rngs)
         self.norm = layer_norm(config, rngs)
         self.first_position = config.first_position
 
@@ -115,37 +164,14 @@ class Layer(nnx.Module):
         self.output_norm = layer_norm(config, rngs)
 
     def attend(self, x_RLD, mask, positions_RL, dropout_ids_RL, site) -> jax.Array:
-        """Multi-head attention; logits and softmax in float32."""
-        config, precision = self.config, matmul_precision(self.dtype)
+        """Multi-head attention."""
+        config = self.config
         rows, length, width = x_RLD.shape
-        head_width = width // config.num_heads
-        qkv_RL3HK = self.qkv(x_RLD).reshape(rows, length, 3, config.num_heads, head_width)
+        qkv_RL3HK = self.qkv(x_RLD).reshape(
+            rows, length, 3, config.num_heads, width // config.num_heads
+        )
         q_RLHK, k_RLHK, v_RLHK = (qkv_RL3HK[:, :, i] for i in range(3))
-        logits_RHLL = jnp.einsum(
-            "rqhk,rvhk->rhqv",
-            q_RLHK * head_width**-0.5,
-            k_RLHK,
-            precision=precision,
-            preferred_element_type=jnp.float32,
-        )
-        probs_RHLL = jax.nn.softmax(logits_RHLL + mask.added_R1LL, axis=-1)
-        if mask.kept_R1LL is not None:
-            probs_RHLL = probs_RHLL * mask.kept_R1LL
-        if dropout_ids_RL is not None:
-            # Head and place of the key within its own term: free of where the term was packed.
-            heads_H = jnp.arange(config.num_heads, dtype=jnp.uint32)[None, :, None, None]
-            keys_R11L = positions_RL.astype(jnp.uint32)[:, None, None, :]
-            probs_RHLL = hash_dropout(
-                probs_RHLL,
-                dropout_ids_RL[:, None, :, None],
-                site,
-                heads_H * jnp.uint32(config.max_positions) + keys_R11L,
-                config.attention_dropout,
-            )
-        out_RLHK = jnp.einsum(
-            "rhqv,rvhk->rqhk", probs_RHLL.astype(self.dtype), v_RLHK, precision=precision
-        )
-        return out_RLHK.reshape(rows, length, width)
+        return attention(config, q_RLHK, k_RLHK, v_RLHK, mask, positions_RL, dropout_ids_RL, site)
 
     def transform(self, x_TD, attended_TD, dropout_ids_T, site) -> jax.Array:
         """What follows attention, token by token; any axes in place of T."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -21,6 +21,15 @@ class WeightIndex(TypedDict):
     """Which file has which weight, where there are several."""
 
     weight_map: dict[str, str]
+
+
+class Weight(NamedTuple):
+    """One row of a table of names: a weight in a file, and its place among our parameters."""
+
+    hf_name: str
+    path: tuple[str | int, ...]  # in the parameter tree
+    transposed: bool = False  # torch keeps dense kernels as [out, in]
+    part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
 
 
 SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"

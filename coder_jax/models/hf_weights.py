@@ -1,4 +1,4 @@
-"""Hugging Face weights to our Bert and back, through one name table.
+"""Hugging Face weights to our encoders and back, through one name table each.
 
 In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
 sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
@@ -10,32 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from coder_jax.models.bert import Bert, abstract_bert
+from coder_jax.models.architectures import abstract_bert, encoder_class, read_config
+from coder_jax.models.bert import Bert
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.hf_files import find_folder, read_tensors
+from coder_jax.models.hf_files import Weight, find_folder, read_tensors
+from coder_jax.models.modernbert.config import ModernBertConfig
+from coder_jax.models.modernbert.weight_names import MODERN_ANCHOR, modernbert_names
 from data_pipeline.files.json_files import read_json
 from data_pipeline.process.errors import BadInput
 
 ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
-HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.")
+HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.")
 BUFFERS = ("position_ids", "token_type_ids")
 QKV = ("query", "key", "value")
-
-
-class Weight(NamedTuple):
-    """One row of the name table."""
-
-    hf_name: str
-    path: tuple[str | int, ...]  # in the parameter tree
-    transposed: bool = False  # torch keeps dense kernels as [out, in]
-    part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
 
 
 @dataclass(frozen=True)
@@ -60,8 +54,15 @@ class LoadReport:
         return "\n".join(lines)
 
 
+def anchor(config: BertConfig) -> str:
+    """Hugging Face's name of the word table."""
+    return MODERN_ANCHOR if isinstance(config, ModernBertConfig) else ANCHOR
+
+
 def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
-    """All weights of a BERT: Hugging Face's name and our path, in the order of the network."""
+    """All weights of an encoder: Hugging Face's name and our path, in the network's order."""
+    if isinstance(config, ModernBertConfig):
+        return modernbert_names(config)
 
     def norm(hf: str, *path: str | int) -> list[Weight]:
         return [Weight(f"{hf}.weight", (*path, "scale")), Weight(f"{hf}.bias", (*path, "bias"))]
@@ -92,7 +93,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
 def load_bert(
     path_or_hub_id: str | Path, *, dtype: Any = jnp.float32, pooling: str = "cls"
 ) -> tuple[Bert, dict[str, Any], LoadReport]:
-    """Loads a BERT; the pooler is kept where the file has one.
+    """Loads an encoder of one of `CONFIGS`; the pooler is kept where the file has one.
 
     Args:
       path_or_hub_id: local folder, or 'organisation/name' on the Hugging Face Hub.
@@ -103,14 +104,14 @@ def load_bert(
       (bert, the config.json as a dict, the report).
 
     Raises:
-      BadInput: nothing found, not a BERT, weights missing or of another shape than config.json
-        says, or a file that cannot be read safely.
+      BadInput: nothing found, another architecture, weights missing or of another shape than
+        config.json says, or a file that cannot be read safely.
     """
     folder = find_folder(path_or_hub_id)
     hf_config = read_json(folder / "config.json")
-    config = BertConfig.from_hf(hf_config, str(folder / "config.json"))
-    tensors, others = strip_names(read_tensors(folder), str(folder))
-    has_pooler = "pooler.dense.weight" in tensors
+    config = read_config(hf_config, str(folder / "config.json"))
+    tensors, others = strip_names(read_tensors(folder), anchor(config), str(folder))
+    has_pooler = config.pooled and "pooler.dense.weight" in tensors
     if pooling == "pooler" and not has_pooler:
         raise BadInput(
             f"{folder}: pooling 'pooler' needs the weights pooler.dense.*, which the file lacks; "
@@ -133,10 +134,15 @@ def load_bert(
 
 
 def random_bert(config: BertConfig, seed: int, *, dtype: Any = jnp.float32) -> Bert:
-    """A BERT with BERT's initial values (normal, `initializer_range`), pooler included."""
+    """An encoder with BERT's initial values (normal, `initializer_range`), pooler included."""
     graph, _ = nnx.split(abstract_bert(config, dtype))
+    made, pooler = encoder_class(config), config.pooled
+
     # Compiled as one program: a compilation for each shape of weight takes far longer.
-    init = jax.jit(lambda: nnx.state(Bert(config, dtype=dtype, rngs=nnx.Rngs(seed)), nnx.Param))
+    @jax.jit
+    def init() -> nnx.State:
+        return nnx.state(made(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(seed)), nnx.Param)
+
     return nnx.merge(graph, init())
 
 
@@ -145,19 +151,19 @@ def is_buffer(name: str) -> bool:
 
 
 def strip_names(
-    tensors: Mapping[str, np.ndarray], source: str
+    tensors: Mapping[str, np.ndarray], anchor: str, source: str
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """(the encoder's tensors under plain BERT names, the names that are not the encoder's).
+    """(the encoder's tensors under its plain names, the names that are not the encoder's).
 
     Files carry prefixes such as 'bert.', and the first checkpoints named the scale and bias of
     a layer norm gamma and beta.
     """
-    prefixes = [name.removesuffix(ANCHOR) for name in tensors if name.endswith(ANCHOR)]
+    prefixes = [name.removesuffix(anchor) for name in tensors if name.endswith(anchor)]
     if len(prefixes) != 1:
         found = ", ".join(sorted(tensors)[:5]) if not prefixes else ", ".join(prefixes)
         raise BadInput(
-            f"{source}: {len(prefixes)} word tables ('*{ANCHOR}') among {len(tensors)} weights "
-            f"({found}{', ...' if not prefixes else ''}); expected one BERT encoder"
+            f"{source}: {len(prefixes)} word tables ('*{anchor}') among {len(tensors)} weights "
+            f"({found}{', ...' if not prefixes else ''}); expected one encoder"
         )
     inside, others = {}, []
     for name, value in tensors.items():
@@ -181,7 +187,7 @@ def check_names(tensors: Mapping[str, np.ndarray], table: list[Weight], source: 
         raise BadInput(
             f"{source}: {len(missing)} of {len(table)} weights are missing "
             f"({', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}); expected every "
-            "weight of the BERT that "
+            "weight of the encoder that "
             "config.json describes; is the file truncated, or the number of layers wrong?"
         )
 
@@ -233,7 +239,7 @@ def part_of(array: Any, weight: Weight) -> Any:
 
 
 def to_hf(bert: Bert) -> dict[str, np.ndarray]:
-    """All weights as float32 arrays under the names of Hugging Face's BertModel."""
+    """All weights as float32 arrays under the names of Hugging Face's model."""
     flat = dict(nnx.to_flat_state(nnx.state(bert, nnx.Param)))
     flat = {path: np.asarray(jax.device_get(leaf[...])) for path, leaf in flat.items()}
     table = name_table(bert.config, pooler=bert.pooler is not None)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from coder_jax.models.bert import Bert, abstract_bert
-from coder_jax.models.hf_weights import ANCHOR, from_hf, name_table, to_hf
+from coder_jax.models.architectures import abstract_bert
+from coder_jax.models.bert import Bert
+from coder_jax.models.hf_weights import anchor, from_hf, name_table, to_hf
 from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
 
 
@@ -87,7 +88,7 @@ def with_word_table(bert: Bert, table: np.ndarray) -> Bert:
     config = replace(bert.config, vocab_size=len(table))
     has_pooler = bert.pooler is not None
     return from_hf(
-        to_hf(bert) | {ANCHOR: table},
+        to_hf(bert) | {anchor(config): table},
         name_table(config, pooler=has_pooler),
         abstract_bert(config, bert.dtype, pooler=has_pooler),
         "the extended encoder",

@@ -6,15 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.models.bert import POOLINGS
+from coder_jax.models.bert import POOLINGS, Bert
 from data_pipeline.batches.packing import pack_rows
+
+
+def poolings(bert: Bert) -> tuple[str, ...]:
+    """Those that an encoder has, the pooler's last."""
+    return POOLINGS if bert.pooler is not None else POOLINGS[:-1]
 
 
 @partial(jax.jit, static_argnums=4)
 def encode(bert, tokens, positions, segments, num_terms):
     """All poolings at once: [pooling, N, D]."""
     packed = tokens, positions, segments, num_terms
-    return jnp.stack([bert.term_vectors(*packed, pooling) for pooling in POOLINGS])
+    return jnp.stack([bert.term_vectors(*packed, pooling) for pooling in poolings(bert)])
 
 
 def torch_vectors(model, tokens, start):
@@ -29,8 +34,10 @@ def torch_vectors(model, tokens, start):
         output = model(torch.from_numpy(ids.astype(np.int64)))
         hidden = output.last_hidden_state
         pieces = hidden[:, 1:-1].sum(1) / max(length - 2, 1)
-        pooled = torch.stack([hidden[:, 0], hidden.mean(1), pieces, output.pooler_output])
-        vectors |= {int(i): pooled[:, row] for row, i in enumerate(index)}
+        pooled = [hidden[:, 0], hidden.mean(1), pieces]
+        if "pooler_output" in output:
+            pooled.append(output.pooler_output)
+        vectors |= {int(i): torch.stack(pooled)[:, row] for row, i in enumerate(index)}
     return torch.stack([vectors[i] for i in range(len(lengths))], dim=1)
 
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from coder_jax.models.dropout import hash_dropout
 from coder_jax.models.names.lstm import (
     DIRECTIONS,
     Cell,
@@ -27,6 +26,7 @@ from coder_jax.models.names.lstm import (
     matmul,
     max_states,
 )
+from coder_jax.models.packed.dropout import hash_dropout
 from data_pipeline.batches.names.alphabet import MARKS
 from data_pipeline.batches.names.word_table import HAS_VECTOR
 

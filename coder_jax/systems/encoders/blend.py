@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import split_encoder
-from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.runs.checkpoint_reader import read_params, saved_steps
@@ -76,8 +76,8 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         )
     init, began = system.model.init, run.identity["start"]["encoder"]
     bert, config, _ = load_bert(find_folder(init), pooling=system.model.pooling)
-    found = BertConfig.from_hf(config), bert.pooler is not None
-    if found != (BertConfig.from_hf(began["config"]), began["pooler"]):
+    found = read_config(config), bert.pooler is not None
+    if found != (read_config(began["config"]), began["pooler"]):
         raise BadInput(
             f"--interpolate: {init} is another encoder than when the run began: its config.json "
             "says something else; put the old one back"

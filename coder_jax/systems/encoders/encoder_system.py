@@ -13,8 +13,8 @@ import tyro
 
 from coder_jax.devices.accelerator import arithmetic, most_shapes
 from coder_jax.devices.agree import say
-from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.architectures import abstract_bert, read_config
+from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.runs.files import is_run
 from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -39,8 +39,9 @@ class ModelConfig:
     """The encoder that is trained."""
 
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the BERT to start from; or the folder of a run, with whose encoder this
-    one begins (--from takes all that it has learnt)."""
+    """Folder or hub id of the encoder to start from: a BERT, RoBERTa (XLM-R, CamemBERT) or
+    ModernBERT; or the folder of a run, with whose encoder this one begins (--from takes all that it
+    has learnt)."""
     pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
     """How the hidden states of a term become its vector."""
     dropout: float | None = None
@@ -213,9 +214,7 @@ class EncoderSystem(System):
                 "dataset with that run's tokenizer"
             )
         encoder = identity["start"]["encoder"]
-        check_length(
-            source.manifest, BertConfig.from_hf(encoder["config"]), "the run to start from"
-        )
+        check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         about = self.about(encoder, source.manifest)
@@ -246,9 +245,9 @@ class EncoderSystem(System):
     def structure(self, about: Mapping[str, Any]) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
         encoder, rate = about["encoder"], self.model.dropout
-        config = BertConfig.from_hf(encoder["config"])
+        config = read_config(encoder["config"])
         if rate is not None:
-            config = dataclasses.replace(config, hidden_dropout=rate, attention_dropout=rate)
+            config = config.with_dropout(rate)
         return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
 
     def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:

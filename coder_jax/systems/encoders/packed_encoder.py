@@ -10,7 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 from coder_jax.devices.mesh import constrain
 from coder_jax.models.bert import Bert
 from coder_jax.models.bits import mix_bits
-from coder_jax.models.dropout import hash_dropout
+from coder_jax.models.packed.dropout import hash_dropout
 from coder_jax.training.system import Batch, Tick
 
 PACKED = ("tokens", "positions", "segments")

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.folder import export_encoder
 from coder_jax.export.relations import ExportedRelations
-from coder_jax.models.bert import Bert, abstract_bert, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.architectures import abstract_bert, read_config
+from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.training.system import SavedRun, Trained
@@ -35,7 +35,7 @@ def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
 def trained_bert(run: SavedRun) -> Bert:
     """The encoder of a run, in float32."""
     encoder = run.identity["start"]["encoder"]
-    config = BertConfig.from_hf(encoder["config"])
+    config = read_config(encoder["config"])
     graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder["pooler"]))
     return merge_encoder(graph, run.params["encoder"])
 

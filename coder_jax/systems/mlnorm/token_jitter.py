@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from coder_jax.models.bits import GOLDEN_RATIO, mix_bits
-from coder_jax.models.pooling import inner_segments
+from coder_jax.models.packed.pooling import inner_segments
 from coder_jax.systems.encoders.packed_encoder import PACKED
 from coder_jax.training.system import Batch
 

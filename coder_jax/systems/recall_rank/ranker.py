@@ -16,8 +16,9 @@ import tyro
 from jax.sharding import Mesh
 
 from coder_jax.devices.agree import say
+from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.models.probes import Probes
+from coder_jax.models.packed.probes import Probes
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
@@ -82,7 +83,7 @@ class RankSystem(MentionSystem):
     # ---- Parameters ----
 
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        types = encoder["config"].get("type_vocab_size", 2)
+        types = read_config(encoder["config"]).type_vocab_size
         if types < 2:
             raise BadInput(
                 f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "

@@ -9,16 +9,16 @@ import pytest
 from flax import nnx
 from tiny_bert import TINY, single_row
 
+from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import (
     POOLINGS,
     Bert,
     BertConfig,
-    abstract_bert,
     merge_encoder,
     split_encoder,
 )
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.models.pooling import first_tokens, mean_by_term
+from coder_jax.models.packed.pooling import first_tokens, mean_by_term
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.process.errors import BadInput
 
@@ -136,7 +136,10 @@ def test_pooler_pooling_without_a_pooler_is_an_error():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "bart"}, "model_type is 'bart'; expected one of bert, roberta"),
+        (
+            {"model_type": "bart"},
+            "model_type is 'bart'; expected one of bert, .*, modernbert",
+        ),
         ({"hidden_act": "swish"}, "activation 'swish' is not known; expected one of gelu"),
         ({"num_attention_heads": 5}, "hidden_size 32 is not a multiple of 5 heads"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
@@ -146,7 +149,7 @@ def test_pooler_pooling_without_a_pooler_is_an_error():
 )
 def test_configs_that_this_encoder_does_not_compute_are_refused(changes, message):
     with pytest.raises(BadInput, match=message):
-        BertConfig.from_hf(TINY.to_hf() | changes)
+        read_config(TINY.to_hf() | changes)
 
 
 def test_config_from_hugging_face_and_back():

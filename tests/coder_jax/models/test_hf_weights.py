@@ -279,7 +279,7 @@ def two_encoders(folder):
             partial(edit_weight, edit=lambda weight: weight.astype(np.int8)),
             "layer.1.output.dense.bias has values of int8; expected finite floats",
         ),
-        (two_encoders, r"2 word tables .*context\., question\..*expected one BERT encoder"),
+        (two_encoders, r"2 word tables .*context\., question\..*expected one encoder"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
         (
             lambda folder: (folder / "config.json").write_text("[]"),

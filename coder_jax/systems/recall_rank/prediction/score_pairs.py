@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 
 from coder_jax.models.bert import Bert
-from coder_jax.models.probes import Probes
+from coder_jax.models.packed.probes import Probes
 from data_pipeline.batches.mentions.pairs import Pairs
 from data_pipeline.batches.packed_groups import joined
 from data_pipeline.batches.packing import pack_rows

@@ -16,7 +16,7 @@ from coder_jax.__main__ import main
 from coder_jax.export.verify import load_module
 from coder_jax.models.bert_layers import AttentionMask, Layer
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.models.probes import Probes
+from coder_jax.models.packed.probes import Probes
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank

@@ -10,8 +10,8 @@ import pytest
 from tiny_bert import TINY
 
 from coder_jax.models.bits import mix_bits
-from coder_jax.models.dropout import hash_dropout
 from coder_jax.models.hf_weights import random_bert
+from coder_jax.models.packed.dropout import hash_dropout
 from data_pipeline.batches.packing import pack_rows
 
 

@@ -1,0 +1,1 @@
+"""ModernBERT: its sizes and its network."""

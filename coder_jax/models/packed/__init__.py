@@ -1,0 +1,1 @@
+"""What encoders of packed rows share: pooling, dropout that packing does not change, probes."""
