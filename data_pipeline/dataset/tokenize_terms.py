@@ -70,7 +70,7 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
         )
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    without_cleaning(tokenizer)
+    tokenizer = without_cleaning(tokenizer)
     try:
         tokenizer.encode("term")
     except BaseException as error:
@@ -91,9 +91,11 @@ def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
     OSError where the disk is full or may not be written to.
     """
     tokenizer = _auto_tokenizer(path_or_hub_id)
-    without_cleaning(tokenizer.backend_tokenizer)
+    own = without_cleaning(tokenizer.backend_tokenizer)
     try:
         tokenizer.save_pretrained(str(folder))
+        if own is not tokenizer.backend_tokenizer:
+            own.save(str(folder / "tokenizer.json"))
     except Exception as error:  # tokenizers has no type for it
         number = OS_ERROR.search(str(error))
         if isinstance(error, OSError) or number is None:

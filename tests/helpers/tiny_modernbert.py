@@ -23,8 +23,8 @@ SPECIAL = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
 def tokenizer_json() -> str:
     """As that of the published ModernBERTs, with fewer pieces.
 
-    Byte-level BPE after NFC, cased; runs of blanks as added tokens before the learnt pieces' ids
-    end, and special tokens behind them.
+    Byte-level BPE after NFC, cased. Behind the learnt pieces are runs of blanks, as added tokens,
+    and behind them the special tokens.
     """
     from tokenizers import (
         AddedToken,
@@ -59,7 +59,9 @@ def tokenizer_json() -> str:
         pair="[CLS] $A [SEP] $B [SEP]",
         special_tokens=[("[CLS]", cls), ("[SEP]", sep)],
     )
-    return tokenizer.to_str()
+    parts = json.loads(tokenizer.to_str())
+    parts["added_tokens"][0] |= {"normalized": True, "special": False}  # of the address
+    return json.dumps(parts)
 
 
 def write_tokenizer(folder: Path) -> None:

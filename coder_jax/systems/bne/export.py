@@ -122,7 +122,7 @@ def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) ->
         folder, NameFiles(reader.config, reader.params, reader.alphabet, reader.vectors)
     )
     cleaning = Tokenizer(WordLevel({}, unk_token=""))  # never asked for a token
-    with_cleaning(cleaning, encoder.settings.cleaning)
+    cleaning = with_cleaning(cleaning, encoder.settings.cleaning)
     cleaning.save(str(folder / CLEANING))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
     write_modules(folder, [("", "name_encoder.NameEncoder"), ("1_Normalize", NORMALIZE)])

@@ -11,7 +11,9 @@ anything is normalized; such strings may come out in another way.
 from __future__ import annotations
 
 import functools
+import json
 import string
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ _FINAL_SIGMA = _CASED + r"\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*" + _CASE
 _BREAK = "\u0080"  # a control character: what a reader sees as one character ends before it
 # Replaced by itself, it tells where a tokenizer's own rules begin.
 _END = "\u0080end of cleaning\u0080"
+_NOWHERE = "\u0080in no clean string\u0080"  # before the name of an added token
 
 
 def cleaning_normalizers(rules: str) -> list[Any]:
@@ -85,11 +88,45 @@ def _to_ascii() -> tuple[Any, ...]:
     )
 
 
-def with_cleaning(tokenizer: Tokenizer, rules: str) -> None:
-    """Makes a tokenizer clean what it is given; see `cleaning_normalizers`."""
+def with_cleaning(tokenizer: Tokenizer, rules: str) -> Tokenizer:
+    """The tokenizer, which is changed, as one that cleans what it is given.
+
+    See `cleaning_normalizers`. Tokens that were added to a vocabulary, such as the runs of blanks
+    of ModernBERT's, are looked for in clean strings, and cleaned for that themselves: one that no
+    clean string has would be found where it is not, or be empty. It gets a name that no string has.
+    """
+    clean = normalizers.Sequence(cleaning_normalizers(rules)).normalize_str
+    added = tokenizer.get_added_tokens_decoder().values()
+    looked_for = [one.content for one in added if one.normalized and not one.special]
+    hidden = {name: _NOWHERE + name for name in looked_for if clean(name) != name}
+    tokenizer = _renamed(tokenizer, hidden, normalized=False)
     own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
     end = normalizers.Replace(_END, _END)
     tokenizer.normalizer = normalizers.Sequence([*cleaning_normalizers(rules), end, *own])
+    return tokenizer
+
+
+def _renamed(tokenizer: Tokenizer, names: Mapping[str, str], *, normalized: bool) -> Tokenizer:
+    """A tokenizer with other names of added tokens, by the old ones; their ids are the same.
+
+    Args:
+      tokenizer: left as it is.
+      names: if there are none, the tokenizer itself comes back.
+      normalized: whether they are looked for in normalized strings.
+    """
+    if not names:
+        return tokenizer
+    content = json.loads(tokenizer.to_str())
+    for token in content["added_tokens"]:
+        if token["content"] in names:
+            token |= {"content": names[token["content"]], "normalized": normalized}
+    vocabulary = content["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        renamed: Any = {names.get(piece, piece): number for piece, number in vocabulary.items()}
+    else:  # of SentencePiece
+        renamed = [[names.get(piece, piece), score] for piece, score in vocabulary]
+    content["model"]["vocab"] = renamed
+    return Tokenizer.from_str(json.dumps(content))
 
 
 def clean_in(folder: Path, rules: str) -> None:
@@ -100,28 +137,31 @@ def clean_in(folder: Path, rules: str) -> None:
       rules: the rule set, in place of one that it had.
     """
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    without_cleaning(tokenizer)
-    with_cleaning(tokenizer, rules)
+    tokenizer = with_cleaning(without_cleaning(tokenizer), rules)
     tokenizer.save(str(folder / "tokenizer.json"))
     # The class of one model makes its own normalizers; this one takes those of tokenizer.json.
     path = folder / "tokenizer_config.json"
     write_json(path, {**read_json(path), "tokenizer_class": "PreTrainedTokenizerFast"})
 
 
-def without_cleaning(tokenizer: Tokenizer) -> None:
-    """Takes off what `with_cleaning` put before a tokenizer's own normalizers, if it did.
+def without_cleaning(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer, which is changed, without what `with_cleaning` made of it, if it did.
 
     Its definition is then what it was before, to the letter.
     """
     normalizer = tokenizer.normalizer
     if not isinstance(normalizer, normalizers.Sequence):
-        return
+        return tokenizer
     parts = [normalizer[place] for place in range(len(normalizer))]
     ends = [place for place, part in enumerate(parts) if _is_end(part)]
     if not ends:
-        return
+        return tokenizer
     own = parts[ends[-1] + 1 :]
     tokenizer.normalizer = (own[0] if own else None) if len(own) < 2 else normalizers.Sequence(own)
+    added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    hidden = [name for name in added if name.startswith(_NOWHERE)]
+    names = {name: name.removeprefix(_NOWHERE) for name in hidden}
+    return _renamed(tokenizer, names, normalized=True)
 
 
 def _is_end(part: Any) -> bool:

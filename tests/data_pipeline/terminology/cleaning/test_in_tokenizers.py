@@ -7,6 +7,7 @@ import unicodedata
 import polars as pl
 import pytest
 import tiny_bert
+import tiny_modernbert
 import tokenizers
 from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer
@@ -122,12 +123,24 @@ def test_a_tokenizer_gets_its_definition_back(folder, own, rules):
     tokenizer = load_tokenizer(folder)
     tokenizer.normalizer = own
     before = tokenizer.to_str()
-    without_cleaning(tokenizer)
-    assert tokenizer.to_str() == before
-    with_cleaning(tokenizer, rules)
-    again = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    assert without_cleaning(tokenizer).to_str() == before
+    again = tokenizers.Tokenizer.from_str(with_cleaning(tokenizer, rules).to_str())
     assert again.to_str() != before
-    without_cleaning(again)
+    assert without_cleaning(again).to_str() == before
+
+
+@pytest.mark.parametrize("rules", sorted(CLEANING))
+def test_added_tokens_that_no_clean_string_has_are_not_looked_for(rules):
+    """Runs of blanks are, in ModernBERT's tokenizer; cleaned, they would be empty."""
+    plain = tokenizers.Tokenizer.from_str(tiny_modernbert.tokenizer_json())
+    before, ids = plain.to_str(), sorted(plain.get_vocab().values())
+    cleaning = with_cleaning(tokenizers.Tokenizer.from_str(before), rules)
+    assert sorted(cleaning.get_vocab().values()) == ids
+    terms = [*random_terms(3, 500), "  ", "a   b", "to |||EMAIL_ADDRESS||| and |||IP_ADDRESS|||"]
+    cleaned = clean(pl.Series(terms, dtype=pl.String), rules).to_list()
+    expected = [one.ids for one in plain.encode_batch(cleaned)]
+    assert [one.ids for one in cleaning.encode_batch(terms)] == expected
+    again = without_cleaning(tokenizers.Tokenizer.from_str(cleaning.to_str()))
     assert again.to_str() == before
 
 
@@ -147,6 +160,24 @@ def test_a_saved_tokenizer_cleans_in_transformers_and_not_here(folder, tmp_path)
     assert copy(given)["input_ids"] == plain.encode(given).ids
     about = json.loads((tmp_path / "out/tokenizer_config.json").read_text())
     assert about["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_a_saved_tokenizer_of_modernbert_does_so_too(tmp_path):
+    for name in ("own", "out", "copy"):
+        (tmp_path / name).mkdir()
+    tiny_modernbert.write_tokenizer(tmp_path / "own")
+    plain, given = load_tokenizer(tmp_path / "own"), " Heart   Attack \t nos (disorder) "
+    assert plain.encode("a  b").tokens == ["[CLS]", "a", "  ", "b", "[SEP]"]
+    save_tokenizer(tmp_path / "own", tmp_path / "out")
+    clean_in(tmp_path / "out", "mlnorm")
+    clean_in(tmp_path / "out", "paper")
+    peer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert peer(given)["input_ids"] == plain.encode("heart attack").ids
+    assert peer(given).keys() == {"input_ids", "attention_mask"}
+    assert tokenizer_hash(load_tokenizer(tmp_path / "out")) == tokenizer_hash(plain)
+    save_tokenizer(tmp_path / "out", tmp_path / "copy")
+    copy = AutoTokenizer.from_pretrained(tmp_path / "copy")
+    assert copy(given)["input_ids"] == plain.encode(given).ids
 
 
 def test_a_tokenizer_that_fails_at_any_term_is_refused(folder, tmp_path):
