@@ -3,7 +3,8 @@
 Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
 also be those of a dictionary: a TSV file of term<TAB>CUI, a table whose header names its columns
 (.csv, .tsv, .xlsx), or a dataset folder; these are cleaned as `normalize` does, not as the model
-would. The model is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face.
+would. The model is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
+Hugging Face.
 
 OUT is a .npy file, float32 [n, D] or float16; OUT.json beside it says what the vectors are made of.
 There may be any number of terms: chunks of vectors are written to the folder OUT.partial as they

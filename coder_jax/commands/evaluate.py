@@ -1,9 +1,9 @@
 """Score an encoder on benchmarks: a table on stdout, all scores and the protocol as JSON.
 
-The encoder is a folder or a hub id: an export of ours, or any BERT or XLM-R of Hugging Face; or,
-with --vectors-of, a file of word vectors (a term is the mean of its words) or of concept vectors,
-keyed by CUI; or a folder of skip-grams, whose names stand for themselves (--vectors-of names). What
-has no vector is counted. A benchmark is
+The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
+Hugging Face; or, with --vectors-of, a file of word vectors (a term is the mean of its words) or of
+concept vectors, keyed by CUI; or a folder of skip-grams, whose names stand for themselves
+(--vectors-of names). What has no vector is counted. A benchmark is
 
 BENCHMARKS
 

@@ -17,7 +17,8 @@ most terms gets most pieces: choose with --languages, or extend an extended enco
 OUT opens with transformers, sentence-transformers (where the model did) and coder_jax; its vectors
 of terms whose tokens did not change are compared with the model's before it gets its name. It is
 what `train --init` and `data_pipeline.build --tokenizer` take. Heads of masked words are left out.
-A vocabulary of SentencePiece (XLM-R) or of bytes (RoBERTa) cannot grow so and is refused.
+A vocabulary of SentencePiece (XLM-R) or of bytes (RoBERTa, ModernBERT) cannot grow so and is
+refused.
 
 Examples:
   French and German terms for an English BERT, then a dataset and a run with it:

@@ -108,7 +108,7 @@ class TermEncoder:
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
     ) -> TermEncoder:
-        """Loads an export of ours, or any Hugging Face BERT or RoBERTa, from a folder or the hub.
+        """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no
@@ -123,8 +123,8 @@ class TermEncoder:
           dtype: compute dtype, float32 or bfloat16.
 
         Raises:
-          BadInput: no such model, not a BERT, a tokenizer of another model, a pooling that the
-            folder's files do not settle.
+          BadInput: no such model, another architecture, a tokenizer of another model, a pooling
+            that the folder's files do not settle.
         """
         folder = find_folder(path_or_hub_id)
         settings = read_settings(folder, pooling=pooling).changed(

@@ -45,7 +45,7 @@ class WordPieceVocabulary:
         model = json.loads(tokenizer.to_str())["model"]
         if model["type"] != "WordPiece":
             kind = {"Unigram": "SentencePiece (Unigram), as of XLM-R"}.get(
-                model["type"], f"{model['type']}, as of RoBERTa"
+                model["type"], f"{model['type']}, as of RoBERTa and ModernBERT"
             )
             raise BadInput(
                 f"{source}: the vocabulary is of the kind {kind}; expected WordPiece, as of BERT. "
