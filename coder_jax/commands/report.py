@@ -24,10 +24,10 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
 What is not given is left out, and the report says which command would make it.
 
 --model is the folder of a run (its newest checkpoint), an export, or any BERT, XLM-R or ModernBERT
-of Hugging Face by folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a table whose header
-names its columns (.csv, .tsv, .xlsx), a dataset folder, or the MRCONSO.RRF of a release. Of a
-dictionary with more than --terms terms, the explorer has whole concepts with so many in all, chosen
-by --seed. The same input gives the same pictures.
+of Hugging Face by folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a table whose
+header names its columns (.csv, .tsv, .xlsx), a dataset folder, or the MRCONSO.RRF of a release. Of
+a dictionary with more than --terms terms, the explorer has whole concepts with so many in all,
+chosen by --seed. The same input gives the same pictures.
 
 Examples:
   python -m coder_jax report --model runs/demo/run --dictionary runs/demo/dataset \\

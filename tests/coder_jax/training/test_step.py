@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
+from tiny_modernbert import SIZES
 
 import coder_jax.devices.mesh
 from coder_jax.devices.mesh import put_batch
+from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder.objective import CoderSystem
@@ -34,7 +36,7 @@ V1 = CoderV1System(
     type_weight=0.5,
 )
 CONFIG = OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3)
-ABOUT = {"encoder": {"config": TINY.to_hf(), "pooler": True}, "relations": 5, "types": 4}
+MODERN = read_config(SIZES | {"model_type": "modernbert", "pad_token_id": 3}).with_dropout(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +45,16 @@ def dataset():
 
 
 @functools.cache
-def initial():
+def initial(model=TINY):
     """A random BERT no weight of which is 0 or 1, so that a relative difference says something."""
-    _, encoder = split_encoder(random_bert(TINY, seed=0, dtype=jnp.float32))
+    _, encoder = split_encoder(random_bert(model, seed=0, dtype=jnp.float32))
     rng = np.random.default_rng(0)
     return jax.tree.map(
         lambda array: array + 0.1 * rng.standard_normal(array.shape, np.float32), encoder
     )
 
 
-def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True):
+def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True, model=TINY):
     """The step of a system on some devices, and the state before it."""
     config = Config(
         recipe="test",
@@ -60,10 +62,12 @@ def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True):
         optimizer=CONFIG,
         run=RunConfig(passes=passes, shard_encoder=shard_encoder),
     )
+    encoder = {"config": model.to_hf(), "pooler": model.pooled}
+    about = {"encoder": encoder, "relations": 5, "types": 4}
     step = make_step(
-        config, ABOUT, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
+        config, about, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
     )
-    state = new_state(step.like, system, {"encoder": initial()}, step.parts, step.optimizer)
+    state = new_state(step.like, system, {"encoder": initial(model)}, step.parts, step.optimizer)
     return step, state
 
 
@@ -132,6 +136,13 @@ def test_nor_for_the_other_objectives(dataset, system):
     plain = run(dataset, system)
     assert_same_run(run(dataset, system, devices=8, passes=4), plain)
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
+
+
+@pytest.mark.slow
+def test_nor_for_a_modernbert(dataset, monkeypatch):
+    monkeypatch.setattr(coder_jax.devices.mesh, "SMALLEST_TO_SHARD", 100)
+    again = run(dataset, model=MODERN, devices=8, passes=2, shard_encoder=True)
+    assert_same_run(again, run(dataset, model=MODERN))
 
 
 @pytest.mark.slow

@@ -132,15 +132,6 @@ def test_a_ranker_of_pairs_needs_token_types(model):
 
 
 @pytest.mark.slow
-def test_all_devices_give_what_one_gives(model, source, straight, tmp_path):
-    """The encoder and its moments lie in parts over eight devices."""
-    train(dropping(model, tmp_path / "run", shard_encoder=True), source)
-    got, want = read_params(tmp_path / "run", 6), read_params(straight, 6)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
 def test_the_road_by_command_line(model, tmp_path, capsys):
     """Build, train, export, evaluate, normalize; its vocabulary cannot be extended."""
 
