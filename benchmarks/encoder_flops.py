@@ -21,5 +21,6 @@ def encoder_flops(bert: "BertConfig", lengths: np.ndarray) -> float:
     """
     width, inner = bert.hidden_size, bert.intermediate_size
     tokens, pairs = float(lengths.sum()), float((lengths.astype(np.int64) ** 2).sum())
-    layer = tokens * 2 * (4 * width**2 + 2 * width * inner) + pairs * 2 * 2 * width
+    dense = 4 * width**2 + bert.inner_matrices * width * inner
+    layer = tokens * 2 * dense + pairs * 2 * 2 * width
     return bert.num_layers * layer

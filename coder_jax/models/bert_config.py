@@ -81,6 +81,8 @@ class BertConfig:
 
     pooled: ClassVar[bool] = True
     """Whether the architecture has the tanh pooler; a file may lack it."""
+    inner_matrices: ClassVar[int] = 2
+    """Matrices of the feed-forward part, hidden_size by intermediate_size each."""
 
     model_type: str = "bert"
     vocab_size: int

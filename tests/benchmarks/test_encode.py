@@ -1,6 +1,7 @@
 """The benchmark of encoding: the same terms, the same vectors, and a table of both rates."""
 
 import argparse
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from benchmarks.encode_peer import Variant, variants
 from benchmarks.encoder_flops import encoder_flops
 from benchmarks.rounds import alternate, medians
 from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.modernbert.config import ModernBertConfig
 from data_pipeline.process.errors import BadInput
 
 ROW = {
@@ -54,6 +56,10 @@ def test_useful_flops_by_hand():
     # One token: query, key, value, output (4 x 4 x 4), two of 4 x 8, twice 4 of attention.
     assert encoder_flops(bert, np.array([1])) == 3 * 2 * (64 + 64 + 8)
     assert encoder_flops(bert, np.array([2, 1])) == 3 * 2 * (3 * 128 + (4 + 1) * 8)
+    sizes = dataclasses.asdict(bert) | {"model_type": "modernbert", "pad_token_id": 0}
+    gated = ModernBertConfig(**sizes, layer_types=("full_attention",) * 3)
+    # Three of 4 x 8: those of the gates too.
+    assert encoder_flops(gated, np.array([1])) == 3 * 2 * (64 + 96 + 8)
 
 
 def test_terms_come_from_a_file_an_ontology_or_the_default(tmp_path, hpo_path):

@@ -85,6 +85,7 @@ class ModernBertConfig(BertConfig):
     """
 
     pooled: ClassVar[bool] = False
+    inner_matrices: ClassVar[int] = 3  # of the features, of their gates, and back
 
     model_type: str = MODERNBERT
     type_vocab_size: int = 1

@@ -6,6 +6,8 @@ import json
 import jax
 import numpy as np
 import pytest
+import tiny_bert
+import tiny_modernbert
 from short_run import Stops, assert_same_parameters, config, one_device, source_for
 from tiny_modernbert import TEXTS, write_model
 from tiny_ontology import write_ontology
@@ -22,7 +24,7 @@ from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.ranker import RankSystem
 from coder_jax.training.train import train
 from data_pipeline.build import __main__ as build
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenize_terms import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.process.errors import BadInput
 
 transformers = pytest.importorskip("transformers")
@@ -129,6 +131,25 @@ def test_a_ranker_of_pairs_needs_token_types(model):
     about = {"config": json.loads((model / "config.json").read_text()), "pooler": False}
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs.*: use a BERT"):
         RankSystem().about(about, {"keyword_kinds": []})
+
+
+def test_one_with_word_pieces_gets_more_of_them(tmp_path, capsys):
+    """Of its published tokenizer's kind (BPE) there is nothing to add: see the road below."""
+    (tmp_path / "bert").mkdir()
+    tiny_bert.write_tokenizer(tmp_path / "bert")
+    save_tokenizer(tmp_path / "bert", tmp_path / "model")
+    ids = dict.fromkeys(tiny_modernbert.special_ids(), 0)
+    size = len(tiny_bert.VOCABULARY)
+    tiny_modernbert.random_model(vocab_size=size, **ids).save_pretrained(tmp_path / "model")
+    (tmp_path / "terms.txt").write_text("Lungenembolie rechts\nLungenembolie\nheart attack\n")
+    where = ["--model", tmp_path / "model", "--out", tmp_path / "out"]
+    words = ["extend-vocabulary", *where, "--terms", tmp_path / "terms.txt"]
+    assert main([str(word) for word in [*words, "--min-frequency", "1"]]) == 0
+    assert "difference of their vectors: transformers 0.0e+00" in "".join(capsys.readouterr())
+    old, new = (to_hf(load_bert(tmp_path / name)[0]) for name in ("model", "out"))
+    name = "embeddings.tok_embeddings.weight"
+    assert len(new[name]) > len(old[name])
+    np.testing.assert_array_equal(new[name][: len(old[name])], old[name])
 
 
 @pytest.mark.slow
