@@ -206,4 +206,4 @@ def test_a_ranker_of_mentions_without_candidates_is_refused(mentions):
 def test_an_encoder_without_token_types_is_refused(lists):
     system = config_of("rank", lists, "x").system
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
-        system.about({"config": {"type_vocab_size": 1}}, {"keyword_kinds": []})
+        system.about({"config": TINY.to_hf() | {"type_vocab_size": 1}}, {"keyword_kinds": []})
