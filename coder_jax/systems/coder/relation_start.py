@@ -13,7 +13,7 @@ RUN/ridge_vectors.npy, RUN/ridge.npy   while it is made, in chunks; gone when th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from coder_jax.devices.agree import barrier, is_first
 from coder_jax.encoding.readers.embed import Placed, embed_tokens
 from coder_jax.systems.encoders.chunks import hash_of, write_rows
 from data_pipeline.batches.packed_groups import joined
-from data_pipeline.dataset.store import TripletDataset
+
+if TYPE_CHECKING:  # it loads TensorFlow
+    from data_pipeline.dataset.store import TripletDataset
 
 VECTORS, MATRICES = "ridge_vectors.npy", "ridge.npy"
 TERMS_AT_ONCE, LABELS_AT_ONCE = 16_384, 16
