@@ -63,5 +63,5 @@ def test_other_kinds_of_vocabulary_are_refused(tmp_path):
     tiny_roberta.write_tokenizer(tmp_path)
     with pytest.raises(BadInput, match=r"xlm: the vocabulary is .* SentencePiece .* WordPiece"):
         WordPieceVocabulary.of(load_tokenizer(tmp_path), "xlm")
-    with pytest.raises(BadInput, match="BPE, as of RoBERTa; expected WordPiece"):
+    with pytest.raises(BadInput, match="BPE, as of RoBERTa and ModernBERT; expected WordPiece"):
         WordPieceVocabulary.of(Tokenizer(BPE()), "roberta")
