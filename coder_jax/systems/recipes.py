@@ -65,6 +65,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         recall_rank.recall_small,
         recall_rank.rank_small,
         bne.bne,
+        bne.bne_small,
         bne.bne_words,
         bne.bne_synonyms,
         bne.bne_no_synonyms,

@@ -56,6 +56,25 @@ def bne() -> Config[BneSystem]:
     return recipe("bne")
 
 
+def bne_small() -> Config[BneSystem]:
+    """`bne` for some million words of text: 1,500 steps of 128 pairs.
+
+        python -m launch.names --recipes bne_small --epochs 20 --data data/diseases \\
+            --text abstracts.jsonl.gz --benchmark ncbi=NCBItestset_corpus.txt \\
+            --dictionary CTD_diseases.tsv --out runs/names
+
+    Six epochs of 31 thousand concepts, 12 to 17 minutes on one CPU core. With vectors of 6.5 million
+    words, means of three seeds: 75.1 % of NCBI disease's and 75.8 % of BC5CDR's test mentions of
+    diseases among 76,237 names, where means of the same vectors find 61.2 and 59.0 %, words in
+    common 72.1 and 72.5 %. 3,000 steps: 76.5 and 74.7 %. benchmarks/README.md has all.
+    """
+    config = recipe("bne_small")
+    batch = dataclasses.replace(config.system.batch, pairs=128)
+    optimizer = dataclasses.replace(config.optimizer, steps=1_500)
+    system = dataclasses.replace(config.system, batch=batch)
+    return dataclasses.replace(config, system=system, optimizer=optimizer)
+
+
 def bne_words() -> Config[BneSystem]:
     """Ablation of `bne`: means of vectors of words as targets, though names have tokens."""
     config = recipe("bne_words")
