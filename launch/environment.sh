@@ -177,9 +177,8 @@ install() {
     done
 }
 
-# --no-compile: Python compiles what is imported, which is a part of it, when it is imported.
 pip_install() {
-    "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
+    "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
         -c "$repo/constraints.txt" "$@" >"$venv/pip.log" 2>&1 && return
     tail -n 15 "$venv/pip.log" >&2
     fail "pip could not install this (all it said is in $venv/pip.log)." \

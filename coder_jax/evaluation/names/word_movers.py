@@ -8,6 +8,7 @@ distance of the vectors, which are of unit length here, as gensim's `wmdistance`
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 
@@ -26,7 +27,7 @@ class WordMovers:
     """Minus the distance of names, as a `measures.Baseline`."""
 
     def __init__(self, words: WordVectors, names: Sequence[str]):
-        without_backends()
+        load_pot()
         self.words = words
         self.vectors = unit(words.table.vectors, "vectors of words", np.float64)
         bags = [self.bag(name) for name in names]
@@ -56,7 +57,7 @@ class WordMovers:
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
     ) -> float:
         """The distance of two bags; FARTHEST if one is empty."""
-        import ot  # not at the top: `--help` stays quick, and see `without_backends`
+        import ot  # not at the top: `--help` stays quick, and see `load_pot`
 
         if not (len(first[0]) and len(second[0])):
             return FARTHEST
@@ -101,7 +102,14 @@ class WordMovers:
         return np.maximum(there, back)
 
 
-def without_backends() -> None:
-    """Keeps POT from loading each of TensorFlow, PyTorch, jax that is installed: it gets arrays."""
+def load_pot() -> None:
+    """Loads POT without the libraries that it could compute with: it gets arrays.
+
+    That is each of TensorFlow, PyTorch, jax that is installed. Its files have escapes that Python
+    warns of when it compiles them, which is the first import of an installation.
+    """
     for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
         os.environ.setdefault(f"POT_BACKEND_DISABLE_{name}", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ot  # noqa: F401

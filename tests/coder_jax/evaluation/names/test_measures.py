@@ -1,6 +1,9 @@
 """How near names are by their words, and by the distance of these."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -82,3 +85,13 @@ def test_bounds_leave_most_names_out(words, names, monkeypatch):
     monkeypatch.setattr(ours, "distance", lambda a, b: compared.append(b) or distance(a, b))
     ours.nearest("acute renal disease")
     assert 0 < len(compared) < len(names) / 2
+
+
+@pytest.mark.slow
+def test_the_first_import_of_pot_warns_of_nothing(repo, tmp_path):
+    code = "from coder_jax.evaluation.names.word_movers import load_pot; load_pot()"
+    nothing_compiled = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    command = [sys.executable, "-W", "always", "-c", code]
+    told = subprocess.run(command, cwd=repo, env=nothing_compiled, capture_output=True, text=True)
+    assert told.returncode == 0
+    assert f"{os.sep}ot{os.sep}" not in told.stderr

@@ -97,7 +97,8 @@ def test_recipes_are_the_ablations_that_they_tell():
         if name.startswith("bne")
     }
     assert weights == {
-        **dict.fromkeys(("bne", "bne_words", "bne_random", "bne_released"), (1, 1, 1)),
+        **dict.fromkeys(("bne", "bne_small", "bne_words", "bne_random"), (1, 1, 1)),
+        "bne_released": (1, 1, 1),
         "bne_synonyms": (1, 0, 0),
         "bne_no_synonyms": (0, 1, 1),
         "bne_no_concepts": (1, 0, 1),

@@ -157,6 +157,7 @@ def test_the_encoder_of_the_start_stays(model, source, tmp_path, on_one_device, 
     assert any(not np.array_equal(now[name], start[name]) for name in start)
 
 
+@pytest.mark.slow
 def test_the_pull_keeps_similarities(model, source, tmp_path, on_one_device):
     drift = {}
     for weight in (1e-6, 100.0):
