@@ -22,15 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.encoder_flops import encoder_flops
-from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
-from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 from launch.demo import package_file
 
@@ -93,7 +90,7 @@ def sample(terms: list[str], count: int) -> list[str]:
     return [terms[number] for number in chosen]
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> list[Row]:
     """The figures of both, as the JSON holds them; to be called in a process of its own."""
     set_up_xla()  # as `python -m coder_jax encode` does
     import jax
@@ -131,7 +128,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             },
             args.rounds,
         )
-    return {
+    row = {
         "model": name_of(args.model),
         "source": source,
         "num_terms": len(terms),
@@ -152,6 +149,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "max_difference": difference,
         **measured(args.dtype),
     }
+    return [row]
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -171,8 +169,9 @@ def check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:
     return difference
 
 
-def table(row: dict[str, Any]) -> str:
+def table(rows: list[Row]) -> str:
     """Both systems as a Markdown table, with the limits below."""
+    (row,) = rows
     seconds = row["seconds"]
     lines = [
         f"| {row['num_terms']:,} terms, {row['dtype']} | s | terms/s | useful GFLOP/s | of the "
@@ -200,11 +199,7 @@ def table(row: dict[str, Any]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.encode",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("encode", __doc__)
     parser.add_argument("--model", help="folder or hub id of a BERT (default: all-MiniLM-L6-v2)")
     parser.add_argument("--pooling", choices=("cls", "mean"), help="default: the model's own")
     parser.add_argument("--max-length", type=int, help="tokens (default: the model's own)")
@@ -221,26 +216,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
     )
-    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    args = parse(argv)
-
-    def work() -> int:
-        before = machine()
-        with huge_pages(args.huge_pages == "all"):
-            row = in_a_process(measure, args) | {"machine": before}
-        print(f"\n{table(row)}\n\n{one_line(before)}")
-        if args.json:
-            keep_rows(args.json, [row], SETTINGS)
-        return 0
-
-    return run_command(work, when_asked=None)
+    return run_measured(parse(argv), measure, table, SETTINGS)
 
 
 if __name__ == "__main__":

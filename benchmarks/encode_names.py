@@ -11,24 +11,20 @@ that nothing is kept from one round to the next. Rounds alternate; the table has
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
+from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode import read_terms, sample
 from benchmarks.encode_peer import Variant, fastest, load_peer
-from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
-from benchmarks.results_file import keep_rows
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 
 OURS, BERT, PEER = "BNE", "BERT", "BERT by sentence-transformers"
 SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> list[Row]:
     """The figures of all three, as the JSON holds them; to be called in a process of its own."""
     set_up_xla()
     import jax
@@ -57,7 +53,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         for encode in systems.values():
             encode()  # warm
         rounds = alternate(systems, args.rounds)
-    return {
+    row = {
         "model": name_of(args.model),
         "source": source,
         "num_terms": len(terms),
@@ -71,10 +67,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "seconds": medians(rounds),
         "rounds": rounds,
     }
+    return [row]
 
 
-def table(row: dict[str, Any]) -> str:
+def table(rows: list[Row]) -> str:
     """The three as a Markdown table."""
+    (row,) = rows
     seconds = row["seconds"]
     lines = [
         f"| {row['num_terms']:,} terms | s | terms/s | BNE, times as fast |",
@@ -93,11 +91,7 @@ def table(row: dict[str, Any]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.encode_names",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("encode_names", __doc__)
     parser.add_argument("--names", required=True, help="folder of an export of BNE")
     parser.add_argument("--model", help="folder or hub id of a BERT (default: all-MiniLM-L6-v2)")
     parser.add_argument("--max-length", type=int, help="tokens (default: the BERT's own)")
@@ -110,26 +104,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         default=[16, 32, 64, 128],
         help="of sentence-transformers, to choose from (default: 16 to 128)",
     )
-    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
-    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    args = parse(argv)
-
-    def work() -> int:
-        before = machine()
-        with huge_pages(args.huge_pages == "all"):
-            row = in_a_process(measure, args) | {"machine": before}
-        print(f"\n{table(row)}\n\n{one_line(before)}")
-        if args.json:
-            keep_rows(args.json, [row], SETTINGS)
-        return 0
-
-    return run_command(work, when_asked=None)
+    return run_measured(parse(argv), measure, table, SETTINGS)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ from coder_jax.training.state import new_state
 from coder_jax.training.step import Step, make_step
 from coder_jax.training.system import Params, Tree
 from data_pipeline.batches.candidates import CandidateBatches
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.packed_groups import PackedGroups
-from data_pipeline.batches.spec import TermSpec
 
 ROWS = 1  # the number under which the one compiled step is kept
 ROW_LENGTH = 128

@@ -16,25 +16,26 @@ from the rates: all terms at the rate of those encoded, all pairs at the rate of
 import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
-from benchmarks.encode import read_terms, sample
-from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process, peak_memory
-from benchmarks.results_file import keep_rows
+from benchmarks.encode import read_terms, sample, timed
+from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.encoding.rows import RowsOfFile, unit
-from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.encoding.search import Products
 
 SETTINGS = ("model", "source", "terms", "encoded", "queries", "neighbours", "dtype", "device")
 LIKENESS = 0.8  # the cosine of an invented vector with the one that it is made of
 ROWS_AT_ONCE = 65_536
+PRODUCTS: tuple["Products", ...] = ("exact", "bfloat16")
 
 
 def write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
@@ -68,16 +69,49 @@ def compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
     return {"recall": float(held.mean()), "whole": float((held == 1).mean())}
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> list[Row]:
     """The figures, as the JSON holds them; to be called in a process of its own."""
+    check(args)
+    args.work.mkdir(parents=True, exist_ok=True)
     set_up_xla()  # as `launch/train.sh` does
     import jax
 
     from benchmarks.limits import measured
+
+    real, row = encoded(args)
+    # Spread over the file, so that real and invented ones are asked for.
+    asked = np.arange(0, args.terms, max(1, args.terms // args.queries))[: args.queries]
+    with tempfile.TemporaryDirectory(dir=args.work) as folder:
+        write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
+        row |= {"queries": len(asked), "vector_bytes": path.stat().st_size}
+        vectors = RowsOfFile(path)
+        found = {products: searched(vectors, asked, args, products) for products in PRODUCTS}
+    for products, (_, seconds) in found.items():
+        row[products] = {
+            "seconds": seconds,
+            "pairs_per_s": len(asked) * args.terms / seconds,
+            "flops_per_s": 2.0 * len(asked) * args.terms * real.shape[1] / seconds,
+            "refresh_s": args.terms / row["terms_per_s"]
+            + args.terms / len(asked) * seconds,  # computed
+        }
+    exact, rough = (found[products][0] for products in PRODUCTS)
+    row["bfloat16"] |= compared(exact, rough)
+    is_real = asked < len(real)
+    if is_real.any():
+        of_real = compared(exact[is_real], rough[is_real])
+        row["bfloat16"]["recall_of_real_queries"] = of_real["recall"]
+    row["peak_memory_gb"] = peak_memory()
+    stats = jax.devices()[0].memory_stats() or {}
+    row["peak_device_gb"] = stats.get("peak_bytes_in_use", 0) / 1e9  # 0: a CPU does not say
+    return [row | {f"limit_{name}": value for name, value in measured("float32").items()}]
+
+
+def encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
+    """Vectors of terms, float32 [n, D], and the part of the row that is known with them."""
+    import jax
+
     from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.search import nearest_others
     from coder_jax.models.hf_files import find_folder
-    from coder_jax.systems.coderpp.neighbours import SPARE
 
     encoder = TermEncoder.from_pretrained(
         find_folder(model_or_default(args.model)),
@@ -89,62 +123,44 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     everything, source = read_terms(args.data)
     terms = sample(everything, min(args.encoded, args.terms))
     encoder.encode(terms)  # compiled and warm
-    began = time.monotonic()
-    real = encoder.encode(terms)
-    encode_s = time.monotonic() - began
-    row: dict[str, Any] = {
+    vectors, seconds = timed(lambda: encoder.encode(terms))
+    return vectors, {
         "model": name_of(args.model),
         "source": source,
         "terms": args.terms,
         "encoded": len(terms),
-        "width": real.shape[1],
+        "width": vectors.shape[1],
         "dtype": args.dtype,
         "device": f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
         "neighbours": args.neighbours,
         "index_bytes": 4 * args.terms * args.neighbours,
-        "encode_s": encode_s,
-        "terms_per_s": len(terms) / encode_s,
+        "encode_s": seconds,
+        "terms_per_s": len(terms) / seconds,
     }
-    # Spread over the file, so that real and invented ones are asked for.
-    asked = np.arange(0, args.terms, max(1, args.terms // args.queries))[: args.queries]
-    row["queries"] = len(asked)
-    answers = {}
-    with tempfile.TemporaryDirectory(dir=args.work) as folder:
-        write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
-        row["vector_bytes"] = path.stat().st_size
-        vectors = RowsOfFile(path)
-        for products in ("exact", "bfloat16"):
-            nearest_others(vectors, args.neighbours + SPARE, asked[:512], products)  # compiled
-            began = time.monotonic()
-            _, index = nearest_others(vectors, args.neighbours + SPARE, asked, products)
-            seconds = time.monotonic() - began
-            answers[products] = index[:, : args.neighbours]
-            row[products] = {
-                "seconds": seconds,
-                "pairs_per_s": len(asked) * args.terms / seconds,
-                "flops_per_s": 2.0 * len(asked) * args.terms * real.shape[1] / seconds,
-                "refresh_s": args.terms / row["terms_per_s"]
-                + args.terms / len(asked) * seconds,  # computed
-            }
-    row["bfloat16"] |= compared(answers["exact"], answers["bfloat16"])
-    is_real = asked < len(terms)
-    if is_real.any():
-        of_real = compared(answers["exact"][is_real], answers["bfloat16"][is_real])
-        row["bfloat16"]["recall_of_real_queries"] = of_real["recall"]
-    row["peak_memory_gb"] = peak_memory()
-    stats = jax.devices()[0].memory_stats() or {}
-    row["peak_device_gb"] = stats.get("peak_bytes_in_use", 0) / 1e9  # 0: a CPU does not say
-    return row | {f"limit_{name}": value for name, value in measured("float32").items()}
 
 
-def table(row: dict[str, Any]) -> str:
+def searched(
+    vectors: RowsOfFile, asked: np.ndarray, args: argparse.Namespace, products: "Products"
+) -> tuple[np.ndarray, float]:
+    """The neighbours of some vectors, int [q, k], and the seconds that it took to find them."""
+    from coder_jax.encoding.search import nearest_others
+    from coder_jax.systems.coderpp.neighbours import SPARE
+
+    wanted = args.neighbours + SPARE
+    nearest_others(vectors, wanted, asked[:512], products)  # compiled
+    (_, index), seconds = timed(lambda: nearest_others(vectors, wanted, asked, products))
+    return index[:, : args.neighbours], seconds
+
+
+def table(rows: list[Row]) -> str:
     """The figures as a Markdown table, with what was measured on how much below."""
+    (row,) = rows
     peak = row["limit_peak_flops"]
     lines = [
         "| search | pairs/s | GFLOP/s | of float32's peak | recall | whole lists | refresh, min |",
         "|---|" + 6 * "---:|",
     ]
-    for products in ("exact", "bfloat16"):
+    for products in PRODUCTS:
         found = row[products]
         lines.append(
             f"| {products} | {found['pairs_per_s']:,.0f} | {found['flops_per_s'] / 1e9:,.0f} "
@@ -165,11 +181,7 @@ def table(row: dict[str, Any]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.refresh",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("refresh", __doc__)
     parser.add_argument("--work", type=Path, required=True, help="a folder for the file of vectors")
     parser.add_argument("--terms", type=int, default=500_000, help="default: 500000")
     parser.add_argument("--encoded", type=int, default=20_000, help="of them (default: 20000)")
@@ -181,8 +193,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="of the encoder"
     )
-    add_huge_pages(parser)
-    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
 
 
@@ -200,20 +210,7 @@ def check(args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    args = parse(argv)
-
-    def work() -> int:
-        check(args)
-        args.work.mkdir(parents=True, exist_ok=True)
-        before = machine()
-        with huge_pages(args.huge_pages == "all"):
-            row = in_a_process(measure, args) | {"machine": before}
-        print(f"\n{table(row)}\n\n{one_line(before)}")
-        if args.json:
-            keep_rows(args.json, [row], SETTINGS)
-        return 0
-
-    return run_command(work, when_asked=None)
+    return run_measured(parse(argv), measure, table, SETTINGS)
 
 
 if __name__ == "__main__":

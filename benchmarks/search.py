@@ -21,14 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
-from benchmarks.results_file import keep_rows
+from benchmarks.command import parser_of, run_measured
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.dataset.aligned import aligned
-from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 
 SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
@@ -157,11 +154,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.search",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("search", __doc__)
     parser.add_argument("--queries", type=Path, help=".npy file (default: random unit vectors)")
     parser.add_argument("--keys", type=Path, help=".npy file (default: random unit vectors)")
     parser.add_argument(
@@ -174,9 +167,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-keys", type=int, default=500_000, help="default: 500000")
     parser.add_argument("--width", type=int, nargs="+", default=[384, 768], help="of random ones")
     parser.add_argument("--k", type=int, nargs="+", default=[1, 10, 40], help="default: 1 10 40")
-    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
 
 
@@ -213,18 +204,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    args = parse(argv)
-
-    def work() -> int:
-        before = machine()
-        with huge_pages(args.huge_pages == "all"):
-            rows = [row | {"machine": before} for row in in_a_process(measure, args)]
-        print(f"\n{table(rows)}\n\n{one_line(before)}")
-        if args.json:
-            keep_rows(args.json, rows, SETTINGS)
-        return 0
-
-    return run_command(work, when_asked=None)
+    return run_measured(parse(argv), measure, table, SETTINGS)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Imported here: what is not installed is then said by name, and --help is quick.
         import tyro
 
+        from data_pipeline.batches.draws.term_spec import TermSpec
         from data_pipeline.batches.files import write_batches
-        from data_pipeline.batches.spec import BatchSpec, TermSpec
+        from data_pipeline.batches.spec import BatchSpec
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 

@@ -72,6 +72,19 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         "--exact-match", nargs="+", default=[], metavar="[NAME=]FILE", help="as for evaluate"
     )
     parser.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="NAME=MODEL",
+        help="encoders to score beside: folders or hub ids",
+    )
+    add_training(parser)
+    return parser.parse_known_args(arguments)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """The arguments of skip-grams and of trainings."""
+    parser.add_argument(
         "--variant",
         choices=("words", "names", "names_concepts"),
         default="words",
@@ -86,6 +99,13 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         "give better vectors (default: 5)",
     )
     parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count(),
+        help="threads that learn vectors; with one the same vectors come out each time (default: "
+        "all cores)",
+    )
+    parser.add_argument(
         "--recipes", nargs="+", default=["bne"], help="of BNE, each a training (default: bne)"
     )
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
@@ -96,21 +116,6 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         default=[0],
         help="trainings of each recipe; the table has their means and standard errors (default: 0)",
     )
-    parser.add_argument(
-        "--compare",
-        nargs="+",
-        default=[],
-        metavar="NAME=MODEL",
-        help="encoders to score beside: folders or hub ids",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=os.cpu_count(),
-        help="threads that learn vectors; with one the same vectors come out each time (default: "
-        "all cores)",
-    )
-    return parser.parse_known_args(arguments)
 
 
 def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:

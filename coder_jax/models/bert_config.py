@@ -49,25 +49,55 @@ ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
 Rate = Annotated[float, Meta(ge=0, lt=1)]
 
 
-class HfConfig(TypedDict):
-    """config.json of a BERT; the bounds are some times what the largest has."""
+class HfSizes(TypedDict):
+    """What config.json of each architecture has; the bounds are some times what the largest has."""
 
-    model_type: NotRequired[str]
     vocab_size: Vocabulary
     hidden_size: Width
     num_hidden_layers: Annotated[int, Meta(ge=1, le=256)]
     num_attention_heads: Width
     max_position_embeddings: Width
     intermediate_size: Width
+    initializer_range: NotRequired[Annotated[float, Meta(ge=0)] | None]
+    pad_token_id: NotRequired[Annotated[int, Meta(ge=0, le=10_000_000)] | None]
+
+
+class HfConfig(HfSizes):
+    """config.json of a BERT."""
+
+    model_type: NotRequired[str]
     type_vocab_size: NotRequired[Width | None]
     hidden_act: NotRequired[str | None]
     layer_norm_eps: NotRequired[Rate | None]
     hidden_dropout_prob: NotRequired[Rate | None]
     attention_probs_dropout_prob: NotRequired[Rate | None]
-    initializer_range: NotRequired[Annotated[float, Meta(ge=0)] | None]
-    pad_token_id: NotRequired[Annotated[int, Meta(ge=0, le=10_000_000)] | None]
     position_embedding_type: NotRequired[str | None]
     is_decoder: NotRequired[bool | None]
+
+
+def read_values(
+    config: Mapping[str, Any], content: Any, optional: Mapping[str, str], source: str
+) -> dict[str, Any]:
+    """The sizes and constants of a config.json under our names.
+
+    Args:
+      config: what it says.
+      content: a type for `typed`.
+      optional: Hugging Face's name of what may be left out, by ours.
+      source: is named in errors.
+
+    Raises:
+      BadInput: a size is missing, or a value that none has.
+    """
+    missing = [name for name in REQUIRED.values() if name not in config]
+    if missing:
+        raise BadInput(
+            f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
+            f"{', '.join(REQUIRED.values())}"
+        )
+    typed(config, content, source, "give the config.json that belongs to the weights")
+    given = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
+    return given | {o: config[t] for o, t in optional.items() if config.get(t) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,21 +159,13 @@ class BertConfig:
                 f"{source}: model_type is {model_type!r}; expected one of "
                 f"{', '.join(ARCHITECTURES)}"
             )
-        missing = [name for name in REQUIRED.values() if name not in config]
-        if missing:
-            raise BadInput(
-                f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
-                f"{', '.join(REQUIRED.values())}"
-            )
-        typed(config, HfConfig, source, "give the config.json that belongs to the weights")
+        values = read_values(config, HfConfig, OPTIONAL, source)
         positions = config.get("position_embedding_type") or "absolute"
         if positions != "absolute" or config.get("is_decoder"):
             raise BadInput(
                 f"{source}: position_embedding_type={positions!r}, is_decoder="
                 f"{bool(config.get('is_decoder'))}; expected an encoder with absolute positions"
             )
-        values = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
-        values |= {o: config[t] for o, t in OPTIONAL.items() if config.get(t) is not None}
         # The one value that equals RoBERTa's original where a file leaves it out, and not BERT's.
         values.setdefault("pad_token_id", 0 if model_type == "bert" else 1)
         return cls(model_type=model_type, **values)

@@ -14,6 +14,7 @@ from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
+SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 WORD_VECTORS = "word_vectors.safetensors"  # of an encoder of names
 
 
@@ -30,9 +31,6 @@ class Weight(NamedTuple):
     path: tuple[str | int, ...]  # in the parameter tree
     transposed: bool = False  # torch keeps dense kernels as [out, in]
     part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
-
-
-SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 
 
 def find_folder(path_or_hub_id: str | Path) -> Path:

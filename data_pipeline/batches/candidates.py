@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.packed_groups import identity_of
-from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
+from data_pipeline.batches.spec import RowPlan, StepCut
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 

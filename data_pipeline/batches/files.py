@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.packed_groups import PackedGroups, made_ahead
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
-from data_pipeline.batches.spec import BatchSpec, StepCut, TermSpec
+from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.batches.stored import read_sample, read_stored
 from data_pipeline.dataset.classes import classes_of, write_classes
 from data_pipeline.files.identity import BATCHES, read_identity, write_identity

@@ -17,12 +17,13 @@ from data_pipeline.batches.draws.neighbour_spec import NeighbourSpec
 from data_pipeline.batches.draws.neighbours import NeighbourDraw
 from data_pipeline.batches.draws.pairs import PairDraw
 from data_pipeline.batches.draws.shared_names import SharedNames
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.spec import SHARED_NAMES, BatchSpec, StepCut, TermSpec
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.batches.spec import SHARED_NAMES, BatchSpec, StepCut
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process.errors import BadInput
 
 # Steps far beyond any run: the number of rows is planned on their batches.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.dataset.aligned import aligned, is_aligned
+from data_pipeline.dataset.aligned import aligned
 from data_pipeline.dataset.quiet_tensorflow import tf
 from data_pipeline.dataset.records import (
     ARRAYS,
@@ -270,16 +270,6 @@ def read_manifest(folder: Path) -> dict:
 def is_dataset(folder: Path) -> bool:
     """Whether a folder is a dataset of any version, be it damaged."""
     return is_of_kind(folder / MANIFEST, DATASET)
-
-
-def as_tensor(array: np.ndarray) -> tf.Tensor:
-    """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
-
-    An array of `open_dataset` can; from now on it must not be written to.
-    """
-    if not (array.size and is_aligned(array)):
-        return tf.constant(array)
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

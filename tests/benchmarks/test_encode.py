@@ -37,7 +37,7 @@ ROW = {
 
 
 def test_the_table_has_rates_shares_and_the_ratio():
-    text = encode.table(ROW)
+    text = encode.table([ROW])
     assert "| coder_jax | 2.00 | 500 | 100 | 25% |" in text
     name = "sentence-transformers (batch_size 32, float32)"
     assert f"| {name} | 5.00 | 200 | 40 | 10% |" in text

@@ -29,7 +29,7 @@ ROW = {
 
 
 def test_the_table_says_how_much_quicker():
-    text = encode_names.table(ROW)
+    text = encode_names.table([ROW])
     assert "| BNE | 0.50 | 2,000 | 1.0 |" in text
     assert "| BERT | 4.00 | 250 | 8.0 |" in text
     assert "| BERT by sentence-transformers | 10.00 | 100 | 20.0 |" in text

@@ -13,6 +13,6 @@ def quicken(monkeypatch, benchmark) -> list[str | None]:
         told.append(os.environ.get("GLIBC_TUNABLES"))
         return call(*arguments)
 
-    monkeypatch.setattr(benchmark, "in_a_process", in_this_process)
+    monkeypatch.setattr("benchmarks.command.in_a_process", in_this_process)
     monkeypatch.setattr(benchmark, "set_up_xla", lambda: told.append("set up"))
     return told

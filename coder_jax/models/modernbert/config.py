@@ -13,9 +13,7 @@ from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from msgspec import Meta
 
-from coder_jax.models.bert_config import REQUIRED, BertConfig, Rate
-from data_pipeline.files.contents import Vocabulary, Width
-from data_pipeline.files.json_files import typed
+from coder_jax.models.bert_config import REQUIRED, BertConfig, HfSizes, Rate, read_values
 from data_pipeline.process.errors import BadInput
 
 MODERNBERT = "modernbert"
@@ -47,22 +45,14 @@ class Rope(TypedDict):
     rope_theta: NotRequired[Base]
 
 
-class HfConfig(TypedDict):
-    """config.json of a ModernBERT; the bounds are some times what the largest has."""
+class HfConfig(HfSizes):
+    """config.json of a ModernBERT."""
 
-    vocab_size: Vocabulary
-    hidden_size: Width
-    num_hidden_layers: Annotated[int, Meta(ge=1, le=256)]
-    num_attention_heads: Width
-    max_position_embeddings: Width
-    intermediate_size: Width
     hidden_activation: NotRequired[str | None]
     norm_eps: NotRequired[Rate | None]
     embedding_dropout: NotRequired[Rate | None]
     attention_dropout: NotRequired[Rate | None]
     mlp_dropout: NotRequired[Rate | None]
-    initializer_range: NotRequired[Annotated[float, Meta(ge=0)] | None]
-    pad_token_id: NotRequired[Annotated[int, Meta(ge=0, le=10_000_000)] | None]
     local_attention: NotRequired[Annotated[int, Meta(ge=1, le=1_000_000)] | None]
     global_attn_every_n_layers: NotRequired[Annotated[int, Meta(ge=1, le=256)] | None]
     global_rope_theta: NotRequired[Base | None]
@@ -127,21 +117,13 @@ class ModernBertConfig(BertConfig):
             raise BadInput(
                 f"{source}: model_type is {config.get('model_type')!r}; expected {MODERNBERT}"
             )
-        missing = [name for name in REQUIRED.values() if name not in config]
-        if missing:
-            raise BadInput(
-                f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
-                f"{', '.join(REQUIRED.values())}"
-            )
-        typed(config, HfConfig, source, "give the config.json that belongs to the weights")
+        values = read_values(config, HfConfig, OPTIONAL, source)
         biased = [name for name in BIASES if config.get(name)]
         if biased:
             raise BadInput(
                 f"{source}: {', '.join(biased)} true; expected false, as in the published "
                 "ModernBERTs: give one without biases"
             )
-        values: dict[str, Any] = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
-        values |= {o: config[t] for o, t in OPTIONAL.items() if config.get(t) is not None}
         if "pad_token_id" in config:  # null where there is none: then any will do
             values["pad_token_id"] = config["pad_token_id"] or 0
         values |= {"layer_types": layer_types(config, source)} | bases(config, source)

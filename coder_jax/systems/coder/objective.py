@@ -14,8 +14,7 @@ from coder_jax.systems.groups.relation_system import RelationSystem
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, Part
 from data_pipeline.batches.checks import check_least
-from data_pipeline.batches.files import INDEX
-from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 
 
@@ -75,13 +74,11 @@ class CoderSystem(RelationSystem):
         begun = {"relations begin at": "ridge regression"} if self.starts_by_ridge else {}
         return super().told() | begun
 
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        if self.starts_by_ridge and (data / INDEX).exists():
-            raise BadInput(
-                f"--data: found batches in files, {data}; expected a built dataset, as relation "
-                "matrices begin with its triplets; or use --relation-start identity"
-            )
-        return super().open(data, cut, rows=rows, steps=steps)
+    @property
+    def needs_dataset(self) -> str:
+        if not self.starts_by_ridge:
+            return super().needs_dataset
+        return "as relation matrices begin with its triplets; or use --relation-start identity"
 
     def prepare(
         self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path

@@ -12,6 +12,7 @@ RUN/ridge_vectors.npy, RUN/ridge.npy   while it is made, in chunks; gone when th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,20 +123,10 @@ def ridge_matrices(
         about=f"vectors of {about}",
         what="vectors of heads and tails",
     )
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
-
-    def make_matrices(first: int, last: int) -> np.ndarray:
-        made = []
-        for label in range(first, last):
-            of_label = slice(pairs.start[label], pairs.start[label + 1])
-            heads, tails = (vectors[side[of_label]] for side in (pairs.heads, pairs.tails))
-            made.append(ridge_matrix(heads, tails, penalty).astype(np.float32))
-        return np.stack(made)
-
     write_rows(
         folder / MATRICES,
         len(pairs.start) - 1,
-        make_matrices,
+        matrices_of(pairs, np.load(folder / VECTORS, mmap_mode="r"), penalty),
         chunk=LABELS_AT_ONCE,
         about=f"matrices of {about}",
         what="ridge regression of relations",
@@ -146,3 +137,25 @@ def ridge_matrices(
         for name in (VECTORS, MATRICES):
             (folder / name).unlink()
     return matrices
+
+
+def matrices_of(
+    pairs: LabelledPairs, vector_ND: np.ndarray, penalty: float
+) -> Callable[[int, int], np.ndarray]:
+    """(first, last) -> float32 [last - first, D, D], the matrices of these labels.
+
+    Args:
+        pairs: of each label.
+        vector_ND: float [N, D], of the terms of `pairs`.
+        penalty: see `ridge_matrix`.
+    """
+
+    def make(first: int, last: int) -> np.ndarray:
+        made = []
+        for label in range(first, last):
+            of_label = slice(pairs.start[label], pairs.start[label + 1])
+            heads, tails = (vector_ND[side[of_label]] for side in (pairs.heads, pairs.tails))
+            made.append(ridge_matrix(heads, tails, penalty).astype(np.float32))
+        return np.stack(made)
+
+    return make

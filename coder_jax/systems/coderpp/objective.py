@@ -18,8 +18,7 @@ from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import View
 from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.draws.neighbour_spec import NeighbourSpec
-from data_pipeline.batches.files import INDEX
-from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
 
 
@@ -62,13 +61,9 @@ class CoderPlusPlusSystem(CoderSystem):
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        if (data / INDEX).exists():
-            raise BadInput(
-                f"--data: found batches in files, {data}; expected a built dataset, as the "
-                "neighbours in a batch are found while a run trains"
-            )
-        return super().open(data, cut, rows=rows, steps=steps)
+    @property
+    def needs_dataset(self) -> str:
+        return "as the neighbours in a batch are found while a run trains"
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The nearest neighbours of all anchors, with the encoder of the moment."""

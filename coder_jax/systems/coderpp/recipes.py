@@ -23,6 +23,8 @@ itself. Each time that it has found neighbours it also begins its optimizer anew
 schedule on by as many updates as there were micro-batches, eight times too far; not so here.
 """
 
+import dataclasses
+
 from coder_jax.systems.coder.recipes import small_synonyms
 from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
 from coder_jax.systems.encoders.encoder_system import ModelConfig
@@ -66,12 +68,7 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     """
     base = small_synonyms()
     batch = NeighbourSpec(
-        draw="synonyms",
-        names="unlike",
-        groups=1,
-        triplets=128,
-        repeats=1,
-        row_length=base.system.batch.row_length,
+        **dataclasses.asdict(base.system.batch),
         mined_share=0.5,
         neighbours=7,
         neighbours_of="concepts",

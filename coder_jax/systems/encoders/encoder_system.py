@@ -95,6 +95,11 @@ class EncoderSystem(System):
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
 
+    @property
+    def needs_dataset(self) -> str:
+        """Why batches in files do not do, in words; "" if they do."""
+        return ""
+
     def head_parts(self) -> dict[str, Part]:
         """The parts beside the encoder."""
         return {}
@@ -133,6 +138,7 @@ class EncoderSystem(System):
         from data_pipeline.batches.files import INDEX, BatchFiles
 
         planned = self.planned(rows, steps)
+        self.check_kind(data)
         if (data / INDEX).exists():
             files = BatchFiles(data, self.batch, cut, **planned)
             if steps > files.last_step:
@@ -146,6 +152,16 @@ class EncoderSystem(System):
         from data_pipeline.dataset.store import open_dataset
 
         return BatchMaker(open_dataset(data), self.batch, cut, **planned)
+
+    def check_kind(self, data: Path) -> None:
+        """BadInput for batches in files, where they do not do."""
+        from data_pipeline.batches.files import INDEX
+
+        if self.needs_dataset and (data / INDEX).exists():
+            raise BadInput(
+                f"--data: found batches in files, {data}; expected a built dataset, "
+                f"{self.needs_dataset}"
+            )
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
         """How many packed rows the batches of a run may have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import jax.numpy as jnp
 
@@ -16,11 +16,27 @@ from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
 from coder_jax.training.system import SavedRun, Trained
+from data_pipeline.batches.spec import StepSpec
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 
 if TYPE_CHECKING:
-    from coder_jax.systems.bne.objective import BneSystem
     from coder_jax.systems.encoders.encoder_system import EncoderSystem
+
+
+class TellingSystem(Protocol):
+    """A system that learns from a dataset, and has words for how."""
+
+    title: ClassVar[str]
+    paper: ClassVar[str]
+
+    @property
+    def batch(self) -> StepSpec:
+        """What a batch is made of."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """The system's own settings, for the model card."""
+        ...
 
 
 def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
@@ -100,7 +116,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     }
 
 
-def told_of_run(system: EncoderSystem | BneSystem, run: SavedRun) -> dict[str, Any]:
+def told_of_run(system: TellingSystem, run: SavedRun) -> dict[str, Any]:
     """The part of `describe` that is told of any system with a dataset, a BERT or none."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     batch, optimizer = system.batch, config["optimizer"]

@@ -68,13 +68,13 @@ class GroupSystem(EncoderSystem):
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
 
-    def whole_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_with_pull(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group with the pull towards the initial encoder, and its metrics."""
         loss, metrics = self.group_loss(group)
-        if group.initial_vectors is None:
-            return loss, metrics
-        kept = similarity_drift(group)
-        return loss + self.keep_similarities * kept, {**metrics, "loss_kept": kept}
+        if group.initial_vectors is not None:
+            metrics["loss_kept"] = similarity_drift(group)
+            loss += self.keep_similarities * metrics["loss_kept"]
+        return loss, metrics
 
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -90,7 +90,7 @@ class GroupSystem(EncoderSystem):
     def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """The mean loss over the groups of a pass."""
         graph, _ = split_encoder(self.structure(about))
-        group_loss = jax.vmap(jax.vmap(self.whole_loss))
+        group_loss = jax.vmap(jax.vmap(self.loss_with_pull))
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
             seed = self.batch.seed if dropout else None

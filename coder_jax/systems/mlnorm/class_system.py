@@ -15,7 +15,7 @@ from coder_jax.systems.mlnorm.head import head_shapes
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, SavedRun, Trained, Tree
 from data_pipeline.batches.checks import check_least
-from data_pipeline.batches.spec import TermSpec
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.process.errors import BadInput
 
 

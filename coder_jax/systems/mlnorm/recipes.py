@@ -20,7 +20,7 @@ from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
-from data_pipeline.batches.spec import TermSpec
+from data_pipeline.batches.draws.term_spec import TermSpec
 
 # Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
 # those of a step.

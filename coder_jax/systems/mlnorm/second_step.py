@@ -42,7 +42,6 @@ from data_pipeline.batches.candidates import (
     CandidateBatches,
 )
 from data_pipeline.batches.checks import check_least
-from data_pipeline.batches.files import INDEX
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.classes import classes_of, read_classes, write_classes
 from data_pipeline.files.array_files import map_array
@@ -86,14 +85,14 @@ class MLNormClassesSystem(ClassSystem):
             "trained": "classes alone",
         }
 
+    @property
+    def needs_dataset(self) -> str:
+        return "all of whose terms this recipe makes vectors of"
+
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
-        if (data / INDEX).exists():
-            raise BadInput(
-                f"--data: found batches in files, {data}; expected a built dataset, all of whose "
-                "terms this recipe makes vectors of"
-            )
+        self.check_kind(data)
         sizes = {"width": self.width, "candidates": self.candidates}
         return CandidateBatches(data, self.batch, cut, **sizes, languages=self.within_language)
 

@@ -9,8 +9,8 @@ import numpy as np
 from data_pipeline.batches.draws.names import Names
 from data_pipeline.batches.order import below, key, permute
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process.errors import BadInput
 
 

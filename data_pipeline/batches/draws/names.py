@@ -5,8 +5,8 @@ import numpy as np
 from data_pipeline.batches.draws.likeness import has_unlike_name, least_alike, word_piece_sets
 from data_pipeline.batches.order import below, distinct_draws, key, mix, uint64
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 
 CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
 

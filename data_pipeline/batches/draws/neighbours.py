@@ -16,8 +16,8 @@ from data_pipeline.batches.draws.names import Names
 from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS, NeighbourSpec
 from data_pipeline.batches.order import key, permute
 from data_pipeline.dataset.aligned import aligned
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from data_pipeline.batches.draws.shuffles import mix
 from data_pipeline.batches.spec import words_of_bits
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 
 TERMS_AT_ONCE = 1 << 20
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.order import key, permute
-from data_pipeline.batches.spec import TermSpec
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import TripletDataset, as_tensor
+from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
+from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 

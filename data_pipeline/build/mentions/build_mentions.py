@@ -28,7 +28,7 @@ from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
-from data_pipeline.sources.corpora.gold import GoldMentions, read_gold
+from data_pipeline.sources.corpora.gold import GoldMention, GoldMentions, read_gold
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, read_keywords
 from data_pipeline.terminology.mention_set import (
     ConceptNames,
@@ -106,7 +106,19 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
         held = GoldMentions(train.rows[-count:], Counter(), [])
         read["train"] = GoldMentions(train.rows[:-count], train.counts, train.odd)
         read["dev"] = held
+    if options.distinct:
+        read["train"] = _distinct(read["train"])
     return {name: read[name] for name in SPLITS if name in read}
+
+
+def _distinct(read: GoldMentions) -> GoldMentions:
+    """The same, but each mention with its gold once."""
+    first: dict[tuple[str, frozenset[str]], GoldMention] = {}
+    for row in read.rows:
+        first.setdefault((row.mention, frozenset(row.gold)), row)
+    rows = list(first.values())
+    repeated = Counter({"rows left out: the same as another": len(read.rows) - len(rows)})
+    return GoldMentions(rows, read.counts + repeated, read.odd)
 
 
 def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:

@@ -26,6 +26,7 @@ class MentionOptions:
       keywords: file of word<TAB>kind; None: no token has a kind.
       gold_as: how gold is written; None: as what more of it is among the dictionary's.
       mention_types: of PubTator, the types that are taken; none: all.
+      distinct: leave out mentions of train that come again with the same gold.
       hold_out: the last mentions of train that become dev: a fraction (< 1) or a count; 0: none.
       cleaning: name of a rule set of `clean.CLEANING`.
       max_length: longest string in tokens, special tokens included.
@@ -42,6 +43,7 @@ class MentionOptions:
     keywords: Path | None = None
     gold_as: GoldAs | None = None
     mention_types: tuple[str, ...] = ()
+    distinct: bool = False
     hold_out: float = 0
     cleaning: str = "none"
     max_length: int = 64

@@ -7,9 +7,10 @@ import pytest
 from batch_twin import twin_key, twin_permute
 from tiny_dataset import tiny_dataset
 
+from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.draws.terms import TermDraw, term_rows
 from data_pipeline.batches.files import BatchFiles, write_batches
-from data_pipeline.batches.spec import StepCut, TermSpec
+from data_pipeline.batches.spec import StepCut
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.classes import Classes, classes_of, write_classes
 from data_pipeline.dataset.quiet_tensorflow import tf

@@ -58,6 +58,30 @@ def test_the_last_mentions_of_train_are_held_out(tmp_path):
         assert held.splits["dev"].gold_sets() == whole.splits["train"].gold_sets()[-2:]
 
 
+def test_a_mention_of_train_is_trained_on_once_if_asked_for(tmp_path):
+    train = tmp_path / "again.tsv"
+    rows = ["renal\trenal failure", "heart\theart failure##renal failure", "renal\trenal failure"]
+    rows += ["heart\trenal failure##heart failure", "heart\theart failure"]
+    train.write_text("\n".join(rows) + "\n")
+    folders = {name: tmp_path / name for name in ("whole", "once")}
+    for folder in folders.values():
+        folder.mkdir()
+    whole = tiny_mentions(folders["whole"], train=(train,), dev=())
+    assert whole.splits["train"].mentions.strings[:] == [
+        "renal",
+        "heart",
+        "renal",
+        "heart",
+        "heart",
+    ]
+    once = tiny_mentions(folders["once"], train=(train,), dev=(), test=(train,), distinct=True)
+    assert once.splits["train"].mentions.strings[:] == ["renal", "heart", "heart"]
+    golds = whole.splits["train"].gold_sets()
+    assert once.splits["train"].gold_sets() == [golds[0], golds[1], golds[4]]
+    assert once.manifest["counts"]["train: rows left out: the same as another"] == 2
+    assert len(once.splits["test"].mentions) == 5  # what is measured stays as it is
+
+
 def test_long_strings_are_cut_and_counted(tmp_path):
     dataset = tiny_mentions(tmp_path, max_length=5)
     assert max(dataset.names.of(row).size for row in range(len(dataset.names))) == 5

@@ -1,0 +1,52 @@
+"""What the commands of several benchmarks share: the parser, and what becomes of the figures."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine, one_line
+from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.results_file import keep_rows
+from data_pipeline.process.command import run_command
+
+Row = dict[str, Any]
+
+
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser with --huge-pages and --json; `name` is that of the module."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_huge_pages(parser)
+    parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
+    return parser
+
+
+def run_measured(
+    args: argparse.Namespace,
+    measure: Callable[[argparse.Namespace], list[Row]],
+    table: Callable[[list[Row]], str],
+    settings: Sequence[str],
+) -> int:
+    """Runs a benchmark; returns its exit status.
+
+    Args:
+        args: of a parser of `parser_of`.
+        measure: is called in a process of its own, with memory in huge pages if asked for.
+        table: what is shown of the rows.
+        settings: names of what tells rows of a file apart (`keep_rows`).
+    """
+
+    def work() -> int:
+        before = machine()
+        with huge_pages(args.huge_pages == "all"):
+            rows = [row | {"machine": before} for row in in_a_process(measure, args)]
+        print(f"\n{table(rows)}\n\n{one_line(before)}")
+        if args.json:
+            keep_rows(args.json, rows, settings)
+        return 0
+
+    return run_command(work, when_asked=None)
