@@ -4,8 +4,8 @@ A BERT reads words by pieces of its vocabulary. Words of another language, or of
 into many short pieces, and a word with a character that the vocabulary lacks becomes [UNK]: on most
 English BERTs nearly all Chinese terms are the same string of unknown tokens. New pieces mend that;
 their rows of the word table begin at the mean of the rows of the pieces that spelt them until now
-(a piece of unknown characters begins as [UNK]). Then train: before that, a term with new pieces has
-no better vector than before, and often a worse one.
+(that of a piece of unknown characters is random). Then train: before that, a term with new pieces
+has no better vector than before, and often a worse one.
 
 Pieces are learnt by the WordPiece trainer of the library tokenizers, after the encoder's own
 normalizer and pre-tokenizer. They join the pieces of the WordPiece model itself, at the end: no old
@@ -199,8 +199,8 @@ def summary(out: Path, encoder: Extendable, new: list[str], extended: Extended) 
         f"\n{out}: {len(new):,} new pieces, {characters:,} of them single characters; "
         f"{old.size:,} -> {old.size + len(new):,} entries, a word table of "
         f"{encoder.bert.config.vocab_size:,} -> {extended.rows:,} rows",
-        f"{extended.unknown:,} new rows begin at {old.unknown}, for want of any old piece; the "
-        "others at the mean of the rows of their old pieces",
+        f"{extended.drawn:,} new rows begin at random, for want of any old piece; the others at "
+        "the mean of the rows of their old pieces",
         f"{extended.same:,} terms of the check have the same tokens as before; largest difference "
         f"of their vectors: {differences}",
     ]

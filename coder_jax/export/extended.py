@@ -97,13 +97,13 @@ class Extended(NamedTuple):
 
     Attributes:
       rows: of the word table.
-      unknown: new pieces whose row began at that of the unknown token.
+      drawn: new pieces of unknown characters, whose rows are random.
       same: terms of the check whose tokens did not change.
       largest: difference of their unit vectors before and after, by library.
     """
 
     rows: int
-    unknown: int
+    drawn: int
     same: int
     largest: dict[str, float]
 
@@ -164,7 +164,7 @@ def write_extended(
         did not change. Nothing is left behind.
     """
     old = to_hf(encoder.bert)[anchor(encoder.bert.config)]
-    table, unknown = extended_table(old, encoder.vocabulary, new)
+    table, drawn = extended_table(old, encoder.vocabulary, new)
     vocabulary = encoder.vocabulary.with_pieces(new)
     try:
         with whole_folder(out) as folder:
@@ -182,7 +182,7 @@ def write_extended(
                 shutil.copymode(folder / "config.json", path)
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    return Extended(len(table), unknown, same, largest)
+    return Extended(len(table), drawn, same, largest)
 
 
 def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
@@ -235,8 +235,9 @@ def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, An
     about = (
         f"The encoder `{name}` with new word pieces at the end of its vocabulary, made by "
         "`python -m coder_jax extend-vocabulary`. Every weight that it had is unchanged; the row "
-        "of a new piece is the mean of the rows of the pieces that spelt it before. Nothing was "
-        "trained: a term with new pieces has a useful vector only after training on such terms."
+        "of a new piece is the mean of the rows of the pieces that spelt it before; one of unknown "
+        "characters is random. Nothing was trained: a term with new pieces has a useful vector "
+        "only after training on such terms."
     )
     text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, vocabulary extended\n\n{about}\n\n"
     text += section("Vocabulary", table_of(facts)) + "\n"

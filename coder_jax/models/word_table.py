@@ -59,8 +59,10 @@ def extended_table(
 ) -> tuple[np.ndarray, int]:
     """The word table with a row for each new piece: the mean of the rows of its old pieces.
 
-    A piece that has none begins at the row of the unknown token, as what it was until now. So do
-    rows that pad the table.
+    A piece that has none, such as one of Chinese characters for an English encoder, begins at a row
+    that is drawn: normal, each dimension with mean and spread of the table's rows. Began they all
+    at the unknown token's, as what they were until now, none could be told from another, and
+    training would have to part them first. Rows that pad the table are the unknown token's.
 
     Args:
       table: float32 [V, D], V at least the size of the vocabulary.
@@ -68,19 +70,23 @@ def extended_table(
       new: the pieces, with the ids vocabulary.size, vocabulary.size + 1, ...
 
     Returns:
-      (float32 [rows_for(...), D], whose first rows are those of `table`; how many new pieces began
-      at the unknown token).
+      (float32 [rows_for(...), D], whose first rows are those of `table`; how many rows of new
+      pieces were drawn). The same each time.
     """
     unknown = table[vocabulary.pieces[vocabulary.unknown]]
     size = vocabulary.size + len(new)
     extended = np.tile(unknown, (rows_for(vocabulary, len(table), size), 1))
     extended[: len(table)] = table
-    began_unknown = 0
+    of_entries = table[: vocabulary.size]
+    mean, spread = of_entries.mean(axis=0), of_entries.std(axis=0)
+    # By its size, so that an encoder extended twice does not get the same rows twice.
+    random = np.random.default_rng(vocabulary.size)
+    drawn = 0
     for row, piece in enumerate(new, start=vocabulary.size):
         ids = old_pieces(piece, vocabulary)
-        extended[row] = table[ids].mean(axis=0) if ids else unknown
-        began_unknown += not ids
-    return extended, began_unknown
+        extended[row] = table[ids].mean(axis=0) if ids else random.normal(mean, spread)
+        drawn += not ids
+    return extended, drawn
 
 
 def with_word_table(bert: Bert, table: np.ndarray) -> Bert:

@@ -55,7 +55,7 @@ def test_coverage_by_language_before_and_after(folder, tmp_path, capsys):
     assert "9 new pieces, 6 of them single characters" in printed.out
     size = len(VOCABULARY)
     assert f"{size} -> {size + 9} entries" in printed.out
-    assert "6 new rows begin at [UNK]" in printed.out
+    assert "6 new rows begin at random" in printed.out
     assert re.search(r"largest difference of their vectors: transformers 0\.0e\+00", printed.out)
     recorded = json.loads((tmp_path / "out" / "coder_jax.json").read_text())["vocabulary"]
     assert recorded["learnt from"] == "table.tsv" and recorded["distinct terms"] == 11

@@ -33,15 +33,35 @@ def test_a_piece_is_spelt_by_the_old_ones(piece, expected):
     assert [VOCABULARY[number] for number in found] == expected
 
 
-def test_rows_are_means_of_old_rows_or_the_unknown_token_s():
+def test_rows_are_means_of_old_rows_or_drawn():
     table = np.random.default_rng(0).normal(size=(SIZE, 4)).astype(np.float32)
     extended, unknown = extended_table(table, TINY_VOCABULARY, ["hearts", "心", "##."])
     assert extended.shape == (SIZE + 3, 4) and extended.dtype == np.float32 and unknown == 1
     np.testing.assert_array_equal(extended[:SIZE], table)
     heart, s = (table[VOCABULARY.index(piece)] for piece in ("heart", "##s"))
     np.testing.assert_allclose(extended[SIZE], (heart + s) / 2, rtol=1e-6)
-    np.testing.assert_array_equal(extended[SIZE + 1], table[VOCABULARY.index("[UNK]")])
+    assert np.abs(extended[:SIZE] - extended[SIZE + 1]).max(axis=1).min() > 0.1
     np.testing.assert_array_equal(extended[SIZE + 2], table[VOCABULARY.index(".")])
+
+
+def test_rows_of_unknown_characters_are_spread_as_others_and_all_differ():
+    random = np.random.default_rng(0)
+    table = (random.normal(size=(SIZE, 8)) * np.arange(1, 9) + np.arange(8)).astype(np.float32)
+    new = [chr(code) for code in range(0x4E00, 0x4E00 + 4000)]
+    extended, drawn = extended_table(table, TINY_VOCABULARY, new)
+    assert drawn == 4000
+    rows = extended[SIZE:]
+    assert len(np.unique(rows, axis=0)) == 4000
+    np.testing.assert_allclose(rows.std(axis=0), table.std(axis=0), rtol=0.05)
+    distance = np.abs(rows.mean(axis=0) - table.mean(axis=0))
+    assert (distance < 4 * table.std(axis=0) / np.sqrt(4000)).all()
+    again, _ = extended_table(table, TINY_VOCABULARY, new)
+    np.testing.assert_array_equal(again, extended)
+    once_more = WordPieceVocabulary(
+        TINY_VOCABULARY.pieces | {"心": SIZE}, "[UNK]", "##", 100, SIZE + 1
+    )
+    other, _ = extended_table(extended[: SIZE + 1], once_more, ["肝"])
+    assert not np.array_equal(other[SIZE + 1], extended[SIZE])
 
 
 @pytest.mark.parametrize(
