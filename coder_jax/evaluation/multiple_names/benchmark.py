@@ -218,7 +218,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         for record in {record.benchmark: record for record in records}.values():
             for name, fold in record.folds.items():
                 shown = [two_decimals(fold["scores"].get(one)) for one in (*SCORES, *NUMBERS)]
-                label = f"{record.benchmark} {record.scoring['split']}"
+                label = f"{record.benchmark} {record.scoring['split']}: {name}"
                 rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown], name))
         width = len(header)
         columns = (*SCORES, *NUMBERS)

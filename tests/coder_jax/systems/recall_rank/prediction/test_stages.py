@@ -47,6 +47,8 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     assert scores["total"] == np.mean(right)
     assert record["counts"] == {"mentions": 2, "uni": 1, "multi": 1, "unreachable": 0}
     assert {TF_IDF, TRAINING} == record["folds"].keys()
+    for baseline in (TF_IDF, TRAINING):
+        assert f"chip dev: {baseline} " in printed
     assert "recall and rank" in record["scoring"]["answers"]
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
 
