@@ -33,6 +33,17 @@ class CharacterTfIdf:
             rows = self._weigh.transform(strings[first : first + at_once])
             yield (rows @ self._names).toarray()
 
+    def between(self, strings: Sequence[str], rows: np.ndarray, names: np.ndarray) -> np.ndarray:
+        """float64 [T]: the similarity of T pairs of a string and a name.
+
+        Args:
+          strings: S strings.
+          rows: int [T], below S.
+          names: int [T], below N.
+        """
+        first, second = self._weigh.transform(strings)[rows], self._names.T.tocsr()[names]
+        return np.asarray(first.multiply(second).sum(axis=1)).ravel()
+
     def nearest(self, strings: Sequence[str], k: int, progress: str = "") -> np.ndarray:
         """int64 [strings, k]: the most similar names, best first; of equal ones the first.
 

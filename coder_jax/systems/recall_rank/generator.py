@@ -26,6 +26,7 @@ from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.losses import number_loss, triplet_margin_loss
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator, nearest_others
+from coder_jax.systems.recall_rank.prediction.nearest import mean_distances
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
@@ -41,7 +42,13 @@ from coder_jax.training.system import (
 )
 from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.draws.negatives import GoldNames, fixed_negatives
-from data_pipeline.batches.mentions.recall import MOST_NUMBERS, NEGATIVES, RecallBatches, RecallSpec
+from data_pipeline.batches.mentions.recall import (
+    MOST_NUMBERS,
+    NAMES,
+    NEGATIVES,
+    RecallBatches,
+    RecallSpec,
+)
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
@@ -131,13 +138,15 @@ class RecallSystem(MentionSystem):
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The kn names of other concepts that are nearest to each mention (algorithm 1).
 
-        Before the first step any names, as in the paper.
+        With them the own name that is nearest, where own names are chosen so. Before the first
+        step any names of others, as in the paper, and the own names most alike in characters.
         """
         assert isinstance(source, RecallBatches)
         data, kn = source.dataset, self.batch.negatives_per_pair
         params = local_copy(view.mesh, {name: view.params[name] for name in self.scored})
         if not is_first():  # one host finds them, the others wait
             return
+        own_names = source.names
         if view.step == 0:
             rows = fixed_negatives(data, "random", kn, self.batch.seed).rows
         else:
@@ -148,8 +157,13 @@ class RecallSystem(MentionSystem):
             gold = GoldNames(data, "train")
             own = [np.array([*gold.rows(row)], np.int64) for row in range(len(mentions))]
             rows = nearest_others(vectors, names, own, kn)[source.mention_of]
-        with written_whole(folder / NEGATIVES) as path, path.open("wb") as file:
-            np.save(file, rows)
+            if own_names is not None:
+                pairs = source.own.mentions, source.own.names
+                own_names = source.own.best(-mean_distances([vectors], [names], *pairs))
+        for name, array in ((NEGATIVES, rows), (NAMES, own_names)):
+            if array is not None:
+                with written_whole(folder / name) as path, path.open("wb") as file:
+                    np.save(file, array)
 
     # ---- Scores ----
 

@@ -4,6 +4,7 @@ For the candidate generator of recall and rank (Liang, Xue, Ruan 2021, section 3
 
 OUT/index/N/negatives.npy   int32 [pairs, kn]: for each (mention, gold concept) of the training
                             mentions the names of other concepts, numbers of `MentionDataset.names`
+OUT/index/N/names.npy       int32 [pairs]: the name that stands for the concept
 """
 
 import dataclasses
@@ -17,12 +18,13 @@ from data_pipeline.batches.draws.epochs import ORDER
 from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.batches.draws.shuffles import random_below
 from data_pipeline.batches.mentions.folds import read_fold, without_fold
+from data_pipeline.batches.mentions.own_names import OwnNames
 from data_pipeline.batches.mentions.source import MentionBatches
 from data_pipeline.batches.packed_groups import joined, packed_blocks
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 
-NEGATIVES = "negatives.npy"
+NEGATIVES, NAMES = "negatives.npy", "names.npy"
 AGAIN = "it is damaged: begin another run"
 MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
 NAME = ORDER + 1  # a stream of random numbers
@@ -32,8 +34,8 @@ NAME = ORDER + 1  # a stream of random numbers
 class RecallSpec:
     """The batch of a step are some training mentions, each with one of its concepts.
 
-    Each (mention, concept) comes once an epoch, with a name of the concept (drawn anew in each
-    epoch where it has several) and some names of other concepts.
+    Each (mention, concept) comes once an epoch, with a name of the concept and some names of other
+    concepts.
     """
 
     pairs: int = 16
@@ -43,6 +45,10 @@ class RecallSpec:
     """Where the names of other concepts come from (section 3.1.2): the nearest ones by the encoder
     of the moment, found anew in each epoch; or chosen once: similar strings, concepts with the same
     beginning of the code, names with a keyword replaced, or any."""
+    own_names: Literal["nearest", "any"] = "nearest"
+    """Which name stands for a concept that has several: the one nearest to the mention, by the
+    encoder of the moment where the negatives are, too, else by its characters; or any, drawn anew
+    in each epoch, which are often farther than the nearest names of others."""
     negatives_per_pair: int = 4
     """kn, names of other concepts beside each mention."""
     fold: str = ""
@@ -68,7 +74,10 @@ class RecallSpec:
 
     def told(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        told = {"negatives": f"{self.negatives_per_pair} per mention, {self.negatives}"}
+        told = {
+            "negatives": f"{self.negatives_per_pair} per mention, {self.negatives}",
+            "own names": self.own_names,
+        }
         return {**told, "without the fold": self.fold} if self.fold else told
 
     def validate(self) -> None:
@@ -122,6 +131,9 @@ class RecallBatches(MentionBatches):
         self.start = joined_starts([table.start for table in tables])
         self.concepts = np.concatenate(concepts)
         self.first_name = self.dataset.name_start()
+        self.own = OwnNames.of(self.mention_of, self.concept_of, self.first_name)
+        nearest = self.spec.own_names == "nearest"
+        self.names = self.own.most_alike(self.dataset) if nearest else None
         return len(self.mention_of), "training mentions with a concept of the dictionary"
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
@@ -146,30 +158,29 @@ class RecallBatches(MentionBatches):
             (strings, pairs): int64 [G, N] and [G, N / (2 + kn)], numbers of strings and of pairs.
         """
         pairs, epoch = self.drawn(step, groups), step // self.steps_per_epoch
-        concept = self.concept_of[pairs]
-        first, last = self.first_name[concept], self.first_name[concept + 1]
-        names = first + random_below(last - first, pairs, self.spec.seed, NAME, epoch)
+        if self.names is not None:
+            names = self.names[pairs]
+        else:
+            concept = self.concept_of[pairs]
+            first, last = self.first_name[concept], self.first_name[concept + 1]
+            names = first + random_below(last - first, pairs, self.spec.seed, NAME, epoch)
         mentions = self.mention_of[pairs]
         beside = len(self.number_of)  # names come after the mentions
         others = negatives[pairs].reshape(len(groups), -1)
         return np.concatenate([mentions, beside + names, beside + others], axis=1), pairs
 
     def with_index(self, index: Path) -> Self:
-        """These batches with the negatives of an index.
+        """These batches with the negatives of an index, and the nearest own names.
 
         Raises:
             BadInput: if they are of other mentions.
         """
         if self.spec.negatives != "online":
             return super().with_index(index)
-        found = map_array(index / NEGATIVES, AGAIN)
-        expected = (len(self.mention_of), self.spec.negatives_per_pair)
-        if found.shape != expected or found.dtype != np.int32:
-            raise BadInput(
-                f"{index / NEGATIVES} holds {found.dtype} {found.shape}; expected int32 "
-                f"{expected}: {AGAIN}"
-            )
-        self.negatives = found
+        pairs = len(self.mention_of)
+        self.negatives = numbers_of(index / NEGATIVES, (pairs, self.spec.negatives_per_pair))
+        if self.names is not None:
+            self.names = numbers_of(index / NAMES, (pairs,))
         return self
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
@@ -186,6 +197,14 @@ class RecallBatches(MentionBatches):
             "concepts": concepts.reshape(*shape, -1),
             "numbers": self.number_of[self.mention_of[pairs]].reshape(*shape, -1),
         }
+
+
+def numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """int32 of this shape, from a file of an index; BadInput for any other."""
+    found = map_array(path, AGAIN)
+    if found.shape != shape or found.dtype != np.int32:
+        raise BadInput(f"{path} holds {found.dtype} {found.shape}; expected int32 {shape}: {AGAIN}")
+    return found
 
 
 def joined_starts(starts: list[np.ndarray]) -> np.ndarray:
