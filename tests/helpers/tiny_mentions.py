@@ -47,6 +47,24 @@ failure	type
 heart failure	type
 """
 
+# Concepts of several names, whose mentions are annotated with codes.
+DICTIONARY_OF_CODES = """\
+H1	heart attack
+H1	coronary occlusion
+H1	acute infarction of the heart
+K1	renal failure
+K1	kidney failure
+K2	renal disease
+L1	limb pain
+L1	pain of the limb
+A1	acute attack"""
+MENTIONS_WITH_CODES = """\
+coronary attack	H1
+failing kidney	K1
+pain of limb	L1
+renal pain	K2|L1
+"""
+
 
 def write_files(folder: Path) -> dict[str, Path]:
     """Files of a dictionary, mentions, keywords and a tokenizer, by the options that take them."""
@@ -67,3 +85,12 @@ def tiny_mentions(folder: Path, **changes) -> MentionDataset:
     options = {**files, **{split: (files[split],) for split in MENTIONS}, **changes}
     options.setdefault("out", folder / "mentions")
     return build_mentions(MentionOptions(**options))
+
+
+def mentions_of_codes(folder: Path) -> MentionDataset:
+    """A folder of mentions of concepts with several names, at folder / "mentions"."""
+    dictionary, train = folder / "codes.tsv", folder / "mentions.tsv"
+    dictionary.write_text(DICTIONARY_OF_CODES, encoding="utf-8")
+    train.write_text(MENTIONS_WITH_CODES, encoding="utf-8")
+    files = {"dictionary": dictionary, "train": (train,), "dev": (train,), "test": ()}
+    return tiny_mentions(folder, **files)

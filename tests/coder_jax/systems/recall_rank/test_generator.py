@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from mention_run import STEPS, config_of, source_of
 from short_run import Stops, assert_same_parameters, lines_of
-from tiny_bert import TINY
+from tiny_bert import TINY, UNUSED, write_model
+from tiny_mentions import mentions_of_codes
 
 from coder_jax.devices.mesh import put_batch
 from coder_jax.encoding.encoder import TermEncoder
@@ -19,7 +20,7 @@ from coder_jax.systems.recall_rank.prediction.models import load_generator
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
-from data_pipeline.batches.mentions.recall import NEGATIVES, RecallBatches
+from data_pipeline.batches.mentions.recall import NAMES, NEGATIVES, RecallBatches
 from data_pipeline.process.errors import BadInput
 
 
@@ -46,6 +47,28 @@ def test_an_epoch_s_negatives_are_the_nearest_names_of_others(mentions, generato
         others = [name for name in order if data.name_concepts[name] not in gold[mention]]
         assert row.tolist() == others[:2]
     assert sorted(int(path.name) for path in (out / "index").iterdir()) == [last - 2, last]
+
+
+def test_the_own_names_of_an_epoch_are_the_nearest_ones(tmp_path, on_one_device):
+    """Found by hand with the checkpoint before the last epoch."""
+    write_model(tmp_path / "bert", more=UNUSED)
+    data = mentions_of_codes(tmp_path)
+    out = tmp_path / "run"
+    config = config_of("recall", data.folder, out)
+    source = source_of(config, data.folder)
+    last = source.names = source.own.best(np.arange(len(source.own.names), dtype=float))
+    train(config, source)
+    assert source.steps_per_epoch == 1
+    assert np.load(out / "index" / str(STEPS - 2) / NAMES).dtype == np.int32
+    system, run = load_run(out, STEPS - 1)
+    encoder = system.trained(run).encoder
+    vectors = encoder.encode(list(data.names.strings), unit=False).astype(float)
+    queries = encoder.encode(list(data.splits["train"].mentions.strings), unit=False).astype(float)
+    first, expected = data.name_start(), []
+    for mention, concept in zip(source.mention_of, source.concept_of, strict=True):
+        own = vectors[first[concept] : first[concept + 1]]
+        expected.append(first[concept] + np.linalg.norm(own - queries[mention], axis=1).argmin())
+    assert np.load(out / "index" / str(STEPS - 1) / NAMES).tolist() == expected != last.tolist()
 
 
 def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
