@@ -16,7 +16,7 @@ Examples:
   for fold in 1 2 3 4 5; do
     bash launch/train.sh --recipe recall --data data/chip --fold $fold/5 --out runs/recall_$fold
   done
-  python -m coder_jax candidates --model runs/recall_[1-5] --folds --data data/chip \
+  python -m coder_jax candidates --model runs/recall_[1-5] --folds --data data/chip \\
       --out data/chip_lists
 """
 
