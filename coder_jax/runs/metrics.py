@@ -142,6 +142,8 @@ class MetricsLog:
         """Move the progress bar to a step, perhaps with a few other values beside it."""
         if not self.first:
             return
+        if self.bar.n == self.bar.initial:
+            self.bar.unpause()  # compilation and first scores do not tell how long steps take
         if values is not None:
             shown = {name: f"{value:.4g}" for name, value in values.items()}
             self.bar.set_postfix(shown, refresh=False)

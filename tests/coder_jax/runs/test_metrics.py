@@ -51,6 +51,18 @@ def test_the_bar_moves_with_each_step_and_keeps_what_stands_beside_it(
     log.close()
 
 
+def test_what_comes_before_the_first_step_does_not_count_in_the_time_that_is_left(tmp_path):
+    log = MetricsLog(tmp_path, 10, 30)
+    for clock in ("start_t", "last_print_t"):  # the scores of step 10 took an hour
+        setattr(log.bar, clock, getattr(log.bar, clock) - 3600)
+    log.show(11)
+    assert 0 <= log.bar.format_dict["elapsed"] < 60
+    log.bar.start_t -= 100
+    log.show(12)
+    assert 100 < log.bar.format_dict["elapsed"] < 160
+    log.close()
+
+
 def test_slow_data_is_said_once_from_the_second_line_in_a_row_on(tmp_path, capsys):
     log = MetricsLog(tmp_path, 0, 30)
     for step, share in enumerate([0.9, 0.1, 0.8, 0.7, 0.9], 1):
