@@ -26,6 +26,7 @@ from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.encoder_flops import encoder_flops
+from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.process.errors import BadInput
@@ -147,7 +148,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "peer": str(chosen),
         "peers_tried": tried,
         "max_difference": difference,
-        **measured(args.dtype),
+        **measured(args.dtype, args.limit_seconds),
     }
     return [row]
 
@@ -217,6 +218,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
     )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    add_limit_seconds(parser)
     return parser.parse_args(argv)
 
 

@@ -20,12 +20,13 @@ SIZES = {
     "gpu": ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 3072, 768), (16384, 8192, 8192)),
 }
 COPIED_BYTES = {"cpu": 1 << 28, "gpu": 1 << 31}
+SECONDS = 2.0  # to try each shape with each library
 SHORTEST_TRY = 0.05  # seconds; of several calls where one takes less
 
 Work = tuple[Callable[[], object], Callable[[object], None]]  # do it; wait for what it gave
 
 
-def matmul_peak(dtype: str = "float32", *, seconds: float = 2.0) -> float:
+def matmul_peak(dtype: str = "float32", *, seconds: float = SECONDS) -> float:
     """Floating-point operations per second of the fastest matrix product, 2 m n k each.
 
     Args:
@@ -45,7 +46,7 @@ def matmul_peak(dtype: str = "float32", *, seconds: float = 2.0) -> float:
     )
 
 
-def copy_bandwidth(*, seconds: float = 2.0) -> float:
+def copy_bandwidth(*, seconds: float = SECONDS) -> float:
     """Bytes per second that are read and written while a large array is copied in memory."""
     return max(
         2 * size / _fastest(work, seconds)
@@ -54,9 +55,22 @@ def copy_bandwidth(*, seconds: float = 2.0) -> float:
     )
 
 
-def measured(dtype: str) -> dict[str, float]:
+def measured(dtype: str, seconds: float = SECONDS) -> dict[str, float]:
     """Both, as a row of results holds them."""
-    return {"peak_flops": matmul_peak(dtype), "copy_bytes_per_s": copy_bandwidth()}
+    return {
+        "peak_flops": matmul_peak(dtype, seconds=seconds),
+        "copy_bytes_per_s": copy_bandwidth(seconds=seconds),
+    }
+
+
+def add_limit_seconds(parser: argparse.ArgumentParser) -> None:
+    """The flag of how long the limits are measured."""
+    parser.add_argument(
+        "--limit-seconds",
+        type=float,
+        default=SECONDS,
+        help="to try each product and copy for the limits below the table (default: %(default)s)",
+    )
 
 
 def _fastest(work: Work, seconds: float) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import parser_of, run_measured
+from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
 from coder_jax.devices.xla_settings import set_up_xla
@@ -168,6 +169,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--width", type=int, nargs="+", default=[384, 768], help="of random ones")
     parser.add_argument("--k", type=int, nargs="+", default=[1, 10, 40], help="default: 1 10 40")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    add_limit_seconds(parser)
     return parser.parse_args(argv)
 
 
@@ -194,7 +196,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     set_up_xla()  # as `python -m coder_jax normalize` does
     from benchmarks.limits import measured
 
-    limits = measured("float32") | {"huge_pages": args.huge_pages}
+    limits = measured("float32", args.limit_seconds) | {"huge_pages": args.huge_pages}
     return [
         {"source": source} | row | limits
         for source, queries, keys in read_pairs(args)

@@ -42,8 +42,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.default_model import model_or_default, name_of
+from benchmarks.limits import add_limit_seconds
 from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.random_encoders import NAMES as ENCODER_NAMES
+from benchmarks.random_encoders import save_random_encoder
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.train_step_process import NAMES, SystemProcess
@@ -57,6 +60,7 @@ from data_pipeline.process.errors import BadInput
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
 PAPERS_STEPS = 100_000
+RANDOM = ("base", "minilm")  # shapes of --encoder
 HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
 WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
 SETTINGS = (*WORK, "device", "huge_pages")
@@ -81,17 +85,20 @@ def find_batches(args: argparse.Namespace, work: Path) -> Path:
     return work / "batches"
 
 
-def find_encoder(name: str | None, work: Path) -> tuple[str, Path]:
-    """The encoder's name in the table, and its folder."""
+def find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str, Path]:
+    """The encoder's name in the table, and its folder.
+
+    Args:
+        name: of --encoder.
+        work: where one of random weights is made.
+        vocabulary: word pieces that this one must have at least.
+    """
     from coder_jax.models.hf_files import find_folder
 
-    if name != "base":
+    if name not in RANDOM:
         return name_of(name).rsplit("/", 1)[-1], find_folder(model_or_default(name))
-    from benchmarks.step_cost import BASE
-    from benchmarks.torch_peers.training import save_random_bert
-
-    in_a_process(save_random_bert, work / "base", BertConfig(**BASE).to_hf())
-    return "BERT-base, random weights", work / "base"
+    in_a_process(save_random_encoder, work / name, name, vocabulary)
+    return f"{ENCODER_NAMES[name]}, random weights", work / name
 
 
 def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
@@ -154,21 +161,22 @@ def time_systems(
     }
 
 
-def measured_limits(dtype: str) -> dict[str, Any]:
+def measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
     """The device and what it can do at most; to be called in a process of its own."""
     set_up_xla()  # the limits of what our step runs with
     import jax
 
     from benchmarks.limits import measured
 
-    return {"device": jax.devices()[0].device_kind, **measured(dtype)}
+    return {"device": jax.devices()[0].device_kind, **measured(dtype, seconds)}
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One row: all systems on one work."""
     batches = find_batches(args, folder)
-    name, encoder = find_encoder(args.encoder, folder)
-    relations = len(json.loads((batches / INDEX).read_text())["manifest"]["relations"])
+    manifest = json.loads((batches / INDEX).read_text())["manifest"]
+    name, encoder = find_encoder(args.encoder, folder, manifest["tokenizer"]["vocab_size"])
+    relations = len(manifest["relations"])
     if (args.relations or relations) < relations:
         raise BadInput(
             f"--relations is {args.relations}, but the data has {relations}; give at least that"
@@ -185,7 +193,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
     losses = check_losses(work, args.systems)
     with huge_pages(args.huge_pages != "none"):
-        limits = in_a_process(measured_limits, args.dtype)
+        limits = in_a_process(measured_limits, args.dtype, args.limit_seconds)
     systems = time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
@@ -254,7 +262,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--data", type=Path, required=True, help="a built dataset, or batches")
     parser.add_argument(
-        "--encoder", help="folder or hub id of a BERT, or base (default: all-MiniLM-L6-v2)"
+        "--encoder",
+        help="folder or hub id of a BERT; base or minilm: random weights in the shape of BERT-base "
+        "or all-MiniLM-L6-v2 (default: all-MiniLM-L6-v2 itself)",
     )
     parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
     parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")
@@ -269,6 +279,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batches", type=int, default=4, help="different ones (default: 4)")
     parser.add_argument("--steps", type=int, default=4, help="in a round (default: 4)")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    add_limit_seconds(parser)
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser.parse_args(argv)
 

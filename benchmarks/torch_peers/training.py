@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertModel
+from transformers import BertModel
 from transformers.utils import logging
 
 from benchmarks.train_step_work import Work, initial_relations
@@ -32,12 +31,6 @@ def load_encoder(work: Work) -> Any:
         work.encoder, add_pooling_layer=False, **({} if work.dropout else rates)
     )
     return bert.train()
-
-
-def save_random_bert(folder: Path, config: dict[str, Any]) -> None:
-    """Writes a BERT of random weights, with pooler, as a Hugging Face folder."""
-    torch.manual_seed(0)
-    BertModel(BertConfig(**config)).save_pretrained(folder)
 
 
 def load_table(work: Work, width: int, device: torch.device) -> Any:

@@ -143,9 +143,9 @@ def test_losses_that_are_not_finite_are_refused(monkeypatch, folder, wrong, valu
 def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
     told = []
     monkeypatch.setattr(train_step, "set_up_xla", lambda: told.append("set up"))
-    monkeypatch.setattr("benchmarks.limits.measured", lambda dtype: told.append(dtype) or {})
-    assert train_step.measured_limits("float32") == {"device": "cpu"}
-    assert told == ["set up", "float32"]
+    monkeypatch.setattr("benchmarks.limits.measured", lambda *given: told.append(given) or {})
+    assert train_step.measured_limits("float32", 0.3) == {"device": "cpu"}
+    assert told == ["set up", ("float32", 0.3)]
 
 
 def test_systems_take_turns_and_each_begins(monkeypatch):
