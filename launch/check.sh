@@ -12,6 +12,7 @@ status=0
 "$python" -m ruff format --check . || status=1
 "$python" -m ruff check . || status=1
 "$python" -m mypy || status=1
-"$(dirname "$python")/shellcheck" launch/*.sh launch/slurm.sbatch .ci/run || status=1
+"$(dirname "$python")/shellcheck" launch/*.sh launch/slurm.sbatch benchmarks/*.sh .ci/run \
+    || status=1
 "$(dirname "$python")/hadolint" launch/Dockerfile || status=1
 exit $status

@@ -20,6 +20,7 @@ SCRIPTS = [
     "launch/local_pod.sh",
     "launch/tpu_pod.sh",
     "launch/slurm.sbatch",
+    "benchmarks/accelerator.sh",
     ".ci/run",
 ]
 

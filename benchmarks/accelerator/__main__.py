@@ -1,0 +1,204 @@
+"""The project measured on an accelerator, part by part, within some minutes.
+
+    bash benchmarks/accelerator.sh --prepare OUT       # where TensorFlow is
+    bash benchmarks/accelerator.sh OUT                 # where the accelerator is
+
+`bash benchmarks/accelerator.sh --help` says what is measured.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.accelerator.parts import DEVICE, FULL, KINDS, MODELS, SMALL, Maker, Part, make_parts
+from benchmarks.accelerator.report import page, summary
+from benchmarks.accelerator.run_part import Ended, limit_of, run_part
+from benchmarks.accelerator.wheels import PACKAGES, unpack_missing
+from benchmarks.command import Row
+from benchmarks.machine import machine
+from benchmarks.results_file import keep_rows, read_rows
+from data_pipeline.files.whole_files import written_whole
+from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
+
+ABOUT = "prepared.json"
+RESULTS, PAGE, LOG = "accelerator.json", "accelerator.md", "accelerator.log"
+# Of `data_pipeline.batches.files`, which needs a package that may come as a wheel.
+INDEX = "batches.json"
+NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
+
+
+def relations_of(prepared: Path) -> int:
+    """Relations of the prepared batches.
+
+    Raises:
+        BadInput: nothing was prepared.
+    """
+    index = prepared / "batches" / INDEX
+    absent = [path for path in (index, prepared / ABOUT) if not path.exists()]
+    if absent:
+        raise BadInput(
+            f"found no {absent[0]}; expected what `bash benchmarks/accelerator.sh --prepare OUT` "
+            "writes on a machine with TensorFlow; copy it here, and name it with --prepared"
+        )
+    return len(json.loads(index.read_text(encoding="utf-8"))["manifest"]["relations"])
+
+
+def chosen_parts(parts: Sequence[Part], kinds: Sequence[str]) -> list[Part]:
+    """Those of some kinds, and what they need; all if no kind is given."""
+    if not kinds:
+        return list(parts)
+    needed = {name for part in parts if part.kind in kinds for name in part.needs} | {DEVICE}
+    return [part for part in parts if part.kind in kinds or part.name in needed]
+
+
+def take(
+    part: Part, later: Sequence[Part], left: float, failed: Mapping[str, str], out: Path
+) -> Row:
+    """Runs a part, or says why it is not run; its row of the results.
+
+    Args:
+        part: the one.
+        later: those after it.
+        left: seconds that are left of the whole.
+        failed: parts that gave nothing, and why.
+        out: folder of the results.
+    """
+    before = machine()
+    row: Row = {"part": part.name, "kind": part.kind, "command": part.command, "note": part.note}
+    lacking = [f"{name} is missing: {failed[name]}" for name in part.needs if name in failed]
+    limit = limit_of(part, later, left)
+    rows: list[Row] = []
+    if lacking:
+        ended, limit_s = Ended(0.0, lacking[0]), None
+    elif limit < part.expected / 2:
+        why = (
+            f"{max(left, 0):.0f} s of the time are left, it is expected to take {part.expected:.0f}"
+        )
+        ended, limit_s = Ended(0.0, why), None
+    else:
+        tell(f"{part.name} (at most {limit:.0f} s)")
+        with tempfile.TemporaryDirectory() as folder:
+            found = Path(folder) / "rows.json"
+            ended, limit_s = run_part(part, found, limit, out / LOG), limit
+            if ended.missing is None:
+                rows = read_rows(found)
+    if ended.missing:
+        tell(f"{part.name}: left out: {ended.missing}")
+    row |= {"seconds": ended.seconds, "limit_s": limit_s, "missing": ended.missing}
+    return row | {"rows": rows, "machine": before}
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the parts; 0 if at least one measured something, else 1."""
+    until = time.monotonic() + 60 * args.minutes
+    if args.small:  # programs that run for a moment: compilation would take most of the time
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    prepared = args.prepared or args.out / "prepared"
+    # As many as the paper's UMLS has; of a trial no more than there are.
+    relations = max(0 if args.small else args.relations, relations_of(prepared))
+    about = json.loads((prepared / ABOUT).read_text(encoding="utf-8"))
+    results = args.out / RESULTS
+    with tempfile.TemporaryDirectory() as folder:
+        use_wheels(prepared / "wheels", Path(folder) / "site")
+        sizes = SMALL if args.small else FULL
+        maker = Maker(prepared.resolve(), Path(folder), sizes, relations)
+        parts = chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
+        if args.list:
+            print("\n".join(f"{part.kind}: {part.command}" for part in parts))
+            return 0
+        args.out.mkdir(parents=True, exist_ok=True)
+        if not args.parts:
+            results.unlink(missing_ok=True)
+        failed: dict[str, str] = {}
+        measured = []
+        for number, part in enumerate(parts):
+            row = take(part, parts[number + 1 :], until - time.monotonic(), failed, args.out)
+            if row["missing"]:
+                failed[part.name] = row["missing"]
+            elif part.kind not in NOT_MEASURED:
+                measured.append(part.name)
+            # After each part: what was measured stays, however this process ends.
+            keep_rows(results, [row], ("part",), prepared=about)
+            with written_whole(args.out / PAGE) as new:
+                new.write_text(page(read_rows(results), about), encoding="utf-8")
+    print(f"\n{summary(read_rows(results))}\n\nAll of it: {args.out / PAGE}, {results}")
+    return 0 if measured else 1
+
+
+def use_wheels(wheels: Path, site: Path) -> None:
+    """Lets the processes of the parts, and this one, import packages that came as wheels."""
+    unpacked = unpack_missing(wheels, site)
+    if not unpacked:
+        return
+    tell(f"from wheels: {', '.join(unpacked)}")
+    paths = [os.environ.get("PYTHONPATH", ""), str(site)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    sys.path.append(str(site))
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = argparse.ArgumentParser(
+        prog="bash benchmarks/accelerator.sh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the results")
+    parser.add_argument("--small", action="store_true", help="everything tiny, to see that it runs")
+    there = parser.add_argument_group("where the accelerator is")
+    there.add_argument("--prepared", type=Path, help="default: OUT/prepared")
+    there.add_argument("--minutes", type=float, default=9.0, help="for all (default: 9)")
+    there.add_argument(
+        "--parts", nargs="+", choices=KINDS, default=[], help="default: all of " + ", ".join(KINDS)
+    )
+    there.add_argument(
+        "--systems",
+        nargs="+",
+        choices=("ours", "recipe", "tuned"),
+        default=[],
+        help="of the train step (default: all whose packages are here)",
+    )
+    there.add_argument("--relations", type=int, default=1_200, help="matrices (default: 1200)")
+    there.add_argument("--list", action="store_true", help="print the parts, and run none")
+    here = parser.add_argument_group("where TensorFlow is")
+    here.add_argument("--prepare", action="store_true", help="write OUT/prepared")
+    here.add_argument("--data", type=Path, help="built dataset (default: HPO, built as the demo's)")
+    here.add_argument("--tokenizer", help="of the default (default: that of all-MiniLM-L6-v2)")
+    here.add_argument("--wheels", metavar="3.X", help="add packages for this Python, x86-64 Linux")
+    here.add_argument(
+        "--packages", nargs="+", default=PACKAGES, help=f"default: {', '.join(PACKAGES)}"
+    )
+    args = parser.parse_args(argv)
+    if not args.prepare and (args.data or args.tokenizer or args.wheels):
+        parser.error("--data, --tokenizer and --wheels belong to --prepare")
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prepares, or measures."""
+    args = parse(argv)
+
+    def work() -> int:
+        if not args.prepare:
+            return measure(args)
+        from benchmarks.accelerator.prepare import prepare
+
+        prepare(args, args.out / "prepared")
+        return 0
+
+    return run_command(
+        work,
+        when_asked="stopping; what was measured stays",
+        when_stopped="stopped; what was measured stays in the files",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

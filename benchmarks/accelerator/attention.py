@@ -1,0 +1,192 @@
+"""Fused attention beside the project's own, on packed rows: microseconds, and how far apart.
+
+What the encoder's attention has: rows of several terms, each of which sees itself alone. Beside
+`bert_layers.attention`, as it is in training (with dropout) and without, `jax.nn`'s attention by
+XLA and by cuDNN (a fused kernel, which needs a GPU and has no dropout of ours). All get the same
+queries, keys, values and mask; forward alone, and forward and backward. It is measured here, not
+used by the model.
+
+    python -m benchmarks.accelerator.attention --data OUT/prepared/batches
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accelerator.attention_ways import (
+    DROPPED,
+    OURS,
+    REFERENCE,
+    Beside,
+    Way,
+    Ways,
+    make_ways,
+)
+from benchmarks.command import Row, parser_of, run_measured
+from benchmarks.random_encoders import NAMES, SHAPES
+from benchmarks.rounds import alternate, medians
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.batches.files import INDEX
+
+SETTINGS = ("shape", "way", "device")
+
+
+def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """`segments` and `positions` of the first batch in `folder`, int32 [R, L] each."""
+    from data_pipeline.batches.files import BatchFiles
+    from data_pipeline.batches.spec import BatchSpec
+
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    batch = BatchFiles(folder, BatchSpec(**index["spec"])).batch(0)
+    segments, positions = (
+        batch[name].reshape(-1, batch[name].shape[-1]) for name in ("segments", "positions")
+    )
+    used = segments.any(axis=1)
+    return segments[used], positions[used]
+
+
+def compiled_ways(ways: Ways) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """Each way as compiled programs, (forward, forward and backward); what they give; why not.
+
+    A way that cannot be on this device says so while it is traced, compiled or run.
+    """
+    import jax
+
+    made, results, refused = {}, {}, {}
+    for name, way in ways.all.items():
+
+        def loss(q: Any, k: Any, v: Any, beside: Beside, way: Way = way) -> Any:
+            out = way(q, k, v, beside).astype(np.float32)
+            return (out * beside.weights_RLHK).sum(), out
+
+        try:
+            given = ways.given[name]
+            forward = jax.jit(way).lower(*given).compile()
+            gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
+            backward = gradient.lower(*given).compile()
+            results[name] = jax.block_until_ready(backward(*given))
+            made[name] = forward, backward
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            refused[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}"
+    return made, results, refused
+
+
+def largest_differences(results: dict[str, Any], reference: str) -> dict[str, dict[str, float]]:
+    """The largest difference of each way's output and gradients from those of a reference."""
+
+    def far(ours: Any, theirs: Any) -> float:
+        return float(np.abs(np.asarray(ours, np.float32) - np.asarray(theirs, np.float32)).max())
+
+    exact_grads, exact_out = results[reference]
+    return {
+        name: {
+            "output": far(out, exact_out),
+            "gradients": max(far(*pair) for pair in zip(grads, exact_grads, strict=True)),
+        }
+        for name, (grads, out) in results.items()
+    }
+
+
+def compare(shape: str, args: argparse.Namespace) -> list[Row]:
+    """One row for each way, for the heads of one encoder."""
+    import jax
+
+    sizes = SHAPES[shape]
+    segments, positions = read_rows(args.data)
+    ways = make_ways(segments, positions, sizes["num_heads"], sizes["hidden_size"], args.dtype)
+    made, results, refused = compiled_ways(ways)
+    compared = {name: found for name, found in results.items() if name != DROPPED}
+    gaps = largest_differences(compared, REFERENCE)
+    from_ours = largest_differences(compared, OURS)
+    times: dict[str, dict[str, list[float]]] = {}
+    for number, direction in enumerate(("forward", "both")):
+
+        def repeated(name: str, number: int = number) -> None:
+            call, given = made[name][number], ways.given[name]
+            for _ in range(args.calls):
+                last = call(*given)
+            jax.block_until_ready(last)
+
+        systems = {name: (lambda name=name, do=repeated: do(name)) for name in made}
+        for system in systems.values():  # warm
+            system()
+        times[direction] = alternate(systems, args.rounds)  # type: ignore[arg-type]
+    shared = {
+        "shape": shape,
+        "encoder": NAMES[shape],
+        "rows": len(segments),
+        "row_length": segments.shape[1],
+        "heads": sizes["num_heads"],
+        "width": sizes["hidden_size"] // sizes["num_heads"],
+        "dtype": args.dtype,
+        "device": jax.devices()[0].device_kind,
+    }
+    microseconds = {
+        direction: {name: 1e6 * taken / args.calls for name, taken in medians(found).items()}
+        for direction, found in times.items()
+    }
+    return [
+        shared
+        | {"way": name, "refused": refused.get(name)}
+        | {f"{direction}_us": found.get(name) for direction, found in microseconds.items()}
+        | {"from_float32": gaps.get(name), "from_ours": from_ours.get(name)}
+        for name in ways.all
+    ]
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    """The rows; to be called in a process of its own."""
+    set_up_xla()  # as `python -m coder_jax` does
+    return [row for shape in args.shapes for row in compare(shape, args)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The ways as a Markdown table."""
+    lines = [
+        "| heads x width | attention | forward, us | forward and backward, us | output, from "
+        "float32 | gradients, from float32 | output, from ours | gradients, from ours |",
+        "|---|---|" + 6 * "---:|",
+    ]
+    refused = {}
+    for row in rows:
+        cells = [f"{row['heads']} x {row['width']}", row["way"]]
+        if row["refused"]:
+            refused[row["way"]] = row["refused"]
+        for name in ("forward_us", "both_us"):
+            cells.append("-" if row[name] is None else f"{row[name]:,.0f}")
+        for beside in ("from_float32", "from_ours"):
+            for part in ("output", "gradients"):
+                cells.append("-" if row[beside] is None else f"{row[beside][part]:.1e}")
+        lines.append(f"| {' | '.join(cells)} |")
+    first = rows[0]
+    lines.append(
+        f"\n{first['device']}, {first['dtype']} unless it says float32: {first['rows']} rows of "
+        f"{first['row_length']} tokens. Largest differences; none with dropout, which differs."
+    )
+    lines += [f"Not measured: {way} ({why})." for way, why in refused.items()]
+    return "\n".join(lines)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = parser_of("accelerator.attention", __doc__)
+    parser.add_argument("--data", type=Path, required=True, help="batches")
+    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=["base", "minilm"])
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--calls", type=int, default=50, help="in a round (default: 50)")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    return run_measured(parse(argv), measure, table, SETTINGS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The same steps and the same vectors on the CPU and on the device: how far they are apart.
+
+One process takes three steps without dropout on the CPU in float32, and computes the vectors of the
+first terms before them; one does the same on the device in float32, one in bfloat16. Both are
+compared with the CPU. On a machine without a device, float32 is then the same, bit for bit.
+
+    python -m benchmarks.accelerator.parity --data OUT/prepared/batches --encoder FOLDER
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.accelerator.parity_side import Found, read_found
+from benchmarks.command import Row, parser_of, run_measured
+from data_pipeline.process.errors import BadInput
+
+SETTINGS = ("encoder", "device")
+STEPS = 3
+
+
+class Side(NamedTuple):
+    """Where the steps are taken, and in what arithmetic."""
+
+    place: str  # cpu or device
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """In the table."""
+        return f"{self.place}, {self.dtype}"
+
+
+REFERENCE = Side("cpu", "float32")
+SIDES = (Side("device", "float32"), Side("device", "bfloat16"))
+
+
+def start(side: Side, args: argparse.Namespace, out: Path) -> subprocess.Popen:
+    """The process of a side, begun; it writes `out`."""
+    environment = dict(os.environ)
+    # Or jax would take most of a GPU's memory, which the other side may need.
+    environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if side.place == "cpu":
+        environment["JAX_PLATFORMS"] = "cpu"
+    command = [sys.executable, "-P", "-m", "benchmarks.accelerator.parity_side"]
+    command += ["--data", str(args.data), "--encoder", str(args.encoder), "--out", str(out)]
+    command += ["--dtype", side.dtype, "--terms", str(args.terms), "--steps", str(STEPS)]
+    return subprocess.Popen(command, env=environment)
+
+
+def finish(side: Side, process: subprocess.Popen, out: Path) -> Found:
+    """What a side found.
+
+    Raises:
+        BadInput: if its process failed.
+    """
+    if process.wait():
+        raise BadInput(
+            f"the process of {side.name} ended with status {process.returncode}; what it said "
+            "stands above"
+        )
+    return read_found(out)
+
+
+def difference(reference: Found, other: Found) -> dict[str, float]:
+    """How far a side is from the reference.
+
+    Returns:
+        `losses`, the largest relative difference of a loss; `vectors`, the largest difference of
+        an element of unit vectors; `cosine`, the smallest of a term's two vectors.
+
+    Raises:
+        BadInput: if a loss or a vector is not finite.
+    """
+    for found in (reference, other):
+        if not (np.isfinite(found.losses).all() and np.isfinite(found.vectors).all()):
+            raise BadInput(
+                f"{found.device}: losses {found.losses.tolist()}; expected finite losses and "
+                "vectors: there is nothing to compare"
+            )
+    cosines = (reference.vectors.astype(np.float64) * other.vectors).sum(axis=1)
+    return {
+        "losses": float(np.abs(other.losses / reference.losses - 1).max()),
+        "vectors": float(np.abs(other.vectors - reference.vectors).max()),
+        "cosine": float(cosines.min()),
+    }
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    """One row for each side but the reference."""
+    begun: list[subprocess.Popen] = []
+    with tempfile.TemporaryDirectory() as folder:
+
+        def begin(side: Side) -> tuple[Side, subprocess.Popen, Path]:
+            out = Path(folder) / f"{side.place}-{side.dtype}.npz"
+            begun.append(start(side, args, out))
+            return side, begun[-1], out
+
+        try:
+            at_work = begin(REFERENCE)  # meanwhile the device works, for one after the other
+            found = {side: finish(*begin(side)) for side in SIDES}
+            reference = finish(*at_work)
+        finally:
+            for process in begun:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+    return [
+        {
+            "encoder": args.encoder.name,
+            "device": found[side].device,
+            "dtype": side.dtype,
+            "terms": len(reference.vectors),
+            "losses": found[side].losses.tolist(),
+            "reference": reference.losses.tolist(),
+            "difference": difference(reference, found[side]),
+        }
+        for side in SIDES
+    ]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The sides as a Markdown table."""
+    lines = [
+        f"| encoder | device | losses of {STEPS} steps | relative difference of losses, at most | "
+        "difference of vectors, at most | least cosine |",
+        "|---|---|---|" + 3 * "---:|",
+    ]
+    for row in rows:
+        gap = row["difference"]
+        cells = [
+            row["encoder"],
+            f"{row['device']}, {row['dtype']}",
+            ", ".join(f"{loss:.7f}" for loss in row["losses"]),
+            f"{gap['losses']:.1e}",
+            f"{gap['vectors']:.1e}",
+            f"{gap['cosine']:.7f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append(
+        f"\nBeside the CPU in float32 (losses {', '.join(f'{x:.7f}' for x in rows[0]['reference'])}"
+        f"), without dropout; unit vectors of {rows[0]['terms']:,} terms, mean pooling."
+    )
+    return "\n".join(lines)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = parser_of("accelerator.parity", __doc__)
+    parser.add_argument("--data", type=Path, required=True, help="batches")
+    parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
+    parser.add_argument("--terms", type=int, default=400, help="with vectors (default: 400)")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the comparison."""
+    return run_measured(parse(argv), measure, table, SETTINGS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

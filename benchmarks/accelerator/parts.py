@@ -1,0 +1,267 @@
+"""The parts of a measurement on an accelerator: what each runs, what it needs, how long it may be.
+
+Seconds are guesses for one H100 or H200 with 16 cores and nothing compiled yet: they only divide
+the time, and what a part does not use goes to those after it.
+"""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+DEVICE, MODELS = "device", "models"
+KINDS = (
+    *(DEVICE, MODELS, "parity", "train_step", "encode"),
+    *("search", "memory", "attention", "flags"),
+)
+# Each unlike the default of XLA in jaxlib 0.10: there GEMM by Triton (of any shape), command
+# buffers (CUDA graphs) of all kinds and autotuning at level 4 are on, the others off.
+FLAGS = (
+    "--xla_gpu_enable_triton_gemm=false",
+    "--xla_gpu_enable_command_buffer=",
+    "--xla_gpu_enable_latency_hiding_scheduler=true",
+    "--xla_gpu_autotune_level=0",
+    "--xla_gpu_cudnn_gemm_fusion_level=3",
+    "--xla_gpu_enable_cublaslt=true",
+    "--xla_gpu_triton_gemm_any=false",
+    "--xla_gpu_exhaustive_tiling_search=true",
+)
+UNKNOWN_FLAG = "--xla_gpu_no_such_flag=true"  # of a small run: it shows what becomes of one
+# Package that a system of `benchmarks.train_step` needs, beside what ours needs.
+PACKAGE_OF_SYSTEM = {"ours": "jax", "recipe": "pytorch_metric_learning", "tuned": "torch"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """One process.
+
+    Attributes:
+        name: in the results.
+        kind: one of KINDS, what --parts calls it.
+        module: of `benchmarks`; takes --json.
+        arguments: for the module.
+        expected: seconds.
+        most: seconds that it may take where there is time.
+        needs: names of parts that must have succeeded.
+        spare: gets only what the others leave.
+        xla_flags: added to XLA_FLAGS.
+        note: what it leaves out, in words.
+    """
+
+    name: str
+    kind: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    expected: float
+    most: float
+    needs: tuple[str, ...] = ()
+    spare: bool = False
+    xla_flags: str = ""
+    note: str = ""
+
+    @property
+    def command(self) -> str:
+        """As it is typed, but for --json."""
+        before = f"XLA_FLAGS={self.xla_flags} " if self.xla_flags else ""
+        return " ".join([f"{before}python -m benchmarks.{self.module}", *self.arguments])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How large a measurement is: further arguments of each module, and what is tried."""
+
+    shapes: tuple[str, ...]  # of encoders: the one that matters most, then others
+    parity: tuple[str, ...]
+    train_step: tuple[str, ...]
+    encode: tuple[str, ...]
+    search: tuple[str, ...]
+    step: tuple[str, ...]
+    attention: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+FULL = Sizes(
+    shapes=("base", "minilm"),
+    parity=("--terms", "400"),
+    train_step=("--rounds", "3", "--steps", "20", "--batches", "2", "--limit-seconds", "0.3"),
+    encode=("--terms", "20000", "--rounds", "3", "--limit-seconds", "0.3")
+    + ("--batch-sizes", "256", "1024", "4096"),
+    search=("--num-keys", "500000", "--width", "768", "--k", "10", "--num-queries", "1", "2000")
+    + ("--rounds", "3", "--limit-seconds", "0.3"),
+    step=("--rounds", "3", "--steps", "20", "--batches", "2"),
+    attention=("--rounds", "5", "--calls", "50"),
+    flags=FLAGS,
+)
+SMALL = Sizes(
+    shapes=("tiny",),
+    parity=("--terms", "16"),
+    train_step=("--rounds", "1", "--steps", "1", "--batches", "1", "--limit-seconds", "0.05"),
+    encode=("--terms", "50", "--rounds", "1", "--limit-seconds", "0.05", "--batch-sizes", "32"),
+    search=("--num-keys", "2000", "--width", "64", "--k", "10", "--num-queries", "1", "32")
+    + ("--rounds", "1", "--limit-seconds", "0.05"),
+    step=("--rounds", "1", "--steps", "1", "--batches", "1"),
+    attention=("--rounds", "1", "--calls", "2"),
+    flags=(FLAGS[0], UNKNOWN_FLAG),
+)
+
+
+def systems_here() -> tuple[tuple[str, ...], str]:
+    """The systems of the train step whose packages are here, and what is said of the others."""
+    absent = {
+        system: package
+        for system, package in PACKAGE_OF_SYSTEM.items()
+        if importlib.util.find_spec(package) is None
+    }
+    here = tuple(system for system in PACKAGE_OF_SYSTEM if system not in absent)
+    said = [f"{system}: the package {package} is not here" for system, package in absent.items()]
+    return here, "; ".join(said)
+
+
+@dataclasses.dataclass(frozen=True)
+class Maker:
+    """Makes parts.
+
+    Args:
+        prepared: folder of `prepare`.
+        work: folder for the encoders.
+        sizes: how large.
+        relations: matrices of a train step.
+    """
+
+    prepared: Path
+    work: Path
+    sizes: Sizes
+    relations: int
+
+    def on(self, shape: str) -> tuple[str, ...]:
+        """The batches, and an encoder that the part MODELS makes."""
+        return (*self.batches, "--encoder", str(self.work / shape))
+
+    @property
+    def batches(self) -> tuple[str, ...]:
+        """All of them."""
+        return "--data", str(self.prepared / "batches")
+
+    def models(self) -> Part:
+        """Encoders of random weights."""
+        return Part(
+            name=MODELS,
+            kind=MODELS,
+            module="accelerator.models",
+            arguments=(*self.sizes.shapes, *self.batches, "--out", str(self.work)),
+            expected=20,
+            most=60,
+        )
+
+    def parity(self, shape: str, expected: float, *, spare: bool = False) -> Part:
+        """Steps and vectors beside those of the CPU."""
+        return Part(
+            name=f"parity, {shape}",
+            kind="parity",
+            module="accelerator.parity",
+            arguments=(*self.on(shape), *self.sizes.parity),
+            expected=expected,
+            most=2 * expected,
+            needs=(MODELS,),
+            spare=spare,
+        )
+
+    def train_step(self, shape: str, expected: float, systems: tuple[str, ...]) -> Part:
+        """A train step beside its peers; of all systems that are here if none is given."""
+        here, left_out = systems_here()
+        arguments = ("--dtype", "bfloat16", "--relations", str(self.relations))
+        return Part(
+            name=f"train step, {shape}",
+            kind="train_step",
+            module="train_step",
+            arguments=(*self.on(shape), *arguments, *self.sizes.train_step)
+            + ("--systems", *(systems or here)),
+            expected=expected,
+            most=2 * expected,
+            needs=(MODELS,),
+            note="" if systems else left_out,
+        )
+
+    def encode(self, shape: str, dtype: str, *, spare: bool = False) -> Part:
+        """Terms to vectors beside sentence-transformers."""
+        terms = ("--data", str(self.prepared / "terms.txt"), "--pooling", "mean", "--dtype", dtype)
+        return Part(
+            name=f"encode, {shape}, {dtype}",
+            kind="encode",
+            module="encode",
+            arguments=("--model", str(self.work / shape), *terms, *self.sizes.encode),
+            expected=45,
+            most=100,
+            needs=(MODELS,),
+            spare=spare,
+        )
+
+    def search(self) -> Part:
+        """Nearest vectors beside torch on the GPU, or faiss."""
+        return Part(
+            name="search",
+            kind="search",
+            module="search",
+            arguments=self.sizes.search,
+            expected=40,
+            most=90,
+        )
+
+    def attention(self) -> Part:
+        """Fused attention beside ours."""
+        return Part(
+            name="attention",
+            kind="attention",
+            module="accelerator.attention",
+            arguments=(*self.batches, "--shapes", *self.sizes.shapes, *self.sizes.attention),
+            expected=35,
+            most=90,
+        )
+
+    def step(self, shape: str, dtype: str, *, spare: bool = False, flag: str = "") -> Part:
+        """Our step alone: memory and compilation, or with a flag of XLA."""
+        named = flag.removeprefix("--")
+        arguments = ("--dtype", dtype, "--relations", str(self.relations), *self.sizes.step)
+        return Part(
+            name=named or f"memory, {shape}, {dtype}",
+            kind="flags" if flag else "memory",
+            module="accelerator.step",
+            arguments=(*self.on(shape), *arguments, *(("--flags", named) if flag else ())),
+            expected=45,
+            most=120,
+            needs=(MODELS,),
+            spare=spare,
+            xla_flags=flag,
+        )
+
+
+def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[Part]:
+    """All parts in the order in which they run: first what says most.
+
+    Args:
+        maker: what they are made of.
+        systems: of the train step; all that are here if empty.
+    """
+    first, *others = maker.sizes.shapes
+    last = others[-1] if others else first
+    parts = [
+        Part(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
+        maker.models(),
+        maker.parity(last, 50),
+        maker.train_step(first, 130, systems),
+        maker.encode(last, "bfloat16"),
+        maker.search(),
+        maker.step(first, "bfloat16"),
+        maker.attention(),
+        *(maker.train_step(shape, 90, systems) for shape in others),
+    ]
+    flags = [maker.step(first, "bfloat16", spare=True, flag=flag) for flag in maker.sizes.flags]
+    if not others:
+        return parts + flags
+    return [
+        *parts,
+        *(maker.step(shape, "bfloat16", spare=True) for shape in others),
+        *flags,
+        maker.encode(last, "float32", spare=True),
+        maker.step(first, "float32", spare=True),
+        maker.parity(first, 80, spare=True),
+    ]

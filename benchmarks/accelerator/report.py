@@ -1,0 +1,87 @@
+"""The tables of a measurement on an accelerator, as one Markdown file."""
+
+import importlib
+from collections.abc import Sequence
+
+from benchmarks.command import Row
+from benchmarks.machine import one_line
+
+TITLES = {
+    "device": "The device",
+    "models": "Encoders",
+    "parity": "Steps and vectors beside the CPU's",
+    "train_step": "Train step beside PyTorch",
+    "encode": "Terms to vectors beside sentence-transformers",
+    "search": "Search",
+    "memory": "Memory and compilation",
+    "attention": "Fused attention",
+    "flags": "Flags of XLA",
+}
+# What writes the table of a kind; of its rows, or of the one that it has.
+MODULES = {
+    "device": "accelerator.device",
+    "models": "accelerator.models",
+    "parity": "accelerator.parity",
+    "train_step": "train_step",
+    "encode": "encode",
+    "search": "search",
+    "memory": "accelerator.step",
+    "attention": "accelerator.attention",
+    "flags": "accelerator.step",
+}
+ONE_ROW = ("train_step",)
+TOGETHER = ("memory", "flags")  # all parts of a kind in one table; the others have one each
+
+
+def tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
+    """The tables of the parts of a kind that were measured."""
+    table = importlib.import_module(f"benchmarks.{MODULES[kind]}").table
+    if kind in TOGETHER:
+        return [table([row for part in parts for row in part["rows"]])]
+    return [table(part["rows"][0] if kind in ONE_ROW else part["rows"]) for part in parts]
+
+
+def summary(parts: Sequence[Row]) -> str:
+    """What became of each part, as a Markdown table."""
+    lines = ["| part | s | limit, s | result |", "|---|---:|---:|---|"]
+    for part in parts:
+        result = f"left out: {part['missing']}" if part["missing"] else "measured"
+        if part["note"]:
+            result += f"; without {part['note']}"
+        limit = "-" if part["limit_s"] is None else f"{part['limit_s']:.0f}"
+        cells = [f"`{part['part']}`", f"{part['seconds']:.0f}", limit, result.replace("|", "/")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def machines(parts: Sequence[Row]) -> list[str]:
+    """A line for each machine and commit that the parts were measured on."""
+    lines: dict[tuple[str, ...], str] = {}
+    for part in parts:
+        found = part["machine"]
+        same = (found["processor"], str(found["cores"]), str(found["versions"]), found["commit"])
+        lines.setdefault(same, one_line(found))
+    return list(lines.values())
+
+
+def page(parts: Sequence[Row], prepared: Row) -> str:
+    """The whole file.
+
+    Args:
+        parts: of accelerator.json, at least one.
+        prepared: of prepared.json.
+    """
+    made = prepared["machine"]
+    origin = (
+        f"Batches and terms of {prepared['data']}, prepared at commit {made['commit']}, "
+        f"{made['date'][:10]}."
+    )
+    blocks = ["# Measured on an accelerator", *machines(parts), origin, summary(parts)]
+    baseline = [part for part in parts if part["kind"] == "memory" and not part["missing"]][:1]
+    for kind, title in TITLES.items():
+        found = [part for part in parts if part["kind"] == kind and not part["missing"]]
+        if found:
+            if kind == "flags":  # beside the same step without a flag
+                found = baseline + found
+            blocks += [f"## {title}", *tables_of(kind, found)]
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,124 @@
+"""A part as a process: its time limit, its log, and why it failed in a line."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.accelerator.parts import Part
+from data_pipeline.process.stopping import poll
+
+_LOOK = 0.2  # seconds between two looks at a process
+_GRACE = 3.0  # seconds from SIGTERM to SIGKILL
+_LONGEST_REASON = 400
+# The first of these that matches a line tells most, of several lines the last.
+_REASONS = (
+    re.compile(r"(Unknown flags? in XLA_FLAGS: .*)"),
+    re.compile(r"(the Python package \S+ is not installed)"),
+    re.compile(r"^error: (.*)"),
+    re.compile(r"(RESOURCE_EXHAUSTED: .*)"),
+    re.compile(r"(.*out of memory.*)", re.IGNORECASE),
+    re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)"),
+    re.compile(r"(.*\S.*)"),
+)
+
+
+class Ended(NamedTuple):
+    """A process that ran: its seconds, and why it gave nothing (None if it did)."""
+
+    seconds: float
+    missing: str | None
+
+
+def limit_of(part: Part, later: Sequence[Part], left: float) -> float:
+    """Seconds that a part may take.
+
+    As long as `most` if what it leaves is what later parts are expected to need; where there is
+    less for all, its share of what is left. Spare parts get what is left.
+
+    Args:
+        part: the one.
+        later: those after it.
+        left: seconds of the whole that are left.
+    """
+    reserved = 0.0 if part.spare else sum(one.expected for one in later if not one.spare)
+    share = left * part.expected / (part.expected + reserved)
+    return min(part.most, max(left - reserved, share))
+
+
+def run_part(part: Part, json: Path, limit: float, log: Path) -> Ended:
+    """Runs a part to its end, or to its limit; all that it says is added to the log.
+
+    Args:
+        part: what to run.
+        json: where it writes its rows.
+        limit: seconds; then it is ended with all its children.
+        log: a file.
+
+    Raises:
+        data_pipeline.process.stopping.Stopped: a signal asked this process to stop.
+    """
+    environment = dict(os.environ)
+    # Several processes and libraries share a GPU: none may take most of its memory at its start.
+    environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    environment["PYTHONUNBUFFERED"] = "1"
+    if part.xla_flags:
+        flags = environment.get("XLA_FLAGS", "")
+        environment["XLA_FLAGS"] = f"{flags} {part.xla_flags}".strip()
+    command = [sys.executable, "-P", "-m", f"benchmarks.{part.module}", *part.arguments]
+    with open(log, "ab") as file:
+        file.write(f"\n=== {part.name}: {part.command}\n".encode())
+        file.flush()
+        begin = file.tell()
+        started = time.monotonic()
+        # A session of its own: its children are ended with it.
+        process = subprocess.Popen(
+            [*command, "--json", str(json)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            while process.poll() is None and time.monotonic() - started < limit:
+                poll()
+                time.sleep(_LOOK)
+            in_time = process.poll() is not None
+        finally:
+            end_group(process)
+    seconds = time.monotonic() - started
+    if not in_time:
+        return Ended(seconds, f"ended after {seconds:.0f} s, which was its time limit")
+    if process.returncode or not json.exists():
+        said = log.read_bytes()[begin:].decode("utf-8", "replace")
+        return Ended(seconds, reason_of(said, process.returncode))
+    return Ended(seconds, None)
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Ends a process and all that it began, whether it has ended itself or not."""
+    until = time.monotonic() + _GRACE
+    with suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(_LOOK)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def reason_of(said: str, status: int) -> str:
+    """Why a process failed, in a line, from all that it said."""
+    lines = [line.strip() for line in said.splitlines()]
+    for pattern in _REASONS:
+        found = [match[1] for line in lines if (match := pattern.search(line))]
+        if found:
+            return f"{found[-1][:_LONGEST_REASON]} (status {status})"
+    return f"it ended with status {status} and said nothing"

@@ -1,0 +1,174 @@
+"""Our train step alone: seconds of compilation and of a step, memory planned and memory used.
+
+Planned is what the compiled program says of itself; used is the most that the device's allocator
+had given out, over the whole process. Flags of XLA are those of the environment.
+
+    python -m benchmarks.accelerator.step --data OUT/prepared/batches --encoder FOLDER
+    XLA_FLAGS=--xla_gpu_enable_triton_gemm=false python -m benchmarks.accelerator.step ...
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.command import Row, parser_of, run_measured
+from benchmarks.process import peak_memory
+from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.batches.files import INDEX
+
+SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
+USUAL = "none"  # flags
+
+
+def planned_memory(compiled: Any) -> dict[str, int] | None:
+    """Bytes that a compiled program takes on a device, as it says; None where it does not.
+
+    `state` is what it is given and keeps, `results` what it returns beside that, `work` what it
+    needs meanwhile, `code` itself.
+    """
+    found = compiled.memory_analysis()
+    if found is None:
+        return None
+    parts = {
+        "state": found.argument_size_in_bytes,
+        "results": found.output_size_in_bytes - found.alias_size_in_bytes,
+        "work": found.temp_size_in_bytes,
+        "code": found.generated_code_size_in_bytes,
+    }
+    return parts | {"all": sum(parts.values())}
+
+
+def memory_in_use() -> dict[str, int] | None:
+    """The device's `bytes_in_use` and `peak_bytes_in_use`; None where it does not say."""
+    import jax
+
+    stats = jax.devices()[0].memory_stats()
+    return {name: stats[name] for name in ("bytes_in_use", "peak_bytes_in_use")} if stats else None
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    """One row; to be called in a process of its own."""
+    set_up_xla()  # as `python -m coder_jax` does
+    # Else a program that was compiled before would be read, and its seconds would say nothing.
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    import jax
+
+    from benchmarks.our_step import Ours
+    from benchmarks.train_step_work import Work
+
+    manifest = json.loads((args.data / INDEX).read_text(encoding="utf-8"))["manifest"]
+    work = Work(
+        encoder=args.encoder,
+        batches=args.data,
+        steps=args.batches,
+        relations=max(args.relations, len(manifest["relations"])),
+        dtype=args.dtype,
+        dropout=True,
+    )
+    ours = Ours(work)
+    ours.wait()
+    before = memory_in_use()
+    batches = [ours.prepare(step, work.stored(step)) for step in range(work.steps)]
+    compile_s = {}
+    for rows in sorted({batch.rows for batch in batches}):
+        started = time.perf_counter()
+        ours.train_step.compile(ours.files, rows)
+        compile_s[rows] = time.perf_counter() - started
+    losses = [float(ours.step(batch)) for batch in batches]
+    rounds = []
+    for _ in range(args.rounds):
+        started = time.perf_counter()
+        for number in range(args.steps):
+            ours.step(batches[number % len(batches)])
+        ours.wait()
+        rounds.append((time.perf_counter() - started) / args.steps)
+    largest = ours.train_step.compiled[max(compile_s)]
+    return [
+        {
+            "encoder": args.encoder.name,
+            "dtype": args.dtype,
+            "relations": work.relations,
+            "row_length": work.spec.row_length,
+            "terms": work.spec.terms,
+            "flags": args.flags,
+            "device": jax.devices()[0].device_kind,
+            "rows": list(compile_s),
+            "compile_s": list(compile_s.values()),
+            "planned": planned_memory(largest),
+            "before": before,
+            "used": memory_in_use(),
+            "peak_memory": round(peak_memory() * 1e9),
+            "losses": losses,
+            "step_s": statistics.median(rounds),
+            "rounds_s": rounds,
+        }
+    ]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table; times are beside the first row of the same work."""
+    lines = [
+        "| encoder | flags of XLA | s/step | rounds, s | of the first | compilation, s | planned, "
+        "GB: state | at work | in all | used at most, GB | first loss |",
+        "|---|---|" + 9 * "---:|",
+    ]
+    first: dict[tuple[str, str], float] = {}
+    for row in rows:
+        planned, used = row["planned"] or {}, row["used"] or {}
+        usual = first.setdefault((row["encoder"], row["dtype"]), row["step_s"])
+        cells = [
+            f"{row['encoder']}, {row['dtype']}, {row['terms']:,} terms, {row['relations']:,} "
+            "matrices",
+            f"`{row['flags']}`" if row["flags"] != USUAL else USUAL,
+            f"{row['step_s']:.4f}",
+            f"{min(row['rounds_s']):.4f}-{max(row['rounds_s']):.4f}",
+            f"{row['step_s'] / usual:.3f}",
+            " + ".join(f"{one:.1f}" for one in row["compile_s"]),
+            giga(planned.get("state")),
+            giga(planned and planned["work"] + planned["results"]),
+            giga(planned.get("all")),
+            giga(used.get("peak_bytes_in_use")),
+            f"{row['losses'][0]:.6f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append(
+        "\nCompilation: one for each number of rows. Planned: of the largest program. Used: by the "
+        "whole process, which also makes the state and holds all batches; `-` where the device "
+        "does not say. Peak memory of the processes on the host: "
+        f"{', '.join(giga(row['peak_memory']) for row in rows)} GB."
+    )
+    return "\n".join(lines)
+
+
+def giga(size: Any) -> str:
+    """Bytes in billions; "-" where they are not known."""
+    return f"{size / 1e9:.2f}" if size else "-"
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    parser = parser_of("accelerator.step", __doc__)
+    parser.add_argument("--data", type=Path, required=True, help="batches")
+    parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--relations", type=int, default=1_200, help="matrices (default: 1200)")
+    parser.add_argument("--flags", default=USUAL, help="what the table calls XLA's flags")
+    parser.add_argument("--batches", type=int, default=2, help="different ones (default: 2)")
+    parser.add_argument("--steps", type=int, default=20, help="in a round (default: 20)")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark."""
+    return run_measured(parse(argv), measure, table, SETTINGS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
