@@ -46,10 +46,15 @@ class StartOfEncoder(StartOfRun):
     encoder: EncoderOfRun
 
 
-class EncoderRun(Run):
-    """run.json of a system that trains an encoder."""
+class RunWithEncoder(Run):
+    """run.json of a system that trains an encoder, on data of any kind."""
 
     config: ConfigOfEncoder  # type: ignore[misc]
-    dataset: DataOfRun  # type: ignore[misc]
     tokenizer: TokenizerOfRun  # type: ignore[misc]
     start: StartOfEncoder  # type: ignore[misc]
+
+
+class EncoderRun(RunWithEncoder):
+    """run.json of a system that trains an encoder on a dataset."""
+
+    dataset: DataOfRun

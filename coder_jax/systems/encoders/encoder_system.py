@@ -16,7 +16,7 @@ from coder_jax.devices.agree import say
 from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.runs.files import is_run
-from coder_jax.systems.encoders.contents import EncoderRun
+from coder_jax.systems.encoders.contents import EncoderRun, RunWithEncoder
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
     Params,
@@ -219,7 +219,7 @@ class EncoderSystem(System):
     def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         from coder_jax.systems.encoders.initial_encoder import check_length
 
-        identity = typed(run.identity, EncoderRun, "run.json of the run to start from")
+        identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
         params = run.params
         self.needs(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]

@@ -83,7 +83,7 @@ class RelationSystem(GroupSystem):
         shapes, _ = self.shapes(about)
         table = params.get("relations")
         # A table that numbers other labels, or has another shape, would be another table.
-        if identity["dataset"]["relations"] == manifest["relations"] and table is not None:
+        if table is not None and identity["dataset"]["relations"] == manifest["relations"]:
             if "relations" in shapes and shapes["relations"].shape == table.shape:
                 return {"relations": table}
         return {}

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from coder_jax.systems.encoders.contents import EncoderRun
+from coder_jax.systems.encoders.contents import RunWithEncoder
 from data_pipeline.files.contents import Count, Hash
 
 
@@ -16,7 +16,7 @@ class MentionsOfRun(TypedDict):
     content_hash: Hash
 
 
-class MentionRun(EncoderRun):
+class MentionRun(RunWithEncoder):
     """run.json of a system that learns from mentions."""
 
-    dataset: MentionsOfRun  # type: ignore[misc]
+    dataset: MentionsOfRun

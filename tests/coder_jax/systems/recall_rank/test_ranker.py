@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -201,6 +202,20 @@ def test_candidates_are_not_written_over_mentions_or_other_folders(mentions, gen
 def test_a_ranker_of_mentions_without_candidates_is_refused(mentions):
     with pytest.raises(BadInput, match="has no candidates of its mentions of train; expected what"):
         source_of(config_of("rank", mentions, "x"), mentions)
+
+
+def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator):
+    config = config_of("rank", lists, "x")
+    model = dataclasses.replace(config.system.model, init=str(generator[0]))
+    system = dataclasses.replace(config.system, model=model)
+    about, initial = system.start(source_of(config, lists), None)
+    _, run = load_run(generator[0])
+    assert about["encoder"]["run"]["step"] == run.step
+    assert initial.keys() == {"encoder"}
+    for ours, theirs in zip(
+        jax.tree.leaves(initial["encoder"]), jax.tree.leaves(run.params["encoder"]), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_an_encoder_without_token_types_is_refused(lists):
