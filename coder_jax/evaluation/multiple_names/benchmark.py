@@ -111,9 +111,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
         def nearest(mentions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
             names = vectors.encode(self.dictionary.terms)
-            most = np.bincount(self.data.name_concepts).max()  # names of one concept
-            wanted = min(int(k * most), len(names))
-            _, found = search(vectors.encode(mentions), names, wanted)
+            _, found = search(vectors.encode(mentions), names, self.names_for(k))
             return self.first_concepts(found, k), np.ones(len(found), np.int64)
 
         return self.score_answers(nearest, encoder, answers="the concept of the nearest name")
@@ -172,6 +170,11 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             **{f"number {name}": value for name, value in numbers._asdict().items()},
         }
 
+    def names_for(self, k: int) -> int:
+        """As many ranked names as have k concepts among them, whichever they are; at most all."""
+        names_of_one = int(np.bincount(self.data.name_concepts).max())
+        return min(k * names_of_one, len(self.data.names))
+
     def first_concepts(self, names: np.ndarray, k: int) -> np.ndarray:
         """int [M, c]: the first concepts of ranked names [M, K]; c is k, or what all rows have."""
         from coder_jax.evaluation.multiple_names.scores import distinct
@@ -189,7 +192,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         )
 
         names, concepts = self.dictionary.terms, self.data.name_concepts
-        nearest = nearest_by_tf_idf(self.mentions, names, min(50, len(names)))
+        nearest = nearest_by_tf_idf(self.mentions, names, self.names_for(CANDIDATES))
         candidates = self.first_concepts(nearest, CANDIDATES)
         found = {TF_IDF: self.scores_of(candidates, np.ones(len(nearest), np.int64))}
         if self.chosen != "train":

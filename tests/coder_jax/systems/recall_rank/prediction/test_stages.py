@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 import pytest
+from tiny_bert import write_model
+from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
 from coder_jax.encoding.encoder import TermEncoder
@@ -65,6 +67,20 @@ def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_pat
     right = [{int(c)} == gold for c, gold in zip(concepts, test.gold_sets(), strict=True)]
     assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
     assert record["scores"]["multi"] is None and "published" not in printed
+
+
+def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, capsys):
+    names = [f"A\theart attack {number}" for number in range(60)]
+    names += [f"B{number}\tlimb pain {number}" for number in range(10)]
+    dictionary, dev = tmp_path / "many.tsv", tmp_path / "many_dev.tsv"
+    dictionary.write_text("\n".join(names))
+    dev.write_text("heart attack\tA\nattack of the limb\tB9\n")
+    files = {"dictionary": dictionary, "train": (dev,), "dev": (dev,), "test": ()}
+    folder = tiny_mentions(tmp_path, **files).folder
+    write_model(tmp_path / "bert")
+    words = ["--model", tmp_path / "bert", "--benchmark", f"many={folder}", "--split", "dev"]
+    record, _ = results_of(words, tmp_path / "out.json", capsys)
+    assert record["folds"][TF_IDF]["scores"]["recall@10"] == 1.0
 
 
 def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, tmp_path, capsys):
