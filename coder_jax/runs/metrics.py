@@ -80,6 +80,7 @@ class MetricsLog:
         self.began = time.monotonic()
         self.seconds_before = 0.0
         self.waiting, self.warned = False, -math.inf
+        self.first_step = first_step
         if not self.first:
             return
         path = out / "metrics.jsonl"
@@ -142,7 +143,7 @@ class MetricsLog:
         """Move the progress bar to a step, perhaps with a few other values beside it."""
         if not self.first:
             return
-        if self.bar.n == self.bar.initial:
+        if self.bar.n == self.first_step:
             self.bar.unpause()  # compilation and first scores do not tell how long steps take
         if values is not None:
             shown = {name: f"{value:.4g}" for name, value in values.items()}

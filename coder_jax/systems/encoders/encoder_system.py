@@ -220,7 +220,6 @@ class EncoderSystem(System):
         from coder_jax.systems.encoders.initial_encoder import check_length
 
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
-        params = run.params
         self.needs(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:
@@ -234,21 +233,16 @@ class EncoderSystem(System):
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         about = self.about(encoder, source.manifest)
-        carried = {"encoder": params["encoder"]}
-        return about, carried | self.carried_heads(params, identity, source.manifest, about)
+        carried = {"encoder": run.params["encoder"]}
+        return about, carried | self.carried_heads(run, source.manifest, about)
 
     def carried_heads(
-        self,
-        params: Params,
-        identity: Mapping[str, Any],
-        manifest: Mapping[str, Any],
-        about: Mapping[str, Any],
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
     ) -> Params:
         """Parts beside the encoder that this run takes from another run's parameters.
 
         Args:
-            params: of the other run.
-            identity: the other run's run.json.
+            run: the other run, of any system that trains an encoder.
             manifest: of this run's dataset.
             about: of this run.
         """

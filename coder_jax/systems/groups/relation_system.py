@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from coder_jax.systems.encoders.contents import EncoderRun
 from coder_jax.systems.groups.group import Group
 from coder_jax.systems.groups.group_system import GroupSystem
 from coder_jax.systems.groups.relations import all_queries, init_relations, table_shape
 from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.system import Params, Part
+from coder_jax.training.system import Params, Part, SavedRun
+from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
 
@@ -74,19 +76,17 @@ class RelationSystem(GroupSystem):
         return {"relations": jax.ShapeDtypeStruct(shape, jnp.float32)}
 
     def carried_heads(
-        self,
-        params: Params,
-        identity: Mapping[str, Any],
-        manifest: Mapping[str, Any],
-        about: Mapping[str, Any],
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
     ) -> Params:
         shapes, _ = self.shapes(about)
-        table = params.get("relations")
+        table = run.params.get("relations")
+        if table is None or "relations" not in shapes:
+            return {}
+        theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
         # A table that numbers other labels, or has another shape, would be another table.
-        if table is not None and identity["dataset"]["relations"] == manifest["relations"]:
-            if "relations" in shapes and shapes["relations"].shape == table.shape:
-                return {"relations": table}
-        return {}
+        same_labels = theirs["relations"] == manifest["relations"]
+        same_shape = shapes["relations"].shape == table.shape
+        return {"relations": table} if same_labels and same_shape else {}
 
     def new_heads(self, shapes: Params) -> Params:
         if "relations" not in shapes:

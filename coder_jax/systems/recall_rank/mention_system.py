@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from coder_jax.systems.encoders.encoder_system import EncoderSystem
 from coder_jax.systems.recall_rank.contents import MentionRun
-from coder_jax.training.system import Params, Part
+from coder_jax.training.system import Params, Part, SavedRun
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit
 from data_pipeline.process.errors import BadInput
 
@@ -57,13 +57,9 @@ class MentionSystem(EncoderSystem):
         }
 
     def carried_heads(
-        self,
-        params: Params,
-        identity: Mapping[str, Any],
-        manifest: Mapping[str, Any],
-        about: Mapping[str, Any],
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
     ) -> Params:
-        return {self.head: params[self.head]} if self.head in params else {}
+        return {self.head: run.params[self.head]} if self.head in run.params else {}
 
 
 def dev_mentions(data: MentionDataset) -> MentionSplit:
