@@ -70,7 +70,7 @@ def dev_mentions(data: MentionDataset) -> MentionSplit:
     """
     if "dev" not in data.splits:
         raise BadInput(
-            f"eval_steps is set, but {data.folder} has no mentions to choose by; build it with "
-            "--dev or --hold-out, or use --eval-steps 0"
+            f"{data.folder} has no mentions to choose the best checkpoint by; build it with --dev "
+            "or --hold-out"
         )
     return data.splits["dev"]

@@ -164,5 +164,5 @@ def test_without_mentions_to_choose_by_it_is_refused(mentions, generator):
     source = source_of(config, mentions)
     splits = {name: part for name, part in source.dataset.splits.items() if name != "dev"}
     source.dataset = dataclasses.replace(source.dataset, splits=splits)
-    with pytest.raises(BadInput, match="has no mentions to choose by; build it with --dev"):
+    with pytest.raises(BadInput, match="has no mentions to choose the best checkpoint by; build it with --dev"):
         config.system.scorer(source, config.run)
