@@ -153,7 +153,10 @@ class RecallSystem(MentionSystem):
             encoder = self.generator(params, view.about, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
-            names = encoder.encode(list(data.names.strings), unit=False, progress=True)
+            if source.encoded is not None and source.encoded[0] == view.step:
+                (names,) = source.encoded[1]
+            else:
+                names = encoder.encode(list(data.names.strings), unit=False, progress=True)
             gold = GoldNames(data, "train")
             own = [np.array([*gold.rows(row)], np.int64) for row in range(len(mentions))]
             rows = nearest_others(vectors, names, own, kn)[source.mention_of]
@@ -176,7 +179,8 @@ class RecallSystem(MentionSystem):
 
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.about, source)
-            names = generator.encode(list(data.names.strings))
+            names = generator.encode(list(data.names.strings), progress=True)
+            source.encoded = view.step, names
             lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 

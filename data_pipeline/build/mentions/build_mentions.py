@@ -25,10 +25,12 @@ from data_pipeline.dataset.mentions.store import (
 from data_pipeline.dataset.mentions.write import ODD_LINES, token_table, write_mentions
 from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.files.tables.table import is_workbook
 from data_pipeline.files.whole_files import recover_folder
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 from data_pipeline.sources.corpora.gold import GoldMention, GoldMentions, read_gold
+from data_pipeline.sources.corpora.pubtator import is_pubtator, types_of
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, read_keywords
 from data_pipeline.terminology.mention_set import (
     ConceptNames,
@@ -87,6 +89,7 @@ def _check_free(options: MentionOptions) -> None:
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
     """The mentions of each split that is given, or held out of train."""
     read: dict[str, GoldMentions] = {}
+    _check_types(options)
     for split in SPLITS:
         files = [read_gold(path, options.mention_types) for path in getattr(options, split)]
         if files:
@@ -109,6 +112,18 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
     if options.distinct:
         read["train"] = _distinct(read["train"])
     return {name: read[name] for name in SPLITS if name in read}
+
+
+def _check_types(options: MentionOptions) -> None:
+    """BadInput if a type of mentions that is asked for is in none of the files."""
+    files = [path for split in SPLITS for path in getattr(options, split)]
+    texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
+    found = set[str]().union(*map(types_of, texts))
+    if missing := [name for name in options.mention_types if texts and name not in found]:
+        raise BadInput(
+            f"--mention-types: found no mention of the type {missing[0]} in "
+            f"{', '.join(map(str, texts))}; expected some of {', '.join(sorted(found))}"
+        )
 
 
 def _distinct(read: GoldMentions) -> GoldMentions:

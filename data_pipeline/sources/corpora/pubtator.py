@@ -72,7 +72,7 @@ def read_pubtator(
       types: of mentions to take; none: all.
 
     Raises:
-      BadInput: if the file cannot be read, or has no mention of one of the types.
+      BadInput: if the file cannot be read, or has no mention of any of the types.
     """
     found: set[str] = set()
     for number, line in enumerate(read_text(path).split("\n"), start=1):
@@ -90,11 +90,17 @@ def read_pubtator(
             continue
         identifiers = identifiers_of(fields[5] if len(fields) > 5 else NONE)
         yield place, fields[3], identifiers, ""
-    if missing := [name for name in types if name not in found]:
+    if types and not found.intersection(types):
         raise BadInput(
-            f"{path}: found no mention of the type {missing[0]}; expected one of "
+            f"{path}: found no mention of the type {' or '.join(types)}; expected one of "
             f"{', '.join(sorted(found)) or 'none'}"
         )
+
+
+def types_of(path: Path) -> set[str]:
+    """The types of the mentions of a file."""
+    fields = (line.split("\t") for line in read_text(path).split("\n") if not TEXT.match(line))
+    return {row[4].strip() for row in fields if len(row) >= 5}
 
 
 def read_abstracts(path: Path) -> list[Abstract]:

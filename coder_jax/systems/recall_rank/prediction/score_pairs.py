@@ -68,6 +68,8 @@ def probabilities(
 ) -> np.ndarray:
     """float32 [n]: the probability of each pair, whatever others it is packed with.
 
+    Equal pairs, such as of a mention that texts repeat, are computed once.
+
     Args:
         bert, head, probes, mask: as for `rank_logits`.
         pairs: n of them.
@@ -76,19 +78,37 @@ def probabilities(
     Raises:
         Stopped: a signal asked for it.
     """
-    count = len(pairs.start) - 1
-    found = np.empty(count, np.float32)
+    first_of, place = distinct_pairs(pairs)
+    found = np.empty(len(first_of), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(ROW_LENGTH, int(lengths.max(initial=1)))
-    order = np.argsort(-lengths, kind="stable")  # pairs of like lengths are packed together
-    parts = range(0, count, PAIRS_AT_ONCE)
+    # Pairs of like lengths are packed together.
+    order = np.argsort(-lengths[first_of], kind="stable")
+    parts = range(0, len(first_of), PAIRS_AT_ONCE)
     for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
         stopping.poll()
         chosen = order[first : first + PAIRS_AT_ONCE]
-        rows = packed(pairs, chosen, row_length)
+        rows = packed(pairs, first_of[chosen], row_length)
         logits = compiled_logits(bert, dict(head), rows, PAIRS_AT_ONCE, probes, mask)
         found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
-    return found
+    return found[place]
+
+
+def distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """(first, place): int64 [u] and [n].
+
+    `first` numbers the pairs that are equal to none before them, and `place` says for each pair
+    which of these it is equal to.
+    """
+    places: dict[tuple[bytes, ...], int] = {}
+    first, place = [], np.empty(len(pairs.start) - 1, np.int64)
+    bounds = pairs.start.tolist()
+    for number, within in enumerate(map(slice, bounds[:-1], bounds[1:])):
+        key = tuple(array[within].tobytes() for array in pairs[:3])
+        place[number] = places.setdefault(key, len(places))
+        if len(first) < len(places):
+            first.append(number)
+    return np.array(first, np.int64), place
 
 
 def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.ndarray]:

@@ -71,6 +71,31 @@ def test_the_own_names_of_an_epoch_are_the_nearest_ones(tmp_path, on_one_device)
     assert np.load(out / "index" / str(STEPS - 1) / NAMES).tolist() == expected != last.tolist()
 
 
+def test_a_refresh_takes_the_vectors_that_an_evaluation_of_its_step_has_made(
+    mentions, generator, tmp_path, on_one_device, monkeypatch
+):
+    """Names are encoded once for both; what is found is what a refresh alone finds."""
+    encoded: list[int] = []
+    encode = TermEncoder.encode
+
+    def counted(self, terms, **options):
+        encoded.append(len(terms))
+        return encode(self, terms, **options)
+
+    monkeypatch.setattr(TermEncoder, "encode", counted)
+    config = config_of("recall", mentions, tmp_path / "run", run={"eval_steps": 6})
+    source = source_of(config, mentions)
+    train(config, source)
+    # evaluations after 0, 6 and 8 steps; refreshes after 2, 4 and 6
+    assert encoded.count(len(source.dataset.names.strings)) == 5
+    for step in (STEPS - 4, STEPS - 2):  # the other run is evaluated after 4 steps
+        one, other = (
+            np.load(out / "index" / str(step) / NEGATIVES)
+            for out in (tmp_path / "run", generator[0])
+        )
+        np.testing.assert_array_equal(one, other)
+
+
 def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
     out, result = generator
     losses = [line["loss"] for line in lines_of(out / "metrics.jsonl") if "loss" in line]
@@ -164,5 +189,7 @@ def test_without_mentions_to_choose_by_it_is_refused(mentions, generator):
     source = source_of(config, mentions)
     splits = {name: part for name, part in source.dataset.splits.items() if name != "dev"}
     source.dataset = dataclasses.replace(source.dataset, splits=splits)
-    with pytest.raises(BadInput, match="has no mentions to choose the best checkpoint by; build it with --dev"):
+    with pytest.raises(
+        BadInput, match="has no mentions to choose the best checkpoint by; build it with --dev"
+    ):
         config.system.scorer(source, config.run)

@@ -21,7 +21,7 @@ from coder_jax.models.packed.probes import Probes
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
-from coder_jax.systems.recall_rank.prediction.score_pairs import probabilities
+from coder_jax.systems.recall_rank.prediction.score_pairs import distinct_pairs, probabilities
 from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions.pairs import Pairs
@@ -64,6 +64,24 @@ def test_a_pair_scores_packed_as_alone(mask):
     assert np.ptp(together) > 0.05
     other = probabilities(bert, HEAD, pairs, probes=2, mask={"after": "before"}.get(mask, "after"))
     assert np.abs(other - together).max() > 1e-3
+
+
+def test_equal_pairs_are_scored_once():
+    """They differ if any token, kind or type does."""
+    single = random_pairs(5)
+    length = int(single.start[1])
+    rows = [0, 1, 0, 2, 1, 0]
+    parts = [one(single, number) for number in rows]
+    parts += [one(single, 0)._replace(types=1 - single.types[:length])]
+    start = np.concatenate([[0], np.cumsum([part.start[1] for part in parts])])
+    pairs = Pairs(*(np.concatenate([part[field] for part in parts]) for field in range(3)), start)
+    first, place = distinct_pairs(pairs)
+    assert first.tolist() == [0, 1, 3, 6] and place.tolist() == [0, 1, 0, 2, 1, 0, 3]
+    bert = random_bert(TINY, seed=3, dtype=jnp.float32)
+    found = probabilities(bert, HEAD, pairs, probes=2, mask="after")
+    alone = probabilities(bert, HEAD, single, probes=2, mask="after")
+    np.testing.assert_allclose(found[:-1], alone[rows], atol=1e-5)
+    assert found[0] == found[2] == found[5] != found[6]
 
 
 def test_what_a_token_sees_is_a_loop_over_kinds_and_segments():

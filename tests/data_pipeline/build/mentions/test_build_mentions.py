@@ -136,6 +136,24 @@ def test_what_cannot_be_built_is_said_and_nothing_is_left(tmp_path, changes, sai
     assert not list(tmp_path.glob(".mentions*"))
 
 
+def test_corpora_may_call_their_types_differently(tmp_path):
+    """Each has some of --mention-types, and each type is in one of them."""
+    names = {"one": ("limb pain", "Disease"), "two": ("heart disease", "SpecificDisease")}
+    files = [tmp_path / f"{name}.txt" for name in names]
+    for file, (name, kind) in zip(files, names.values(), strict=True):
+        file.write_text(f"1|t|{name}\n1\t0\t9\t{name}\t{kind}\t{name}\n", encoding="utf-8")
+    types = ("Disease", "SpecificDisease")
+
+    def folder(name):
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+
+    found = tiny_mentions(folder("one"), train=tuple(files), mention_types=types)
+    assert found.splits["train"].mentions.strings[:] == ["limb pain", "heart disease"]
+    with pytest.raises(BadInput, match="mention of the type Diseases in .*one.txt, .*two.txt; exp"):
+        tiny_mentions(folder("two"), train=tuple(files), mention_types=(*types, "Diseases"))
+
+
 @pytest.mark.slow
 def test_bc5cdr_with_the_tokenizer_of_minilm(tmp_path, shared_data, minilm_path):
     from data_pipeline.build.mentions.build_mentions import build_mentions

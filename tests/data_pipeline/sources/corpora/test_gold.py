@@ -6,7 +6,7 @@ import pytest
 from data_pipeline.files.tables.table import write_table
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.corpora.gold import read_gold, split_unknown, unquoted
-from data_pipeline.sources.corpora.pubtator import identifiers_of, is_pubtator
+from data_pipeline.sources.corpora.pubtator import identifiers_of, is_pubtator, types_of
 
 PUBTATOR = """
 1|t|Ocular and auditory toxicity, and colon cancer.
@@ -107,8 +107,11 @@ def test_pubtator(tmp_path):
         "corpus.txt:7: left out: no gold",
         "corpus.txt:9: left out: no line of PubTator",
     ]
-    with pytest.raises(BadInput, match="expected one of Chemical, Disease, SpecificDisease"):
-        read_gold(path, ["Gene"])
+    assert rows(path, ["Disease", "Gene"]) == rows(path, ["Disease"])
+    said = "mention of the type Gene or Organ; expected one of Chemical, Disease, SpecificDisease"
+    with pytest.raises(BadInput, match=said):
+        read_gold(path, ["Gene", "Organ"])
+    assert types_of(path) == {"Chemical", "Disease", "SpecificDisease"}
 
 
 def test_identifiers_are_without_the_names_of_their_vocabularies():
