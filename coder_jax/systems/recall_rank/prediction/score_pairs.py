@@ -101,7 +101,8 @@ def distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     which of these it is equal to.
     """
     places: dict[tuple[bytes, ...], int] = {}
-    first, place = [], np.empty(len(pairs.start) - 1, np.int64)
+    first: list[int] = []
+    place = np.empty(len(pairs.start) - 1, np.int64)
     bounds = pairs.start.tolist()
     for number, within in enumerate(map(slice, bounds[:-1], bounds[1:])):
         key = tuple(array[within].tobytes() for array in pairs[:3])
