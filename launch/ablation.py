@@ -7,6 +7,10 @@ trains each system below with `python -m coder_jax train`, exports it, scores it
 encoder with `python -m coder_jax evaluate`, and writes OUT/table.md and OUT/table.json. A command
 that was stopped goes on when it is given again; what is done is not done again.
 
+With several --steps each system is trained anew for each of them, as a rate that falls to 0 at the
+last step makes the end of a run another thing than its middle, and OUT/curves.png has the scores
+over the steps, with [CLS]. Longer runs may be added later: give the same --out.
+
     synonyms             pairs of synonyms alone, at the rate and margin that suit them
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
@@ -25,7 +29,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coder_jax.training.config import to_json
 from data_pipeline.files.buckets import local_folder
@@ -42,8 +46,10 @@ from launch.experiment import (
     markdown,
     mean_rows,
     with_seeds,
+    without,
     write_text,
 )
+from launch.learning_curves import plot_curves
 
 CODER = ["--recipe", "small"]
 UNIFORM = [
@@ -87,24 +93,47 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all"
     )
-    parser.add_argument("--steps", type=int, default=250, help="of each (default: 250)")
+    parser.add_argument(
+        "--steps", nargs="+", type=int, default=[250], help="of each training (default: 250)"
+    )
     parser.add_argument(
         "--seeds",
         nargs="+",
         type=int,
         default=[0],
-        help="trainings of each system; the table has their means and standard errors (default: 0)",
+        help="trainings of each system; the table has their means and standard errors (default: "
+        "0). Of several --steps, those after the first are trained with the first seed alone",
     )
     return parser.parse_known_args(arguments)
 
 
-def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
-    """The flags of each training that its result depends on."""
-    steps = ["--steps", str(args.steps), "--warmup-steps", str(args.steps // 10)]
+class Training(NamedTuple):
+    """One training: its system, how long it is, and the flags that its result depends on."""
+
+    system: str
+    steps: int
+    flags: list[str]
+
+
+def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Training]:
+    """Each training, by what it is called: of the first of --steps by its system alone."""
+    first = args.steps[0]
     return {
-        name: [*SYSTEMS[system], *steps, "--seed", str(seed), *flags]
+        name: Training(
+            system,
+            steps,
+            [
+                *SYSTEMS[system],
+                *("--steps", str(steps), "--warmup-steps", str(steps // 10)),
+                *("--seed", str(seed), *flags),
+            ],
+        )
+        for steps in dict.fromkeys(args.steps)
         for system in args.systems
-        for name, seed in with_seeds(system, args.seeds).items()
+        for name, seed in with_seeds(
+            system if steps == first else f"{system}, {steps} steps",
+            args.seeds if steps == first else args.seeds[:1],
+        ).items()
     }
 
 
@@ -119,7 +148,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
 
     systems = {}
     for name, training in trainings_of(args, flags).items():
-        config = to_json(parse_training(training))
+        config = to_json(parse_training(training.flags))
         systems[name] = {part: config[part] for part in config if part != "run"}
     benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
 
@@ -139,12 +168,12 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
 
 
 def results_of(
-    name: str, args: argparse.Namespace, training: list[str] | None
+    name: str, args: argparse.Namespace, training: Training | None
 ) -> list[dict[str, Any]]:
     """The records of one training, which is done and scored if they are not there yet.
 
     Args:
-      training: its flags, None for the initial encoder.
+      training: None for the initial encoder.
     """
     folder = args.out / folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +182,7 @@ def results_of(
         if training is not None:
             model = folder / "export"
             own = ["--data", args.data, "--init", args.init, "--out", folder / "run"]
-            call("coder_jax", "train", *own, "--eval-steps", "0", *training)
+            call("coder_jax", "train", *own, "--eval-steps", "0", *training.flags)
             call("coder_jax", "export", "--checkpoint", folder / "run", "--out", model)
         dictionary = ["--dictionary", *args.dictionary] if args.dictionary else []
         asked = ["--benchmark", *args.benchmark, *dictionary, "--pooling", "cls", "mean"]
@@ -161,12 +190,12 @@ def results_of(
     return json.loads(scores.read_text(encoding="utf-8"))["records"]
 
 
-def row_of(system: str, pooling: str, records: list[dict[str, Any]]) -> Row:
-    """{"system", "pooling", and for each benchmark the score that stands for it}.
+def row_of(system: str, steps: int, pooling: str, records: list[dict[str, Any]]) -> Row:
+    """{"system", "steps", "pooling", and for each benchmark the score that stands for it}.
 
     That is the first of SCORES that it has.
     """
-    row: Row = {"system": system, "pooling": pooling}
+    row: Row = {"system": system, "steps": steps, "pooling": pooling}
     for record in records:
         score = next((name for name in SCORES if name in record["scores"]), None)
         if score and record["encoder"]["pooling"] == pooling:
@@ -184,18 +213,23 @@ def main(arguments: list[str] | None = None) -> int:
         done = check_settings(args.out, SETTINGS, settings)
         trainings = trainings_of(args, flags)
         for name in (INITIAL, *trainings):
-            records = results_of(name, args, trainings.get(name))
-            if name != INITIAL:
+            training = trainings.get(name)
+            records = results_of(name, args, training)
+            if training:
                 done[name] = settings["systems"][name]
             write_json(args.out / SETTINGS, settings | {"systems": done})
-            system = name.partition(",")[0]
-            rows += [row_of(system, pooling, records) for pooling in ("cls", "mean")]
+            what = (training.system, training.steps) if training else (INITIAL, 0)
+            rows += [row_of(*what, pooling, records) for pooling in ("cls", "mean")]
             versions[name] = records[0]["versions"]
         table = {"steps": args.steps, "seeds": args.seeds, "versions": versions, "rows": rows}
         write_json(args.out / "table.json", table)
-        shown = markdown(mean_rows(rows, ("system", "pooling")))
+        means = mean_rows(rows, ("system", "steps", "pooling"))
+        several = len(set(args.steps)) > 1
+        shown = markdown(means if several else [without(row, "steps") for row in means])
         write_text(args.out / "table.md", shown)
         print(f"\n{shown}\ntable: {args.out / 'table.md'}")
+        if several:
+            plot_curves(means, args.out / "curves.png")
         return 0
 
     return run_command(work)

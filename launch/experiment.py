@@ -152,6 +152,11 @@ def mean_rows(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
     ]
 
 
+def without(row: Row, name: str) -> Row:
+    """A row without one of its columns."""
+    return {column: value for column, value in row.items() if column != name}
+
+
 def mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | None:
     """The mean and its standard error, None for one value; None if a value is undefined."""
     defined = [value for value in values if value is not None]
@@ -168,6 +173,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     def cell(name: str, value: Any) -> str:
         if value is None or isinstance(value, str):
             return value or "undefined"
+        if isinstance(value, int):
+            return f"{value:,}"
         form = next(form for score, form in SCORES.items() if name.endswith(f" {score}"))
         shown = [form.format(part).removesuffix("%") for part in value if part is not None]
         return " ± ".join(shown)

@@ -102,7 +102,7 @@ from coder_jax.commands.arguments.evaluate import add_arguments, check, check_al
 from coder_jax.commands.arguments.recall_rank import (
     check_one_model,
     generators_of,
-    ranker_choice,
+    ranker_choices,
 )
 from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
         for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
             generators = generators_of(args, pooling)
             stages = (args.models, generators, args.ranker)
-            records += records_of_stages(*stages, staged, ranker_choice(args))
+            records += records_of_stages(*stages, staged, ranker_choices(args))
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)
         elif benchmarks:

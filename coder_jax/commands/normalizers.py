@@ -10,7 +10,7 @@ from coder_jax.commands.arguments.encoder import (
     warn_of_languages,
 )
 from coder_jax.commands.arguments.normalize import check_of_terms, choose
-from coder_jax.commands.arguments.recall_rank import generators_of, ranker_choice
+from coder_jax.commands.arguments.recall_rank import generators_of, ranker_choices
 from data_pipeline.process.errors import BadInput
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def normalizer_of(
             generators_of(args, args.pooling),
             args.ranker,
             dictionary,
-            ranker_choice(args),
+            ranker_choices(args)[0],
             threshold=least,
             abbreviations=abbreviations,
         )

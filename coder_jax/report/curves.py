@@ -89,6 +89,7 @@ class Panel:
       many: more curves than have colours; drawn alike, and none has a legend.
       from_zero: the y axis begins at 0 or below, not at the least value.
       log: the y axis is logarithmic; a value of 0 has no place on it.
+      log_x: the x axis is logarithmic, with a tick at each point's x.
       note: what a reader must know beside the title, or "".
     """
 
@@ -102,6 +103,7 @@ class Panel:
     many: bool = False
     from_zero: bool = True
     log: bool = False
+    log_x: bool = False
     note: str = ""
 
 

@@ -14,7 +14,8 @@ from data_pipeline.build.options import BuildOptions
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 from launch import ablation
-from launch.experiment import check_settings, markdown, mean_rows
+from launch.experiment import check_settings, markdown, mean_rows, without
+from launch.learning_curves import panels_of
 
 MU = RECIPES["small"]().system.mu
 VERSIONS = {"jax": "1"}
@@ -48,16 +49,17 @@ def test_the_table():
         record("look", "cls"),
         record("mcsm", "cls", mcsm=9.5),
     ]
-    row = ablation.row_of("CODER", "cls", records)
+    row = ablation.row_of("CODER", 250, "cls", records)
     assert row == {
         "system": "CODER",
+        "steps": 250,
         "pooling": "cls",
         "en acc@1": 0.705,
         "links mrr": 0.25,
         "sim spearman": None,
         "mcsm mcsm": 9.5,
     }
-    assert markdown(mean_rows([row], ("system", "pooling"))) == (
+    assert markdown(mean_rows([without(row, "steps")], ("system", "pooling"))) == (
         "| system | pooling | en acc@1 | links mrr | sim spearman | mcsm mcsm |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| CODER | cls | 70.5 | 25.0 | undefined | 9.50 |\n"
@@ -99,6 +101,66 @@ def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, monke
     assert runs == [str(tmp_path / "out" / name / "run") for name in ("coder", "coder_seed_2")]
     table = json.loads((tmp_path / "out/table.json").read_text())
     assert [row["system"] for row in table["rows"]] == ["initial encoder"] * 2 + ["coder"] * 4
+
+
+def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(
+    words, tmp_path, monkeypatch, capsys
+):
+    """Longer ones with the first seed alone; the shorter ones of before are not done again."""
+    asked = []
+
+    def called(*words):
+        asked.append(list(map(str, words)))
+        if words[1] == "evaluate":
+            records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+            write_json(words[words.index("--json") + 1], {"records": records})
+
+    def trained():
+        return [
+            tuple(words[words.index(flag) + 1] for flag in ("--steps", "--warmup-steps", "--seed"))
+            for words in asked
+            if words[1] == "train"
+        ]
+
+    monkeypatch.setattr(ablation, "call", called)
+    words += ["--systems", "coder", "--seeds", "0", "2", "--steps", "250"]
+    assert ablation.main(words) == 0
+    assert not (tmp_path / "out/curves.png").exists()
+    assert "steps" not in (tmp_path / "out/table.md").read_text()
+    assert ablation.main([*words, "1000"]) == 0
+    assert trained() == [("250", "25", "0"), ("250", "25", "2"), ("1000", "100", "0")]
+    assert (tmp_path / "out/coder_1000_steps/results.json").exists()
+    assert "| coder | 1,000 | cls | 50.0 |" in (tmp_path / "out/table.md").read_text()
+    assert (tmp_path / "out/curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
+    rows = mean_rows(
+        [
+            {
+                "system": system,
+                "steps": steps,
+                "pooling": "cls",
+                "en acc@1": score,
+                "sim spearman": s,
+            }
+            for system, steps, score, s in (
+                ("start", 0, 0.6, 0.4),
+                ("coder", 1000, 0.8, None),
+                ("coder", 250, 0.7, 0.5),
+                ("coder", 250, 0.72, 0.5),
+            )
+        ],
+        ("system", "steps", "pooling"),
+    )
+    names, sim = panels_of(rows)
+    assert (names.title, names.unit, names.x_range) == ("en acc@1", "%", (250, 1000))
+    assert [(curve.name, curve.x) for curve in names.curves] == [
+        ("start", [250, 1000]),
+        ("coder", [250, 1000]),
+    ]
+    assert [curve.y for curve in names.curves] == [[60, 60], pytest.approx([71, 80])]
+    assert (sim.unit, [curve.y for curve in sim.curves]) == ("", [[0.4, 0.4], [0.5]])
 
 
 @pytest.mark.parametrize("name", ablation.SYSTEMS)

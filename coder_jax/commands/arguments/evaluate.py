@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser.add_argument_group("encoder"))
     add_dictionary(parser.add_argument_group("dictionary"))
     add_flags_of_kinds(parser)
-    add_ranker_arguments(parser)
+    add_ranker_arguments(parser, several=True)
 
 
 def add_cutoffs(group: argparse._ArgumentGroup) -> None:

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 
 
-def add_ranker_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of recall and rank."""
+def add_ranker_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """The arguments of recall and rank.
+
+    Args:
+        parser: gets them.
+        several: whether several fusions may be asked for.
+    """
     ranker = parser.add_argument_group("recall and rank")
     ranker.add_argument(
         "--ranker",
@@ -28,9 +33,11 @@ def add_ranker_arguments(parser: argparse.ArgumentParser) -> None:
     )
     ranker.add_argument(
         "--fusion",
+        nargs="+" if several else 1,
         choices=("mean", "recall", "rank"),
-        default="mean",
-        help="what orders candidates: the mean of both scores, or one of them (default: mean)",
+        default=["mean"],
+        help="what orders candidates: the mean of both scores, or one of them (default: mean)"
+        + ("; a row for each that is given" if several else ""),
     )
     ranker.add_argument(
         "--recall-score",
@@ -49,11 +56,14 @@ def add_ranker_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def ranker_choice(args: argparse.Namespace) -> Choice:
-    """How recall and rank become answers, as the command line says."""
+def ranker_choices(args: argparse.Namespace) -> list[Choice]:
+    """How recall and rank become answers, as the command line says: for each fusion."""
     from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 
-    return Choice(fusion=args.fusion, form=args.recall_score, threshold=args.fourth_above)
+    return [
+        Choice(fusion=fusion, form=args.recall_score, threshold=args.fourth_above)
+        for fusion in dict.fromkeys(args.fusion)
+    ]
 
 
 def generators_of(args: argparse.Namespace, pooling: str | None) -> GeneratorEnsemble:

@@ -7,7 +7,7 @@ them are the answer is scored: `score` takes the nearest name of an encoder, alw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -31,8 +31,6 @@ RECALL_AT = (1, 2, 5, 7, 10)
 SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in RECALL_AT))
 NUMBERS = ("number uni", "number multi", "number total")
 TF_IDF, TRAINING = "TF-IDF of characters", "nearest training mention or name"
-# mentions, k -> (concepts int [M, K], best first; how many of them are the answer, int [M])
-Answering = Callable[[Sequence[str], int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,9 @@ class MultipleNames(Benchmark):
     about: ClassVar[str] = """\
 mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions mean one concept or
           several: how many are answered with exactly their concepts, how many have all of them
-          among k candidates, and how often their number is right. --ranker adds a ranker; without
-          one, and without a generator of the recipe recall, the nearest name is the answer.\
+          among k candidates, and how often their number is right. --ranker adds a ranker, and
+          `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
+          without a generator of the recipe recall, the nearest name is the answer.\
 """
     flags: ClassVar[tuple[Flag, ...]] = (
         Flag(
@@ -109,24 +108,27 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.encoding.search import search
 
-        def nearest(mentions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-            names = vectors.encode(self.dictionary.terms)
-            _, found = search(vectors.encode(mentions), names, self.names_for(k))
-            return self.first_concepts(found, k), np.ones(len(found), np.int64)
-
-        return self.score_answers(nearest, encoder, answers="the concept of the nearest name")
+        names = vectors.encode(self.dictionary.terms)
+        _, found = search(vectors.encode(self.mentions), names, self.names_for(CANDIDATES))
+        candidates, counts = self.first_concepts(found, CANDIDATES), np.ones(len(found), np.int64)
+        return self.score_answers(candidates, counts, encoder, "the concept of the nearest name")
 
     def score_answers(
-        self, answering: Answering, encoder: EncoderRecord, *, answers: str
+        self,
+        candidates: np.ndarray,
+        counts: np.ndarray,
+        encoder: EncoderRecord,
+        answers: str,
+        ordered_by: str = "",
     ) -> EvaluationRecord:
         """The record of whatever answers mentions with sets of concepts.
 
         Args:
-          answering: asked once for all mentions.
+          candidates, counts: as for `scores_of`.
           encoder: for the record.
           answers: what is answered, in words.
+          ordered_by: what orders the candidates, where several things can.
         """
-        candidates, counts = answering(self.mentions, CANDIDATES)
         numbers = self.split.numbers()
         return EvaluationRecord(
             benchmark=self.name,
@@ -143,6 +145,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             scoring={
                 "split": self.chosen,
                 "answers": answers,
+                **({"ordered by": ordered_by} if ordered_by else {}),
                 "right": "all concepts of a mention and no other; recall@k: all among k candidates",
             },
             encoder=encoder,
@@ -216,6 +219,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         for record in records:
             shown = [two_decimals(record.scores.get(name)) for name in (*SCORES, *NUMBERS)]
             label = f"{record.benchmark} {record.scoring['split']}"
+            if ordered_by := record.scoring.get("ordered by"):
+                label += f": {ordered_by}"
             start = [label, record.encoder.pooling, f"{record.counts['mentions']:,}"]
             rows.append(Row([*start, *shown], record.encoder.model))
         for record in {record.benchmark: record for record in records}.values():

@@ -78,6 +78,16 @@ def plot_training(metrics: str | Path, output: str | Path) -> None:
     panels = training_panels(read_metrics(metrics))
     if not panels:
         raise BadInput(f"{metrics}: found no metrics; expected lines such as {{'step': 10, ...}}")
+    plot_panels(panels, output)
+
+
+def plot_panels(panels: Sequence[Panel], output: str | Path) -> None:
+    """Draws panels side by side.
+
+    Args:
+      panels: one or more.
+      output: the PNG file.
+    """
     columns = min(len(panels), 3 if len(panels) <= 6 else 4)
     with style():
         figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.1)
@@ -94,6 +104,8 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
 
     The gid of the line of curve i is `curve-i`, and `pale-i` where a running mean lies on top.
     """
+    from matplotlib.ticker import NullLocator
+
     for number, curve in enumerate(panel.curves):
         _draw_curve(axis, number, curve, panel)
     least = min(min(curve.y) for curve in panel.curves)
@@ -104,8 +116,13 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_ylim(bottom=min(0.0, 1.05 * least))
     first, last = panel.x_range
     room = 0.02 * (last - first) or 0.5
-    axis.set_xlim(first - room, last + room)
-    axis.locator_params(axis="x", integer=True, nbins=5)
+    if panel.log_x:
+        axis.set_xscale("log")
+        axis.set_xticks(sorted({x for curve in panel.curves for x in curve.x}), minor=False)
+        axis.xaxis.set_minor_locator(NullLocator())
+    else:
+        axis.set_xlim(first - room, last + room)
+        axis.locator_params(axis="x", integer=True, nbins=5)
     if not panel.log:
         axis.locator_params(axis="y", nbins=7)
     axis.xaxis.set_major_formatter("{x:,.0f}")

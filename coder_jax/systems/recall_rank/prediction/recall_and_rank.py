@@ -57,10 +57,15 @@ class Choice:
     form: RecallForm = "sum"
     threshold: float = THRESHOLD
 
+    @property
+    def fused(self) -> str:
+        """What orders candidates, in words."""
+        of = {"mean": "recall and rank", "recall": "recall alone", "rank": "rank alone"}
+        return of[self.fusion]
+
     def __str__(self) -> str:
         """In words, for records."""
-        of = {"mean": "recall and rank", "recall": "recall alone", "rank": "rank alone"}
-        return f"{of[self.fusion]} (1 - d / {self.form} d; a fourth above {self.threshold:g})"
+        return f"{self.fused} (1 - d / {self.form} d; a fourth above {self.threshold:g})"
 
 
 def ranked(
@@ -129,13 +134,25 @@ class RecallAndRank:
             k: candidates of each.
             progress: show progress bars.
         """
+        lists, found = self.scored(mentions, k, progress=progress)
+        return ranked(lists, self.name_concepts, found, self.choice)
+
+    def scored(
+        self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
+    ) -> tuple[CandidateLists, np.ndarray | None]:
+        """What `ranked` takes: the candidates of mentions, and what rankers think of them.
+
+        Args:
+            mentions, k, progress: as for `answer`.
+        """
         if self.vectors is None:
             self.vectors = self.generator.encode(self.names, progress=progress)
         lists = self.generator.lists(
             mentions, self.vectors, self.name_concepts, k, progress=progress
         )
-        found = mean_probabilities(self.rankers, self.names, mentions, lists, progress=progress)
-        return ranked(lists, self.name_concepts, found, self.choice)
+        return lists, mean_probabilities(
+            self.rankers, self.names, mentions, lists, progress=progress
+        )
 
 
 def mean_probabilities(

@@ -25,7 +25,11 @@ from coder_jax.systems.recall_rank.prediction.candidates import (
 )
 from coder_jax.systems.recall_rank.prediction.export import is_generator
 from coder_jax.systems.recall_rank.prediction.models import load_ranker
-from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, RecallAndRank
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import (
+    Choice,
+    RecallAndRank,
+    ranked,
+)
 from coder_jax.systems.recall_rank.prediction.staged_normalizer import StagedNormalizer
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.rows import split_concepts
@@ -63,7 +67,7 @@ def load_stages(
     rankers: Sequence[str],
     names: Sequence[str],
     name_concepts: np.ndarray,
-    by: Choice,
+    by: Choice | None = None,
 ) -> RecallAndRank:
     """Recall and rank over a dictionary.
 
@@ -135,36 +139,35 @@ def records_of_stages(
     generators: GeneratorEnsemble,
     rankers: Sequence[str],
     benchmarks: Sequence[MultipleNames],
-    by: Choice,
+    choices: Sequence[Choice],
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
 
     Args:
         models: what the generators are called.
-        generators, rankers, by: as for `load_stages`.
+        generators, rankers: as for `load_stages`.
         benchmarks: of mentions with sets of concepts.
+        choices: how scores become answers; a record for each. Without rankers the first alone.
     """
     records = []
     protocol = protocol_of_all(models, generators)
+    before: RecallAndRank | None = None
     for one in benchmarks:
         names = one.dictionary.terms
-        stages = load_stages(generators, rankers, names, one.data.name_concepts, by)
+        stages = load_stages(generators, rankers, names, one.data.name_concepts)
+        if before is not None and before.names == names:  # encoded once for all
+            stages.vectors = before.vectors
+        before = stages
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
-
-        def answering(
-            mentions: Sequence[str], k: int, stages: RecallAndRank = stages
-        ) -> tuple[np.ndarray, np.ndarray]:
-            found = stages.answer(mentions, k, progress=True)
-            return found.concepts, found.counts
-
-        records.append(
-            one.score_answers(
-                answering,
-                protocol,
-                answers=f"as many as predicted, by {by}{with_rankers}",
+        lists, probabilities = stages.scored(one.mentions, progress=True)
+        for by in choices if rankers else choices[:1]:
+            found = ranked(lists, one.data.name_concepts, probabilities, by)
+            answers = f"as many as predicted, by {by}{with_rankers}"
+            stage = by.fused if rankers else ""
+            records.append(
+                one.score_answers(found.concepts, found.counts, protocol, answers, stage)
             )
-        )
     return records

@@ -55,6 +55,31 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
 
 
+def test_each_fusion_is_a_row_and_names_are_encoded_once(
+    mentions, generator, ranker, tmp_path, capsys, monkeypatch
+):
+    """The ablation of the paper's table 3, on two benchmarks of one dictionary."""
+    encoded: list[int] = []
+    encode = TermEncoder.encode
+
+    def counted(self, terms, **options):
+        encoded.append(len(terms))
+        return encode(self, terms, **options)
+
+    monkeypatch.setattr(TermEncoder, "encode", counted)
+    words = ["evaluate", "--model", generator[0], "--ranker", ranker[0], "--split", "dev"]
+    words += ["--benchmark", f"a={mentions}", f"b={mentions}", "--json", tmp_path / "out.json"]
+    words += ["--fusion", "mean", "recall", "rank"]
+    assert main([*map(str, words)]) == 0
+    assert encoded.count(len(open_mentions(mentions).names.strings)) == 1
+    records = json.loads((tmp_path / "out.json").read_text())["records"]
+    ordered = ["recall and rank", "recall alone", "rank alone"]
+    assert [one["scoring"]["ordered by"] for one in records] == ordered * 2
+    assert [one["scores"] for one in records[:3]] == [one["scores"] for one in records[3:]]
+    printed = capsys.readouterr().out
+    assert all(f"{name} dev: {one} " in printed for name in "ab" for one in ordered)
+
+
 def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_path, capsys):
     model = mentions.parent / "bert"
     words = ["--model", model, "--pooling", "mean", "--benchmark", f"own={mentions}"]

@@ -1,0 +1,55 @@
+"""Learning curves of several systems: for each benchmark, scores over the steps of trainings.
+
+`python -m launch.ablation` draws them where it is given several --steps.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coder_jax.report.curves import Curve, Panel, curve_of
+from launch.experiment import SCORES, Row
+
+KEYS = ("system", "steps", "pooling")
+
+
+def plot_curves(rows: Sequence[Row], output: Path, pooling: str = "cls") -> None:
+    """Draw the curves of all systems.
+
+    Args:
+      rows: of `mean_rows`, by system, steps and pooling.
+      output: the PNG file.
+      pooling: by which vectors.
+    """
+    from coder_jax.report.pictures.plots import plot_panels
+
+    plot_panels(panels_of([row for row in rows if row["pooling"] == pooling]), output)
+
+
+def panels_of(rows: Sequence[Row]) -> list[Panel]:
+    """A panel for each score, with a line for each system that was trained for several lengths.
+
+    A row of 0 steps is the start of all. Shares are in percent.
+
+    Args:
+      rows: of one pooling.
+    """
+    trained = sorted({row["steps"] for row in rows if row["steps"]})
+    systems = dict.fromkeys(row["system"] for row in rows)
+    panels = []
+    for score in dict.fromkeys(name for row in rows for name in row if name not in KEYS):
+        share = next(form for name, form in SCORES.items() if score.endswith(f" {name}"))
+        factor, unit = (100, "%") if share.endswith("%}") else (1, "")
+        curves: list[Curve] = []
+        for system in systems:
+            points = sorted(
+                (row["steps"], factor * row[score][0])
+                for row in rows
+                if row["system"] == system and row.get(score) is not None
+            )
+            if points and not points[0][0]:  # not trained: a level for all lengths
+                points = [(steps, points[0][1]) for steps in (trained[0], trained[-1])]
+            if points:
+                curves.append(curve_of(system, points, colour=len(curves), dash=len(curves) // 8))
+        reach = trained[0], trained[-1]
+        panels.append(Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True))
+    return panels
