@@ -9,6 +9,8 @@ steps). --data, --init and --out may be folders in a bucket, s3://... or gs://..
 """
 
 import argparse
+import inspect
+import re
 from pathlib import Path
 
 import tyro
@@ -28,6 +30,10 @@ An ontology of your own on one machine: small. The UMLS on accelerators: coder_e
 coder_all for all languages, then coderpp to train these on with nearest neighbours. A light encoder
 without a BERT, of words and characters: bne. The others are their ablations and those of
 the first CODER paper."""
+OF_ONE = """\
+--recipe NAME --help tells of one recipe: its commands, how long it takes, what to expect.
+
+--config takes the settings of a run that is there, from its folder or its run.json."""
 
 
 def parse(arguments: list[str]) -> Config:
@@ -41,6 +47,10 @@ def parse(arguments: list[str]) -> Config:
     chooser.add_argument("--recipe")
     chooser.add_argument("--config")
     chosen, flags = chooser.parse_known_args(arguments)
+    about = f"{__doc__}\n{WHICH}\n\n{list_of_recipes()}\n\n{OF_ONE}"
+    if chosen.recipe in RECIPES:
+        written = inspect.cleandoc(RECIPES[chosen.recipe].__doc__ or "")
+        about = re.sub(r"^\|", "    |", written, flags=re.MULTILINE)  # a row stays in its line
     if chosen.recipe is None and chosen.config is None and {"-h", "--help"} & set(flags):
         chosen.recipe = "coder_eng"
     settings, source = starting_settings(chosen.recipe, chosen.config)
@@ -49,9 +59,7 @@ def parse(arguments: list[str]) -> Config:
         args=flags,
         default=settings,
         prog=f"{prog} {source}",
-        description=f"{__doc__}\n{WHICH}\n\n{list_of_recipes()}\n\n"
-        f"--config takes the settings of a run that is there, from its folder or its run.json.\n"
-        f"Defaults below are those of {source}.",
+        description=f"{about}\n\nDefaults below are those of {source}.",
     )
 
 

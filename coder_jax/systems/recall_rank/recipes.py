@@ -90,8 +90,10 @@ def recall_small() -> Config[RecallSystem]:
 def rank_small() -> Config[RankSystem]:
     """The ranker with a small encoder on a small machine.
 
-    python -m coder_jax candidates --model runs/recall --data data/ncbi --out data/ncbi_lists
-    bash launch/train.sh --recipe rank_small --data data/ncbi_lists --out runs/rank
+        python -m coder_jax candidates --model runs/recall --data data/ncbi --out data/ncbi_lists
+        bash launch/train.sh --recipe rank_small --data data/ncbi_lists --out runs/rank
+
+    Its lists are those of `recall_small`, whose page has the scores of both.
     """
     base = rank()
     return Config(

@@ -1,5 +1,6 @@
 """`train` as it is called: which settings it takes, and what it says."""
 
+import inspect
 import json
 import re
 import sys
@@ -57,6 +58,21 @@ def test_help_needs_no_recipe(capsys):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "--recipe small" in text and "--config" in text and "--learning-rate" in text
+
+
+@pytest.mark.parametrize("name", ["mlnorm_small", "rank_small", "coder_eng"])
+def test_help_of_a_recipe_is_what_its_author_wrote(name, capsys):
+    """Commands stand in lines of their own, and no other recipe is in the way."""
+    with pytest.raises(SystemExit):
+        parse(["--recipe", name, "--help"])
+    text = capsys.readouterr().out
+    written = inspect.cleandoc(RECIPES[name].__doc__)
+    lines = [line for line in written.splitlines() if line.startswith(("    ", "|"))]
+    assert lines and all(line in text for line in lines)
+    words = text.split()
+    first = words.index("[OPTIONS]") + 1
+    assert words[first : first + len(written.split())] == written.split()
+    assert "--recipe small_v1" not in text and "--learning-rate" in text
 
 
 def test_an_unknown_flag_gets_the_one_that_is_like_it(capsys):
