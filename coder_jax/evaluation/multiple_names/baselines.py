@@ -10,6 +10,7 @@ from rapidfuzz.process import cdist
 
 from coder_jax.evaluation.multiple_names.scores import MOST
 from data_pipeline.process import stopping
+from data_pipeline.process.progress import progress_bar
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 DISTANCES_AT_ONCE = 1 << 24
@@ -32,10 +33,13 @@ def nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> n
     Of equally near ones the first comes first.
     """
     found, at_once = [np.zeros((0, k), np.int64)], max(1, DISTANCES_AT_ONCE // len(names))
-    for first in range(0, len(mentions), at_once):
+    parts = range(0, len(mentions), at_once)
+    for first in progress_bar(parts, desc="edit distances", unit="block"):
         stopping.poll()
         some = mentions[first : first + at_once]
-        distances = cdist(some, names, scorer=Levenshtein.normalized_distance, dtype=np.float64)
+        distances = cdist(
+            some, names, scorer=Levenshtein.normalized_distance, dtype=np.float64, workers=-1
+        )
         found.append(np.argsort(distances, axis=1, kind="stable")[:, :k])
     return np.concatenate(found)
 

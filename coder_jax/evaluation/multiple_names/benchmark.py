@@ -7,7 +7,7 @@ them are the answer is scored: `score` takes the nearest name of an encoder, alw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -30,7 +30,8 @@ CANDIDATES = 10
 RECALL_AT = (1, 2, 5, 7, 10)
 SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in RECALL_AT))
 NUMBERS = ("number uni", "number multi", "number total")
-TF_IDF, TRAINING = "TF-IDF of characters", "nearest training mention or name"
+TF_IDF, EDITS = "TF-IDF of characters", "edit distance"
+TRAINING, SIGNS = "nearest training mention or name", "number by the signs +"
 
 
 @dataclass(frozen=True)
@@ -188,27 +189,34 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @cached_property
     def baselines(self) -> dict[str, dict[str, float | None]]:
-        """The scores of answers without an encoder."""
+        """The scores of answers without an encoder, of what they tell."""
         from coder_jax.evaluation.multiple_names.baselines import (
             answers_of_nearest,
+            nearest_by_edits,
             nearest_by_tf_idf,
+            numbers_by_delimiter,
         )
 
         names, concepts = self.dictionary.terms, self.data.name_concepts
-        nearest = nearest_by_tf_idf(self.mentions, names, self.names_for(CANDIDATES))
-        candidates = self.first_concepts(nearest, CANDIDATES)
-        found = {TF_IDF: self.scores_of(candidates, np.ones(len(nearest), np.int64))}
+        distinct, of = np.unique(self.mentions, return_inverse=True)
+        mentions, found = distinct.tolist(), {}
+        always_one = np.ones(len(self.mentions), np.int64)
+        for name, nearest in ((TF_IDF, nearest_by_tf_idf), (EDITS, nearest_by_edits)):
+            near = nearest(mentions, names, self.names_for(CANDIDATES))
+            found[name] = self.scores_of(self.first_concepts(near, CANDIDATES)[of], always_one)
         if self.chosen != "train":
             train = self.data.splits["train"]
-            copied = answers_of_nearest(
-                self.mentions, names, concepts, list(train.mentions.strings), train.gold_sets()
-            )
+            training = list(train.mentions.strings), train.gold_sets()
+            copied = answers_of_nearest(mentions, names, concepts, *training)
             counts = np.array([len(one) for one in copied])
             padded = np.full((len(copied), int(counts.max())), -1)
             for row, one in enumerate(copied):
                 padded[row, : len(one)] = sorted(one)
-            scores = self.scores_of(padded, counts)
-            found[TRAINING] = {name: scores[name] for name in (*SCORES[:3], *NUMBERS)}
+            found[TRAINING] = only(self.scores_of(padded[of], counts[of]), *SCORES[:3], *NUMBERS)
+        signs = np.array(numbers_by_delimiter(self.mentions))
+        if (signs > 1).any():
+            no_names = np.full((len(signs), int(signs.max())), -1)
+            found[SIGNS] = only(self.scores_of(no_names, signs), *NUMBERS)
         return found
 
     @classmethod
@@ -232,6 +240,11 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         columns = (*SCORES, *NUMBERS)
         rows += published_rows(records, cls.published, columns, width, before=3, digits=2)
         return header, rows
+
+
+def only(scores: Mapping[str, float | None], *names: str) -> dict[str, float | None]:
+    """Some of the scores."""
+    return {name: scores[name] for name in names}
 
 
 def two_decimals(share: float | None) -> str:

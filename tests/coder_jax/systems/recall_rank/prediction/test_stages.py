@@ -10,7 +10,7 @@ from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.multiple_names.benchmark import TF_IDF, TRAINING
+from coder_jax.evaluation.multiple_names.benchmark import EDITS, SIGNS, TF_IDF, TRAINING
 from coder_jax.mapping.answers import Status
 from coder_jax.systems.recall_rank.prediction.models import load_generators
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
@@ -48,8 +48,12 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     ]
     assert scores["total"] == np.mean(right)
     assert record["counts"] == {"mentions": 2, "uni": 1, "multi": 1, "unreachable": 0}
-    assert {TF_IDF, TRAINING} == record["folds"].keys()
-    for baseline in (TF_IDF, TRAINING):
+    assert {TF_IDF, EDITS, TRAINING, SIGNS} == record["folds"].keys()
+    numbers = record["folds"][SIGNS]["scores"]  # "renal", "heart + renal disease"
+    assert numbers == {"number uni": 1.0, "number multi": 1.0, "number total": 1.0}
+    edits = record["folds"][EDITS]["scores"]
+    assert (edits["number total"], edits["uni"], edits["multi"]) == (0.5, 1.0, 0.0)
+    for baseline in (TF_IDF, EDITS, TRAINING, SIGNS):
         assert f"chip dev: {baseline} " in printed
     assert "recall and rank" in record["scoring"]["answers"]
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
