@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder as TermEncoder
+    from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker as TermRanker
 
-__all__ = ["TermEncoder"]
+__all__ = ["TermEncoder", "TermRanker"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from coder_jax.encoding.encoder import TermEncoder
 
         return TermEncoder
+    if name == "TermRanker":
+        from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+
+        return TermRanker
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

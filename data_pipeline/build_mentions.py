@@ -116,7 +116,7 @@ def _add_mentions(mentions: argparse._ArgumentGroup) -> None:
     mentions.add_argument(
         "--gold",
         choices=("names", "codes"),
-        help="how gold is written (default: as what more of it is among the dictionary's). Of "
+        help="how gold is written (default: whichever of both the dictionary has more of). Of "
         "names, each distinct one is a concept, however many codes it has; of codes, each is a "
         "concept with all its names",
     )

@@ -2,7 +2,7 @@
 looks at apart.
 
 Frequent endings of names become types ("syndrome", 切除术); frequent parts that keep to one branch
-of the dictionary, such as a chapter of codes or a parent, become sites. Look through the words,
+of the dictionary, such as a chapter of codes, become sites. Look through the words,
 take out what is neither, add your own: the file has word<TAB>kind in each line, up to seven kinds
 of any name.
 """

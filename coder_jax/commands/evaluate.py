@@ -8,8 +8,8 @@ concept vectors, keyed by CUI; or a folder of skip-grams, whose names stand for 
 BENCHMARKS
 
 What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm, ddbrc,
-quaero, ncbi, bc5cdr, umnsrs-sim, umnsrs-rel or mayosrs gets the papers' own rows beside it, marked
-as published.
+quaero, ncbi, bc5cdr, chip, umnsrs-sim, umnsrs-rel or mayosrs gets the papers' own rows beside it,
+marked as published.
 
 acc@k is the share of mentions whose gold concept is among the k concepts with the nearest terms.
 Concepts that are equally near are counted as the mean over their orders. Mentions whose gold

@@ -48,6 +48,7 @@ def normalizer_of(
         )
     if has_stages(args.models, args.ranker):
         check_of_terms(args, "answers come from a generator or a ranker")
+        check_of_stages(args)
         return staged_normalizer(
             generators_of(args, args.pooling),
             args.ranker,
@@ -57,6 +58,23 @@ def normalizer_of(
             abbreviations=abbreviations,
         )
     return make_normalizer(args, dictionary, abbreviations)
+
+
+def check_of_stages(args: argparse.Namespace) -> None:
+    """Raise BadInput for what recall and rank cannot do."""
+    from coder_jax.systems.recall_rank.prediction.candidates import CANDIDATES
+
+    for option, given in (("--review", args.review), ("--decided", args.decided)):
+        if given:
+            raise BadInput(
+                f"{option}: people decide there on one concept for each mention, where recall and "
+                f"rank may answer with several; leave {option} out"
+            )
+    if args.k is not None and args.k > CANDIDATES:
+        raise BadInput(
+            f"-k {args.k}: found more than the {CANDIDATES} candidates that recall and rank "
+            f"choose from, as in the paper; expected at most {CANDIDATES}"
+        )
 
 
 def load_classes(args: argparse.Namespace) -> ConceptClassifier:

@@ -17,7 +17,7 @@ COLUMNS = {
     "matched_term": "of the dictionary, as it writes it; without an answer what was nearest",
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
-    "rank": "1 for the answer, and further ones where a ranker found several; with -k 3 up to 3",
+    "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
     "status": "exact, near, tied, no answer or decided",
     "ties": "how many other concepts are as good",
     "reason": "why there is no answer",

@@ -16,6 +16,7 @@ from data_pipeline.process.errors import BadInput
 SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
 SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 WORD_VECTORS = "word_vectors.safetensors"  # of an encoder of names
+BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_VECTORS]
 
 
 class WeightIndex(TypedDict):
@@ -75,7 +76,7 @@ def download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
     def fetch(weights: str) -> Path:
-        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, WORD_VECTORS, weights]))
+        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, *BESIDE, weights]))
 
     try:
         folder = fetch("model*.safetensors")

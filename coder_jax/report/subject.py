@@ -15,13 +15,8 @@ from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.prediction.export import is_classifier, read_classifier
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
-from coder_jax.systems.recall_rank.prediction.export import (
-    is_generator,
-    is_ranker,
-    read_generator,
-    read_ranker,
-)
-from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from coder_jax.systems.recall_rank.prediction.export import is_generator, read_generator
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker, is_ranker
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.files.identity import ENCODER, read_identity
 
@@ -112,5 +107,5 @@ def model_subject(name: str, path: str, pooling: str | None) -> Subject:
         facts=facts,
         classes=classes,
         generator=read_generator(folder, encoder) if is_generator(folder) else None,
-        ranker=read_ranker(folder) if is_ranker(folder) else None,
+        ranker=TermRanker.from_pretrained(folder) if is_ranker(folder) else None,
     )

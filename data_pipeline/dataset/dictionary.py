@@ -10,7 +10,7 @@ from data_pipeline.dataset.dictionaries.choice import Choice
 from data_pipeline.dataset.dictionaries.of_dataset import rows_of_dataset
 from data_pipeline.dataset.dictionaries.of_medic import is_medic, rows_of_medic
 from data_pipeline.dataset.dictionaries.of_release import rows_of_release
-from data_pipeline.dataset.dictionaries.of_table import check_not_swapped, rows_of_table
+from data_pipeline.dataset.dictionaries.of_table import rows_of_table, terms_first
 from data_pipeline.dataset.dictionaries.rows import AboutConcept as AboutConcept
 from data_pipeline.dataset.dictionaries.rows import Rows
 from data_pipeline.files.rows import (
@@ -201,6 +201,5 @@ def read_dictionary(
             )
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
-    rows = two_columns(path, "term<TAB>CUI")
-    check_not_swapped(rows, path)
+    rows = terms_first(two_columns(path, "term<TAB>CUI"), path)
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))

@@ -23,14 +23,10 @@ UNREACHABLE = -1  # a gold concept that the dictionary lacks
 
 
 class Entry(NamedTuple):
-    """A row of a dictionary: its codes, the main one first, and its names, the preferred first.
-
-    `parents` are codes of other entries, where the dictionary tells them.
-    """
+    """A row of a dictionary: its codes, the main one first, and its names, the preferred first."""
 
     codes: tuple[str, ...]
     names: tuple[str, ...]
-    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,8 @@ class ConceptNames:
     Attributes:
       concepts: their identifiers; names, where gold is written as these.
       codes: of each concept, none or several.
-      branches: of each concept the branches of the dictionary's tree that it is on: its parents;
-        or where the dictionary tells none, what its codes begin with before the dot.
+      branches: of each concept the branches of the dictionary's tree that it is on: what its codes
+        begin with before the dot.
       names: those of a concept one after the other, the preferred first.
       name_concepts: int32 [N], ascending.
       number: gold as it may be written -> concept.
@@ -79,10 +75,9 @@ def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
     for entry in entries:
         keys = entry.names if gold_as == "names" else entry.codes[:1]
         for key in keys:
-            of = merged.setdefault(key, {"codes": {}, "names": {}, "parents": {}})
+            of = merged.setdefault(key, {"codes": {}, "names": {}})
             of["codes"].update(dict.fromkeys(entry.codes))
             of["names"].update(dict.fromkeys([key] if gold_as == "names" else entry.names))
-            of["parents"].update(dict.fromkeys(entry.parents))
     if not merged:
         raise BadInput("the dictionary has no names; expected rows of code<TAB>name")
     concepts = list(merged)
@@ -92,14 +87,10 @@ def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
         for place, known in enumerate(codes):  # a main code is never taken for another's
             for code in known:
                 number.setdefault(code, place)
-    has_parents = any(of["parents"] for of in merged.values())
     return ConceptNames(
         concepts=concepts,
         codes=codes,
-        branches=[
-            tuple(of["parents"]) if has_parents else stems(known)
-            for of, known in zip(merged.values(), codes, strict=True)
-        ],
+        branches=[stems(known) for known in codes],
         names=[name for of in merged.values() for name in of["names"]],
         name_concepts=np.repeat(
             np.arange(len(concepts), dtype=np.int32), [len(of["names"]) for of in merged.values()]

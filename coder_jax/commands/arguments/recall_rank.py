@@ -51,8 +51,8 @@ def add_ranker_arguments(parser: argparse.ArgumentParser, *, several: bool = Fal
         type=float,
         default=0.8,
         metavar="SCORE",
-        help="of mentions of three concepts or more, answer with further ones above this score "
-        "(default: %(default)s, as in the paper)",
+        help="with a ranker, where three concepts or more are predicted, those after the third "
+        "count, too, if they score above this (default: %(default)s, as in the paper)",
     )
 
 

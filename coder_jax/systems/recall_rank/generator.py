@@ -41,7 +41,7 @@ from coder_jax.training.system import (
     View,
 )
 from data_pipeline.batches.checks import check_least
-from data_pipeline.batches.draws.negatives import GoldNames, fixed_negatives
+from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.batches.mentions.recall import (
     MOST_NUMBERS,
     NAMES,
@@ -52,6 +52,7 @@ from data_pipeline.batches.mentions.recall import (
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
+from data_pipeline.process.errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,11 @@ class RecallSystem(MentionSystem):
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         check_least(self, 0, "margin", "number_weight", "refresh_steps")
+        if self.model.pooling == "pooler":
+            raise BadInput(
+                "--pooling pooler: found no way to train a generator's vectors by it; expected "
+                "cls, mean (the paper's) or pieces"
+            )
 
     def fitted(self, source: BatchSource) -> Self:
         assert isinstance(source, RecallBatches)
@@ -100,7 +106,7 @@ class RecallSystem(MentionSystem):
     # ---- The loss ----
 
     def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """L = L_t + L_c (equation 6), each meant over the mentions of the pass."""
+        """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(about))
         seed = self.batch.seed if dropout else None
 
@@ -153,13 +159,12 @@ class RecallSystem(MentionSystem):
             encoder = self.generator(params, view.about, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
-            if source.encoded is not None and source.encoded[0] == view.step:
-                (names,) = source.encoded[1]
+            encoded, source.encoded = source.encoded, None
+            if encoded is not None and encoded[0] == view.step:
+                (names,) = encoded[1]
             else:
                 names = encoder.encode(list(data.names.strings), unit=False, progress=True)
-            gold = GoldNames(data, "train")
-            own = [np.array([*gold.rows(row)], np.int64) for row in range(len(mentions))]
-            rows = nearest_others(vectors, names, own, kn)[source.mention_of]
+            rows = nearest_others(vectors, names, source.gold_names, kn)[source.mention_of]
             if own_names is not None:
                 pairs = source.own.mentions, source.own.names
                 own_names = source.own.best(-mean_distances([vectors], [names], *pairs))
@@ -180,7 +185,8 @@ class RecallSystem(MentionSystem):
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.about, source)
             names = generator.encode(list(data.names.strings), progress=True)
-            source.encoded = view.step, names
+            if self.refresh_steps:
+                source.encoded = view.step, names
             lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 

@@ -65,7 +65,7 @@ def rank() -> Config[RankSystem]:
     return Config(
         recipe="rank",
         system=RankSystem(),
-        optimizer=dataclasses.replace(ADAM, steps=10_900),
+        optimizer=dataclasses.replace(ADAM, steps=10_920),
         run=RunConfig(eval_steps=546, save_steps=546),
     )
 

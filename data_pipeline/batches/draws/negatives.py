@@ -21,7 +21,7 @@ from data_pipeline.dataset.mentions.write import token_table
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import progress_bar
+from data_pipeline.process.progress import progress_bar, tell
 from data_pipeline.terminology.cleaning.rules import clean
 from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
@@ -53,7 +53,7 @@ def fixed_negatives(
     Args:
       dataset: with mentions of that split.
       strategy: random: any names. tf-idf: those most like the mention in its characters. tree:
-        any names on a branch of the gold's (its chapter, its parents). keywords: the gold's
+        any names on the gold's branch (its chapter: its code up to the dot). keywords: the gold's
         preferred name with one keyword replaced by another of its kind.
       number: kn, of each pair.
       seed: of all that is drawn.
@@ -77,11 +77,17 @@ class GoldNames:
     def __init__(self, dataset: MentionDataset, split: str):
         self.names, self.name_start = dataset.names, dataset.name_start()
         self.gold = dataset.splits[split].gold_sets()
-        keys = [self.names.of(row).tobytes() for row in range(len(self.names))]
-        self._keys = keys
-        self._rows: dict[bytes, list[int]] = defaultdict(list)
-        for row, key in enumerate(keys):
-            self._rows[key].append(row)
+
+    @cached_property
+    def _rows(self) -> dict[bytes, list[int]]:
+        rows = defaultdict(list)
+        for row in range(len(self.names)):
+            rows[self.key(row)].append(row)
+        return rows
+
+    def key(self, name: int) -> bytes:
+        """The tokens of a name."""
+        return self.names.of(name).tobytes()
 
     def names_of(self, concept: int) -> range:
         return range(*map(int, self.name_start[concept : concept + 2]))
@@ -89,7 +95,7 @@ class GoldNames:
     def keys(self, mention: int) -> set[bytes]:
         """The tokens of all names of its gold concepts."""
         concepts = (one for one in self.gold[mention] if one >= 0)
-        return {self._keys[row] for one in concepts for row in self.names_of(one)}
+        return {self.key(row) for one in concepts for row in self.names_of(one)}
 
     def rows(self, mention: int) -> set[int]:
         """The names with these tokens, of whatever concept."""
@@ -122,6 +128,20 @@ class _Drawing:
                 forbidden = self.gold.rows(mention)
                 drawn.append(self._filled(of_pair(mention, concept, forbidden), forbidden))
                 bar.update()
+        wanted = len(drawn) * self.number
+        if self.filled and self.filled == wanted:
+            raise BadInput(
+                f"negatives {strategy!r}: found none in {self.dataset.folder} for any mention; "
+                "expected a dictionary "
+                + (
+                    "whose codes say where in its tree they are, before a dot, as 01.1 does"
+                    if strategy == "tree"
+                    else "with names that differ in a keyword"
+                )
+                + ": take other negatives"
+            )
+        if self.filled:
+            tell(f"{self.filled:,} of {wanted:,} negatives are any names: there were no others")
         extra = self._extra_tokens()
         self._without_gold(drawn, mentions, extra)
         rows = np.array(drawn, np.int32).reshape(len(mentions), self.number)

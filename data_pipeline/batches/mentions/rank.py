@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from data_pipeline.batches.checks import check_divides, check_least
+from data_pipeline.batches.draws.negatives import GoldNames
 from data_pipeline.batches.mentions.pairs import Pairs, inputs_of, pairs_of, probe_tokens
 from data_pipeline.batches.mentions.source import MentionBatches
 from data_pipeline.batches.packed_groups import PackedGroups, joined, packed_blocks
 from data_pipeline.dataset.mentions.candidates import candidate_rows, read_lists
-from data_pipeline.dataset.mentions.store import WORDS, TokenTable
+from data_pipeline.dataset.mentions.store import UNREACHABLE, WORDS, TokenTable
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
 
@@ -90,15 +91,38 @@ class RankBatches(MentionBatches):
             for split, found in self.dataset.splits.items()
             if split != "test"
         }
-        self.rows = candidate_rows(self.lists["train"])
+        rows = candidate_rows(self.lists["train"])
+        labels = self.labels_of(rows)
+        self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
-        gold = train.gold_sets()
-        of_pair = zip(self.rows[:, 0].tolist(), self.concepts.tolist(), strict=True)
-        self.labels = np.array([concept in gold[mention] for mention, concept in of_pair], np.int32)
         tokenizer = load_tokenizer(self.folder / "tokenizer")
         self.probes = probe_tokens(tokenizer, len(self.manifest["keyword_kinds"]))
         self.pairs = self.pairs_of(train.mentions, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
+
+    def labels_of(self, rows: np.ndarray) -> np.ndarray:
+        """int32 [n]: 1 for a concept that the mention means, 0 for another; -1 for neither.
+
+        Nothing is learnt of a mention with gold that the dictionary lacks, as one of its candidates
+        may be right; nor of a name of another concept that has the tokens of a gold name.
+
+        Args:
+            rows: int [n, 2], training mentions and names of the dictionary.
+        """
+        gold_names = GoldNames(self.dataset, "train")
+        gold, concepts = gold_names.gold, self.dataset.name_concepts
+        keys: dict[int, set[bytes]] = {}
+        labels = np.zeros(len(rows), np.int32)
+        for number, (mention, name) in enumerate(rows.tolist()):
+            if mention not in keys:
+                keys[mention] = gold_names.keys(mention)
+            if UNREACHABLE in gold[mention]:
+                labels[number] = -1
+            elif int(concepts[name]) in gold[mention]:
+                labels[number] = 1
+            elif gold_names.key(name) in keys[mention]:
+                labels[number] = -1
+        return labels
 
     @property
     def identity(self) -> dict[str, Any]:

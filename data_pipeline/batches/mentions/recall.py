@@ -8,6 +8,7 @@ OUT/index/N/names.npy       int32 [pairs]: the name that stands for the concept
 """
 
 import dataclasses
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from data_pipeline.batches.checks import check_divides, check_least
 from data_pipeline.batches.draws.epochs import ORDER
-from data_pipeline.batches.draws.negatives import fixed_negatives
+from data_pipeline.batches.draws.negatives import GoldNames, fixed_negatives
 from data_pipeline.batches.draws.shuffles import random_below
 from data_pipeline.batches.mentions.folds import read_fold, without_fold
 from data_pipeline.batches.mentions.own_names import OwnNames
@@ -140,6 +141,12 @@ class RecallBatches(MentionBatches):
         self.names = self.own.most_alike(self.dataset) if nearest else None
         self.encoded: tuple[int, list[np.ndarray]] | None = None
         return len(self.mention_of), "training mentions with a concept of the dictionary"
+
+    @cached_property
+    def gold_names(self) -> list[np.ndarray]:
+        """int64: for each training mention the names that may be no negative of it."""
+        gold = GoldNames(self.dataset, "train")
+        return [np.array([*gold.rows(row)], np.int64) for row in range(len(gold.gold))]
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
         """Negatives that are not known yet count as the names of the pairs."""

@@ -24,7 +24,7 @@ class MentionOptions:
       tokenizer: folder or hub id of the encoder's.
       out: folder to make.
       keywords: file of word<TAB>kind; None: no token has a kind.
-      gold_as: how gold is written; None: as what more of it is among the dictionary's.
+      gold_as: how gold is written; None: whichever of both the dictionary has more of.
       mention_types: of PubTator, the types that are taken; none: all.
       distinct: leave out mentions of train that come again with the same gold.
       hold_out: the last mentions of train that become dev: a fraction (< 1) or a count; 0: none.

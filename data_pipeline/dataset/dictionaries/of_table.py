@@ -12,6 +12,7 @@ from data_pipeline.files.bounds import bounded_lines
 from data_pipeline.files.rows import CONCEPT_SEPARATOR, DOUBLE_PIPE, names_columns, unreadable
 from data_pipeline.files.tables.table import is_workbook, listed, read_rows
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
 from data_pipeline.sources.term_table import (
     EXPECTED,
     SAVE_AS_UTF8,
@@ -142,20 +143,21 @@ def _values(column: pl.Series) -> list[str]:
     return sorted(set(column.to_list()) - {""})
 
 
-def check_not_swapped(rows: Sequence[tuple[str, str]], path: Path) -> None:
-    """BadInput if rows of term<TAB>CUI without that header look like codes first, names second."""
+def terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[str, str]]:
+    """Rows of term and concept; without a header, where they look like code and name, swapped."""
     if names_columns(_first_fields(path)):
-        return
+        return rows
     looked_at = rows[:LOOKED_AT]
     codes = sum(is_code(first) for first, _ in looked_at)
     names = sum(bool(WORD.search(second)) and not is_code(second) for _, second in looked_at)
-    if min(codes, names) >= MOST * len(looked_at):
-        first, second = looked_at[0]
-        raise BadInput(
-            f"{path}: found what looks like codes in the first column and names in the second; "
-            f"expected term<TAB>CUI; the first row is {first!r}, {second!r}: swap the columns, or "
-            "write the header concept<TAB>term above them (term<TAB>concept if they are right)"
-        )
+    if min(codes, names) < MOST * len(looked_at):
+        return rows
+    first, second = looked_at[0]
+    tell(
+        f"{path}: read as concept<TAB>term, as its first column looks like codes ({first!r}, "
+        f"{second!r}); if it is not, write the header term<TAB>concept above it"
+    )
+    return [(term, concept) for concept, term in rows]
 
 
 def is_code(text: str) -> bool:

@@ -133,7 +133,7 @@ class MentionDataset:
       code_start, codes: int64 [C + 1] and strings; concept c has the codes
         codes[code_start[c] : code_start[c + 1]], none or several.
       branch_start, branches: int64 [C + 1] and int32; the branches of the dictionary's tree that
-        concept c is on, in the same form: what its codes begin with before the dot, or its parents.
+        concept c is on, in the same form: what its codes begin with before the dot.
       names: TokenTable of N names, those of a concept one after the other, its preferred first.
       name_concepts: int32 [N], ascending.
       splits: "train", and where they are given "dev" and "test".

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tiny_mentions import DICTIONARY, WORDS, tiny_mentions
+from tiny_mentions import DICTIONARY, WORDS, mentions_of_codes, tiny_mentions
 
 from data_pipeline.batches.draws.negatives import fixed_negatives
 from data_pipeline.dataset.mentions.store import MentionDataset
@@ -20,14 +20,14 @@ def coded(tmp_path_factory) -> MentionDataset:
     folder = tmp_path_factory.mktemp("coded")
     dictionary = folder / "medic.txt"
     dictionary.write_text(
-        "D1||heart attack|myocardial infarction|Attack, Heart\n"
-        "D2|116||renal failure|Heart Attack\n"
-        "D3||limb pain|pain in limb\n"
-        "D4||heart disease\n"
-        "D5||renal disease|limb pain\n"
+        "D.1||heart attack|myocardial infarction|Attack, Heart\n"
+        "D.2|116||renal failure|Heart Attack\n"
+        "E.3||limb pain|pain in limb\n"
+        "D.4||heart disease\n"
+        "E.5||renal disease|limb pain\n"
     )
     train = folder / "coded.tsv"
-    train.write_text("attack\tD1\nheart and limb\tD1|D3\nrenal\t116\nrenal attack\tD2|D9\n")
+    train.write_text("attack\tD.1\nheart and limb\tD.1|E.3\nrenal\t116\nrenal attack\tD.2|D9\n")
     words = folder / "words.tsv"
     words.write_text(f"{WORDS}HEART\tsite\n")  # with it "heart attack" stays the same to BERT
     (folder / "rest").mkdir()
@@ -90,8 +90,15 @@ def test_tf_idf_negatives_are_the_most_similar_names(dataset):
     assert not len(found.extra)
 
 
-def test_tree_negatives_share_the_chapter_and_the_rest_is_said(dataset):
+def test_without_a_tree_tree_negatives_are_refused(tmp_path):
+    """They would all be random ones."""
+    with pytest.raises(BadInput, match="'tree': found none .* before a dot, as 01.1 does"):
+        fixed_negatives(mentions_of_codes(tmp_path), "tree", 3, 0)
+
+
+def test_tree_negatives_share_the_chapter_and_the_rest_is_said(dataset, capsys):
     found = fixed_negatives(dataset, "tree", 3, 0)
+    assert f"{found.filled} of {found.rows.size} negatives are any names" in capsys.readouterr().err
     codes = {name: code for code, name in (line.split("\t") for line in DICTIONARY.split("\n"))}
     _, concepts = dataset.splits["train"].pairs()
     outside = 0

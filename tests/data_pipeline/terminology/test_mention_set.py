@@ -7,8 +7,8 @@ from data_pipeline.sources.corpora.gold import GoldMention, GoldMentions
 from data_pipeline.terminology.mention_set import Entry, concept_names, gold_form, mention_set
 
 CODED = [
-    Entry(("D1", "100"), ("heart attack", "infarction"), ("P1",)),
-    Entry(("D2",), ("renal failure",), ("P1", "P2")),
+    Entry(("D1", "100"), ("heart attack", "infarction")),
+    Entry(("D2",), ("renal failure",)),
     Entry(("100",), ("another",)),
 ]
 NAMED = [
@@ -37,7 +37,7 @@ def test_where_gold_is_codes_every_name_stands_for_its_concept():
     assert found.concepts == ["D1", "D2", "100"]
     assert found.names == ["heart attack", "infarction", "renal failure", "another"]
     assert found.name_concepts.tolist() == [0, 0, 1, 2]
-    assert found.branches == [("P1",), ("P1", "P2"), ()]
+    assert found.branches == [("D1", "100"), ("D2",), ("100",)]
     # "100" is another identifier of D1, but the main one of its own entry.
     assert found.number == {"D1": 0, "D2": 1, "100": 2}
     assert concept_names(CODED[::-1], "codes").number == {"100": 0, "D2": 1, "D1": 2}

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_jax.encoding.encoder_protocol import hash_weights
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.candidates import (
-    CandidateGenerator,
     GeneratorEnsemble,
 )
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
+from coder_jax.systems.recall_rank.prediction.stages import protocol_of
 from data_pipeline.dataset.mentions.candidates import CANDIDATES, TABLE, CandidateLists
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit
 from data_pipeline.files.identity import MENTIONS, write_identity
@@ -44,7 +43,7 @@ def write_candidates(
             those of all together, as the mentions of the other splits.
 
     Raises:
-        BadInput: if `out` is something else, or the generator has another tokenizer.
+        BadInput: if `out` is something else.
     """
     if out.resolve() == data.folder.resolve():
         raise BadInput(f"--out {out} is the folder of the mentions; give another one")
@@ -56,7 +55,10 @@ def write_candidates(
         shutil.rmtree(new / CANDIDATES, ignore_errors=True)  # of mentions that had some
         made_by = {
             "models": list(models),
-            "weights": [weights_of(one) for one in generators.members],
+            "weights": [
+                protocol_of(*one).weights_hash
+                for one in zip(models, generators.members, strict=True)
+            ],
             "k": k,
             "out of fold": unseen_by is not None,
         }
@@ -76,12 +78,6 @@ def write_candidates(
                     f"{score} {value:.4f}" for score, value in scores.items()
                 )
     yield f"{k} candidates of each in {out}"
-
-
-def weights_of(generator: CandidateGenerator) -> str | None:
-    """SHA-256 of the generator's weight files; None for a run."""
-    folder = generator.encoder.folder
-    return None if folder is None else hash_weights(folder)
 
 
 def lines_of(

@@ -18,26 +18,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.verify import PROBE_TERMS, largest_difference, load_module
-from coder_jax.models.encoder_settings import read_settings
-from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.encoders.trained import export_trained, trained_bert
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
-from coder_jax.systems.recall_rank.prediction.score_pairs import Mask
-from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from coder_jax.systems.recall_rank.prediction.term_ranker import (
+    KEYWORDS,
+    RANKER,
+    SCORE,
+    RankerSettings,
+    TermRanker,
+    folder_of,
+    keywords_of,
+    read_head,
+)
 from coder_jax.training.system import SavedRun
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.keywords.vocabulary import (
-    KeywordVocabulary,
     keyword_lines,
-    read_keywords,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +47,7 @@ if TYPE_CHECKING:
     from coder_jax.systems.recall_rank.ranker import RankSystem
 
 GENERATOR, NUMBER = "generator.json", "generator.safetensors"
-RANKER, SCORE, KEYWORDS, MODULE = (
-    "ranker.json",
-    "ranker.safetensors",
-    "keywords.tsv",
-    "term_ranker.py",
-)
+MODULE = "term_ranker.py"
 
 
 class GeneratorSettings(TypedDict):
@@ -59,24 +56,9 @@ class GeneratorSettings(TypedDict):
     distance: str
 
 
-class RankerSettings(TypedDict):
-    """What ranker.json must have."""
-
-    mask: Mask
-    cleaning: str
-    max_length: int
-    pair_length: int
-    keyword_kinds: list[str]
-
-
 def is_generator(path: str | Path) -> bool:
-    """Whether a folder is the export of a generator."""
-    return (Path(path) / GENERATOR).is_file()
-
-
-def is_ranker(path: str | Path) -> bool:
-    """Whether a folder is the export of a ranker."""
-    return (Path(path) / RANKER).is_file()
+    """Whether a model, by folder, address or hub id, is the export of a generator."""
+    return (folder_of(path) / GENERATOR).is_file()
 
 
 # ---- The generator ----
@@ -169,51 +151,10 @@ def compare(folder: Path, ranker: TermRanker) -> float:
     return largest_difference(ours, theirs.numpy(), what, folder)
 
 
-def read_ranker(folder: Path) -> TermRanker:
-    """The ranker of an export.
-
-    Raises:
-        BadInput: if its files cannot be read.
-    """
-    settings = typed(read_json(folder / RANKER), RankerSettings, str(folder / RANKER))
-    bert, _, _ = load_bert(folder, pooling=read_settings(folder).pooling)
-    return TermRanker(
-        bert,
-        load_tokenizer(folder),
-        read_head(folder / SCORE),
-        keywords_of(folder / KEYWORDS, settings["keyword_kinds"]),
-        mask=settings["mask"],
-        cleaning=settings["cleaning"],
-        max_length=settings["max_length"],
-        pair_length=settings["pair_length"],
-    )
-
-
 # ---- Both ----
-
-
-def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
-    """The keywords of a file, of so many kinds though some may have no word."""
-    words = read_keywords(path).words if path.is_file() and path.stat().st_size else {}
-    if set(words) - set(kinds):
-        raise BadInput(f"{path}: found keywords of {' '.join(words)}; expected {' '.join(kinds)}")
-    return KeywordVocabulary({kind: words.get(kind, ()) for kind in kinds})
 
 
 def write_head(path: Path, head: Mapping[str, Any]) -> None:
     """A dense layer as a safetensors file."""
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in head.items()}
     save_file(arrays, path, metadata={"format": "pt"})
-
-
-def read_head(path: Path) -> dict[str, np.ndarray]:
-    """A dense layer of a file.
-
-    Raises:
-        BadInput: if it cannot be read.
-    """
-    try:
-        found = load_file(path)
-        return {name: found[name] for name in ("kernel", "bias")}
-    except (OSError, KeyError, SafetensorError) as error:
-        raise BadInput(f"{path} cannot be read: {error}; export the run again") from error

@@ -12,13 +12,8 @@ from coder_jax.systems.recall_rank.prediction.candidates import (
     CandidateGenerator,
     GeneratorEnsemble,
 )
-from coder_jax.systems.recall_rank.prediction.export import (
-    is_generator,
-    is_ranker,
-    read_generator,
-    read_ranker,
-)
-from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from coder_jax.systems.recall_rank.prediction.export import is_generator, read_generator
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker, folder_of, is_ranker
 from coder_jax.systems.recall_rank.ranker import RankSystem
 from data_pipeline.process.errors import BadInput
 
@@ -27,14 +22,14 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
     """The generator of a run of `recall`, of its export, or of any encoder.
 
     Args:
-        path: its folder.
+        path: its folder, or the hub id of an export or an encoder.
         encoder: of an export or an encoder, if it is loaded already.
 
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
     found = system_name(path)
-    if found == RankSystem.name or is_ranker(path):
+    if found == RankSystem.name or (found is None and is_ranker(path)):
         raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
     if found is not None:
         system, run = load_run(Path(path))
@@ -42,7 +37,9 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = encoder or TermEncoder.from_pretrained(path)
     return (
-        read_generator(Path(path), encoder) if is_generator(path) else CandidateGenerator(encoder)
+        read_generator(folder_of(path), encoder)
+        if is_generator(path)
+        else CandidateGenerator(encoder)
     )
 
 
@@ -81,4 +78,4 @@ def load_ranker(path: str | Path) -> TermRanker:
     if found is not None or not is_ranker(path):
         what = f"a run of the system {found!r}" if found else "no ranker"
         raise BadInput(f"{path}: found {what}; expected a run of the recipe rank, or its export")
-    return read_ranker(Path(path))
+    return TermRanker.from_pretrained(path)

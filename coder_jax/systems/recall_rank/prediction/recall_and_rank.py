@@ -76,6 +76,8 @@ def ranked(
 ) -> Ranked:
     """Candidates ordered by the scores of generator and ranker, and cut by their numbers.
 
+    By distances alone a mention of three concepts or more is answered with three.
+
     Args:
         lists: of the generator.
         name_concepts: int [N], the concept of each name.
@@ -83,6 +85,9 @@ def ranked(
         choice: how the two become one.
     """
     choice = choice or Choice()
+    # theta was set for scores that a ranker takes part in; distances alone leave all above it.
+    alone = probability_MK is None or choice.fusion == "recall"
+    threshold = np.inf if alone else choice.threshold
     scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
     order = best_first(scores)
 
@@ -96,7 +101,7 @@ def ranked(
         scores=scores,
         recall=ordered(recall_scores(lists.distances, choice.form)),
         rank=None if probability_MK is None else ordered(probability_MK),
-        counts=answer_counts(scores, lists.numbers, choice.threshold),
+        counts=answer_counts(scores, lists.numbers, threshold),
     )
 
 

@@ -20,7 +20,7 @@ class StagedNormalizer(SameStringNormalizer):
     def __init__(
         self,
         stages: RecallAndRank,
-        concepts: Sequence[str],
+        concepts: Sequence[Sequence[str]],
         dictionary: Dictionary,
         *,
         threshold: float = 0.0,
@@ -29,23 +29,24 @@ class StagedNormalizer(SameStringNormalizer):
         """
         Args:
           stages: over the terms of the dictionary.
-          concepts: what the numbers of its concepts stand for.
+          concepts: what the numbers of its concepts stand for: one, or several codes of a name.
           dictionary: with its terms as the source writes them.
           threshold: no answer where the best score is less.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
+        self.others = {first: len(others) for first, *others in concepts if others}
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         if not strings:
             return []
-        found = self.stages.answer(strings, max(k, CANDIDATES))
+        found = self.stages.answer(strings, CANDIDATES)
         rows = zip(found.concepts, found.names, found.scores, found.counts, strict=True)
         return [
             Near(
                 [
-                    Candidate(self.concepts[concept], self.stages.names[name], float(score))
+                    Candidate(self.concepts[concept][0], self.stages.names[name], float(score))
                     for concept, name, score in zip(concepts, names, scores, strict=True)
                 ],
                 int(count),
@@ -54,9 +55,11 @@ class StagedNormalizer(SameStringNormalizer):
         ]
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
-        best = near.candidates[0].similarity
-        sure = best >= self.threshold
-        reason = "" if sure else f"score {best:.2f} is less than {self.threshold:g}"
-        status = Status.NEAR if sure else Status.NO_ANSWER
+        best = near.candidates[0]
         shown = near.candidates[: max(k, near.number)]
-        return Answer(mention, status, shown, reason=reason, count=near.number)
+        if best.similarity < self.threshold:
+            reason = f"score {best.similarity:.2f} is less than {self.threshold:g}"
+            return Answer(mention, Status.NO_ANSWER, shown, reason=reason, count=near.number)
+        ties = self.others.get(best.concept, 0)
+        status = Status.TIED if ties else Status.NEAR
+        return Answer(mention, status, shown, ties=ties, count=near.number)

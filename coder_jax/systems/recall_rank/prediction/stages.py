@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
 import jax
@@ -39,7 +38,10 @@ from data_pipeline.process.progress import tell
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
     """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
-    generators = (is_generator(one) or system_name(one) == RecallSystem.name for one in models)
+    generators = (
+        (found := system_name(one)) == RecallSystem.name or (found is None and is_generator(one))
+        for one in models
+    )
     return bool(rankers) or len(models) > 1 or any(generators)
 
 
@@ -94,15 +96,23 @@ def staged_normalizer(
 
     Args:
         generators, rankers, by: as for `load_stages`.
-        dictionary: whose terms are names; one of several concepts is a name of each.
+        dictionary: whose terms are names; one of several concepts is a name of each. Where no
+            concept has a second name, as in a list of codes, distinct names are the candidates,
+            as they were where gold is names: else two codes of a name would take two places.
         threshold, abbreviations: of `StagedNormalizer`.
     """
-    of_term = [split_concepts(joined) for joined in dictionary.concepts]
-    concepts = list(dict.fromkeys(chain.from_iterable(of_term)))
-    number = {concept: place for place, concept in enumerate(concepts)}
-    rows = [(row, number[concept]) for row, some in enumerate(of_term) for concept in some]
-    names = [dictionary.terms[row] for row, _ in rows]
-    stages = load_stages(generators, rankers, names, np.array([c for _, c in rows], np.int32), by)
+    named: dict[str, dict[str, None]] = {}
+    for _, term, concept in dictionary.pairs():
+        named.setdefault(concept, {})[term] = None
+    if max(map(len, named.values()), default=0) == 1:
+        names = list(dictionary.concepts_of_terms())
+        concepts = [split_concepts(joined) for joined in dictionary.concepts_of_terms().values()]
+        of_name = np.arange(len(names), dtype=np.int32)
+    else:
+        names = [term for terms in named.values() for term in terms]
+        concepts = [[concept] for concept in named]
+        of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
+    stages = load_stages(generators, rankers, names, of_name, by)
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
     )
@@ -165,6 +175,8 @@ def records_of_stages(
         lists, probabilities = stages.scored(one.mentions, progress=True)
         for by in choices if rankers else choices[:1]:
             found = ranked(lists, one.data.name_concepts, probabilities, by)
+            if not rankers:
+                by = dataclasses.replace(by, fusion="recall")
             answers = f"as many as predicted, by {by}{with_rankers}"
             stage = by.fused if rankers else ""
             records.append(

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.models.bert import Bert
+from coder_jax.models.encoder_settings import read_settings
+from coder_jax.models.hf_files import find_folder
+from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities
 from data_pipeline.batches.mentions.pairs import inputs_of, pairs_of, probe_tokens
 from data_pipeline.dataset.mentions.write import token_table
-from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.json_files import read_json, typed
+from data_pipeline.process.errors import BadInput
+from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, read_keywords
+
+RANKER, SCORE, KEYWORDS = "ranker.json", "ranker.safetensors", "keywords.tsv"  # of an export
+
+
+class RankerSettings(TypedDict):
+    """What ranker.json must have."""
+
+    mask: Mask
+    cleaning: str
+    max_length: int
+    pair_length: int
+    keyword_kinds: list[str]
 
 
 class TermRanker:
@@ -45,6 +66,27 @@ class TermRanker:
         self.mask, self.cleaning = mask, cleaning
         self.max_length, self.pair_length = max_length, pair_length
         self.probes = probe_tokens(tokenizer, len(keywords.kinds))
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path) -> TermRanker:
+        """The ranker of an export, by folder, address or hub id.
+
+        Raises:
+            BadInput: if there is none in `path`, or its files cannot be read.
+        """
+        folder = find_folder(path)
+        settings = typed(read_json(folder / RANKER), RankerSettings, str(folder / RANKER))
+        bert, _, _ = load_bert(folder, pooling=read_settings(folder).pooling)
+        return cls(
+            bert,
+            load_tokenizer(folder),
+            read_head(folder / SCORE),
+            keywords_of(folder / KEYWORDS, settings["keyword_kinds"]),
+            mask=settings["mask"],
+            cleaning=settings["cleaning"],
+            max_length=settings["max_length"],
+            pair_length=settings["pair_length"],
+        )
 
     def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
         """float32 [k]: the probability that each candidate is a name of what a mention means."""
@@ -88,3 +130,38 @@ class TermRanker:
             mask=self.mask,
             progress=progress,
         )
+
+
+def is_ranker(path: str | Path) -> bool:
+    """Whether a model, by folder, address or hub id, is the export of a ranker."""
+    return (folder_of(path) / RANKER).is_file()
+
+
+def folder_of(path: str | Path) -> Path:
+    """What is on this machine as it is; else the folder of a model, which is fetched.
+
+    Raises:
+        BadInput: if it is neither here nor can be fetched.
+    """
+    return Path(path) if Path(path).exists() else find_folder(path)
+
+
+def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
+    """The keywords of a file, of so many kinds though some may have no word."""
+    words = read_keywords(path).words if path.is_file() and path.stat().st_size else {}
+    if set(words) - set(kinds):
+        raise BadInput(f"{path}: found keywords of {' '.join(words)}; expected {' '.join(kinds)}")
+    return KeywordVocabulary({kind: words.get(kind, ()) for kind in kinds})
+
+
+def read_head(path: Path) -> dict[str, np.ndarray]:
+    """A dense layer of a file.
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    try:
+        found = load_file(path)
+        return {name: found[name] for name in ("kernel", "bias")}
+    except (OSError, KeyError, SafetensorError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; export the run again") from error

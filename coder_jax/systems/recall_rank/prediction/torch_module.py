@@ -124,13 +124,13 @@ class TermRanker(torch.nn.Module):
 
     def hidden(self, ids, kinds, types):
         """Hidden states of one pair, [L, D]: BERT, with what each token sees as its kinds say."""
-        bert, count = self.encoder, len(self.probes)
-        kinds = torch.tensor(kinds)
+        bert, count, on = self.encoder, len(self.probes), self.head.weight.device
+        kinds = torch.tensor(kinds, device=on)
         sees = (kinds[:, None] & kinds[None, :]) != 0
-        places = torch.arange(len(ids)).sub(count).clamp(min=0)[None]
+        places = torch.arange(len(ids), device=on).sub(count).clamp(min=0)[None]
         x = bert.embeddings(
-            input_ids=torch.tensor([ids]),
-            token_type_ids=torch.tensor([types]),
+            input_ids=torch.tensor([ids], device=on),
+            token_type_ids=torch.tensor([types], device=on),
             position_ids=places,
         )
         heads = bert.config.num_attention_heads

@@ -22,6 +22,7 @@ from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.models import load_generator, load_ranker
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
 from coder_jax.systems.recall_rank.prediction.score_pairs import distinct_pairs, probabilities
+from coder_jax.systems.recall_rank.prediction.stages import has_stages
 from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions.pairs import Pairs
@@ -196,6 +197,39 @@ def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator,
     assert (np.diff(found.scores, axis=1) <= 0).all()
     twice = RecallAndRank(stages[0], stages[1] * 2, names, data.name_concepts).answer(mentions, 5)
     np.testing.assert_allclose(twice.rank, found.rank, atol=1e-7)  # the mean over rankers
+
+
+def test_a_ranker_by_its_name_in_python(ranker, lists, tmp_path):
+    import coder_jax
+
+    system, run = load_run(ranker[0])
+    system.export(run, tmp_path / "export")
+    given = "attack of the heart", ["heart attack", "limb pain"]
+    here = load_ranker(ranker[0]).score(*given)
+    assert here.shape == (2,)
+    with pytest.raises(BadInput, match="is a training run; expected a model: make one of it with"):
+        coder_jax.TermRanker.from_pretrained(ranker[0])
+    there = coder_jax.TermRanker.from_pretrained(tmp_path / "export").score(*given)
+    np.testing.assert_allclose(there, here, atol=1e-5)
+
+
+def test_an_export_of_the_hub_is_known_as_what_it_is(ranker, generator, tmp_path, monkeypatch):
+    """By its files, which are fetched with the weights."""
+    asked = []
+
+    def fetched(hub_id, allow_patterns):
+        asked.append(allow_patterns)
+        return str(tmp_path / hub_id.partition("/")[2])
+
+    for name, stage in (("recall", generator), ("rank", ranker)):
+        system, run = load_run(stage[0])
+        system.export(run, tmp_path / name)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
+    assert has_stages(["org/recall"], [])
+    assert load_generator("org/recall").number is not None
+    assert load_ranker("org/rank").score("heart attack", ["heart attack"]).shape == (1,)
+    for file in ("generator.safetensors", "ranker.safetensors", "keywords.tsv"):
+        assert all(file in patterns for patterns in asked)
 
 
 def test_what_is_no_ranker_or_generator_is_named(generator, ranker, mentions):

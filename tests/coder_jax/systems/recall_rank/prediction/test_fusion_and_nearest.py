@@ -19,6 +19,8 @@ from coder_jax.systems.recall_rank.prediction.nearest import (
     nearest_by_mean,
     nearest_concepts,
 )
+from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
+from data_pipeline.dataset.mentions.candidates import CandidateLists
 from data_pipeline.process.errors import BadInput
 
 RNG = np.random.default_rng(0)
@@ -179,3 +181,17 @@ def test_scores_are_the_mean_of_both_or_one_of_them():
 )
 def test_the_answer_is_cut_by_the_number(numbers, scores, count):
     assert answer_counts(np.array([scores]), np.array([numbers])).tolist() == [count]
+
+
+def test_by_distances_alone_three_or_more_concepts_are_three():
+    """All ten score about .9 then, above the threshold, which is one of both stages."""
+    lists = CandidateLists(
+        names=np.arange(10, dtype=np.int32)[None],
+        distances=np.linspace(5, 11, 10, dtype=np.float32)[None],
+        numbers=np.array([[0.1, 0.2, 0.7]], np.float32),
+    )
+    concepts, sure = np.arange(10), np.full((1, 10), 0.99, np.float32)
+    assert ranked(lists, concepts, None).counts.tolist() == [3]
+    assert ranked(lists, concepts, sure, Choice(fusion="recall")).counts.tolist() == [3]
+    assert ranked(lists, concepts, sure).counts.tolist() == [10]
+    assert ranked(lists, concepts, sure, Choice(threshold=1.0)).counts.tolist() == [3]

@@ -15,7 +15,7 @@ from coder_jax.mapping.answers import Status
 from coder_jax.systems.recall_rank.prediction.models import load_generators
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 from coder_jax.systems.recall_rank.prediction.stages import staged_normalizer
-from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.dataset.mentions.store import open_mentions
 
 TERMS = ["heart attack", "limb pain", "renal failure", "kidney failure"]
@@ -41,7 +41,7 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
         Choice(),
     )
     found = by.stages.answer(list(dev.mentions.strings))
-    numbers = [int(one) for one in by.concepts]
+    numbers = [int(one) for (one,) in by.concepts]
     right = [
         {numbers[c] for c in row[:count]} == gold
         for row, count, gold in zip(found.concepts, found.counts, dev.gold_sets(), strict=True)
@@ -126,7 +126,7 @@ def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, t
 def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker):
     dictionary = Dictionary(TERMS, CONCEPTS, "mine")
     by = staged_normalizer(load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice())
-    assert by.concepts == ["C1", "C2", "C4", "C3"]
+    assert by.concepts == [["C1"], ["C2"], ["C4"], ["C3"]]
     given = ["attack of the heart", "limb PAIN", "n/a"]
     near, exact, nothing = by.answers(given)
     assert (near.status, exact.status, nothing.status) == (
@@ -137,7 +137,7 @@ def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker
     found = by.stages.answer(given[:1], 10)
     assert near.count == found.counts[0] == len(near.candidates)
     assert [one.concept for one in near.candidates] == [
-        by.concepts[c] for c in found.concepts[0, : near.count]
+        by.concepts[c][0] for c in found.concepts[0, : near.count]
     ]
     assert {one.concept for one in exact.candidates} <= {"C2", "C4"}
     assert len(by.answers(given[:1], 4)[0].candidates) == 4
@@ -145,6 +145,38 @@ def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker
         load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice(), threshold=1.0
     )
     assert strict.answers(given[:1])[0].reason.endswith("is less than 1")
+
+
+def test_two_codes_of_one_name_are_one_candidate(generator, ranker, tmp_path, capsys):
+    """Where each code has one name, names are the candidates, as in training on gold names."""
+    codes = tmp_path / "code.txt"
+    codes.write_text("01.1\theart attack\n02.1\trenal failure\n02.1x1\trenal failure\n03.1\tpain")
+    by = staged_normalizer(
+        load_generators([generator[0]]), [str(ranker[0])], read_dictionary(codes), Choice()
+    )
+    assert "read as concept<TAB>term" in capsys.readouterr().err
+    assert by.stages.names == ["heart attack", "renal failure", "pain"]
+    assert by.concepts == [["01.1"], ["02.1", "02.1x1"], ["03.1"]]
+    (answer,) = by.answers(["failing kidneys"], 10)
+    assert len({one.term for one in answer.candidates}) == len(answer.candidates) == 3
+    tied = answer.candidates[0].concept == "02.1"
+    assert (answer.status, answer.ties) == ((Status.TIED, 1) if tied else (Status.NEAR, 0))
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["-k", "11"], "-k 11: found more than the 10 candidates that recall and rank choose from"),
+        (["--review", "r.html"], "--review: people decide there on one concept for each mention"),
+    ],
+)
+def test_what_recall_and_rank_cannot_do_is_refused(generator, tmp_path, capsys, flags, said):
+    dictionary, listed = tmp_path / "d.tsv", tmp_path / "list.tsv"
+    dictionary.write_text("term\tconcept\nheart attack\tC1\nlimb pain\tC2\n")
+    listed.write_text("mine\nattack of the heart\n")
+    words = ["--model", generator[0], "--dictionary", dictionary, "--column", "mine", listed]
+    assert main(["normalize", *map(str, words), *flags, "--out", str(tmp_path / "o.csv")]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_normalize_takes_a_ranker(generator, ranker, tmp_path, capsys):
