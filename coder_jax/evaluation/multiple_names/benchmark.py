@@ -11,20 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
 from coder_jax.evaluation.multiple_names.published import MULTIPLE_NAMES
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.results.cells import Row, Table, published_rows
+from coder_jax.evaluation.results.bootstrap import ABOUT
+from coder_jax.evaluation.results.cells import Row, Table, percent, published_rows
 from coder_jax.evaluation.results.published import PublishedRow
 from coder_jax.evaluation.vectors.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit, open_mentions
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.process.errors import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.evaluation.multiple_names.scores import Share
 
 CANDIDATES = 10
 RECALL_AT = (1, 2, 5, 7, 10)
@@ -130,6 +134,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           answers: what is answered, in words.
           ordered_by: what orders the candidates, where several things can.
         """
+        from coder_jax.evaluation.multiple_names.scores import intervals_of_shares
+
         numbers = self.split.numbers()
         return EvaluationRecord(
             benchmark=self.name,
@@ -137,6 +143,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             path=self.path,
             content_hash=self.data.manifest["content_hash"],
             scores=self.scores_of(candidates, counts),
+            intervals=intervals_of_shares(self.shares_of(candidates, counts)),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
@@ -148,6 +155,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
                 "answers": answers,
                 **({"ordered by": ordered_by} if ordered_by else {}),
                 "right": "all concepts of a mention and no other; recall@k: all among k candidates",
+                "intervals": f"{ABOUT}, mentions drawn anew; none of the number of concepts, "
+                "a mean over classes of few mentions",
             },
             encoder=encoder,
             dictionary=self.dictionary.description,
@@ -161,18 +170,23 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           candidates: concepts of each mention, best first, int [M, K].
           counts: how many of them are its answer, int [M].
         """
-        from coder_jax.evaluation.multiple_names.scores import accuracy, number_accuracy, recall
+        from coder_jax.evaluation.multiple_names.scores import number_accuracy
+
+        shares = self.shares_of(candidates, counts)
+        numbers = number_accuracy(counts.tolist(), self.split.numbers().tolist())
+        return {
+            **{name: share.value for name, share in shares.items()},
+            **{f"number {name}": value for name, value in numbers._asdict().items()},
+        }
+
+    def shares_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, Share]:
+        """How many mentions are right: uni, multi, total and recall@k; as for `scores_of`."""
+        from coder_jax.evaluation.multiple_names.scores import accuracy, recall
 
         gold, rows = self.split.gold_sets(), candidates.tolist()
         answers = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
-        right = accuracy(answers, gold)
         found = recall(rows, gold, [k for k in RECALL_AT if k <= candidates.shape[1]])
-        numbers = number_accuracy(counts.tolist(), self.split.numbers().tolist())
-        return {
-            **{name: share.value for name, share in right.items()},
-            **{f"recall@{k}": share.value for k, share in found.items()},
-            **{f"number {name}": value for name, value in numbers._asdict().items()},
-        }
+        return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
     def names_for(self, k: int) -> int:
         """As many ranked names as have k concepts among them, whichever they are; at most all."""
@@ -225,7 +239,10 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         header = ["several concepts", "pooling", "mentions", *SCORES, *NUMBERS]
         rows = []
         for record in records:
-            shown = [two_decimals(record.scores.get(name)) for name in (*SCORES, *NUMBERS)]
+            shown = [
+                two_decimals(record.scores.get(name), record.intervals.get(name))
+                for name in (*SCORES, *NUMBERS)
+            ]
             label = f"{record.benchmark} {record.scoring['split']}"
             if ordered_by := record.scoring.get("ordered by"):
                 label += f": {ordered_by}"
@@ -247,6 +264,6 @@ def only(scores: Mapping[str, float | None], *names: str) -> dict[str, float | N
     return {name: scores[name] for name in names}
 
 
-def two_decimals(share: float | None) -> str:
-    """A share in percent, as the paper prints it: "91.47"; a dash for none."""
-    return "-" if share is None else f"{100 * share:.2f}"
+def two_decimals(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in percent, as the paper prints it: "91.47", "91.47 ±1.0"; a dash for none."""
+    return "-" if share is None else percent(share, interval)

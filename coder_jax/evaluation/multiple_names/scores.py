@@ -7,10 +7,12 @@ answer has that, so its mention counts as wrong.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from coder_jax.evaluation.results.bootstrap import intervals_of_means
 
 UNI, MULTI, TOTAL = "uni", "multi", "total"
 MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or more
@@ -67,6 +69,19 @@ def recall(
         right = sum(-1 not in one and set(one) <= set(candidates[:k]) for candidates, one in pairs)
         found[k] = Share(right, len(gold))
     return found
+
+
+def intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
+    """The bootstrap interval of each share that is of some mentions, [low, high].
+
+    Those that a share is of are drawn anew; shares of other mentions, such as uni, are of theirs.
+    """
+    outcomes = {
+        name: np.repeat([1.0, 0.0], [share.right, share.of - share.right])
+        for name, share in shares.items()
+        if share.of
+    }
+    return {name: intervals_of_means([{name: one}])[name] for name, one in outcomes.items()}
 
 
 def distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:

@@ -10,7 +10,7 @@ from coder_jax.encoding.search import search
 from data_pipeline.dataset.aligned import aligned
 
 MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
-AT_ONCE = 1024  # queries whose distances are computed at a time
+NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
 PAIRS_AT_ONCE = 16384  # whose mean distances are computed at a time
 
 
@@ -35,18 +35,22 @@ def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, 
     # Around their mean: distances stay, and squares lose fewer digits.
     middle = keys.mean(axis=0, dtype=np.float64)
     longer_keys = aligned((len(keys), width + 1), np.float32)
-    longer_keys[:, :width] = keys - middle
-    longer_keys[:, width] = -0.5 * np.square(longer_keys[:, :width], dtype=np.float64).sum(axis=1)
+    at_once = max(1, NUMBERS_AT_ONCE // width)
+    for first in range(0, len(keys), at_once):
+        part = longer_keys[first : first + at_once]
+        part[:, :width] = keys[first : first + at_once] - middle
+        part[:, width] = -0.5 * np.square(part[:, :width], dtype=np.float64).sum(axis=1)
     longer_queries = aligned((len(queries), width + 1), np.float32)
     longer_queries[:, :width] = queries - middle
     longer_queries[:, width] = 1.0
     _, found = search(longer_queries, longer_keys, min(k + MORE, len(keys)))
     found.sort(axis=1)  # so that a stable order puts the lower index first
     distance = np.empty(found.shape, np.float32)
-    for first in range(0, len(queries), AT_ONCE):
-        part = slice(first, first + AT_ONCE)
-        difference = queries[part, None].astype(np.float64) - keys[found[part]]
-        distance[part] = np.sqrt(np.square(difference).sum(axis=-1))
+    at_once = max(1, NUMBERS_AT_ONCE // (found.shape[1] * width))
+    for first in range(0, len(queries), at_once):
+        some = slice(first, first + at_once)
+        difference = queries[some, None].astype(np.float64) - keys[found[some]]
+        distance[some] = np.sqrt(np.square(difference).sum(axis=-1))
     order = np.argsort(distance, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
 

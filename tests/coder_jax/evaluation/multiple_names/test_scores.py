@@ -6,6 +6,7 @@ from coder_jax.evaluation.multiple_names.scores import (
     Share,
     accuracy,
     distinct,
+    intervals_of_shares,
     number_accuracy,
     recall,
 )
@@ -83,3 +84,12 @@ def test_the_printed_accuracies_are_whole_counts_of_the_test_set():
             digits = len(str(score).partition(".")[2])
             assert round(100 * counts[name] / of[name], digits) == score
         assert counts["uni"] + counts["multi"] == counts["total"]
+
+
+def test_intervals_of_shares_are_those_of_their_mentions():
+    """Half the width of 95 % is about two standard errors; none of nothing."""
+    found = intervals_of_shares({"uni": Share(750, 1000), "multi": Share(0, 0), "all": Share(4, 4)})
+    assert found.keys() == {"uni", "all"} and found["all"] == [1.0, 1.0]
+    low, high = found["uni"]
+    assert low < 0.75 < high
+    assert (high - low) / 2 == pytest.approx(1.96 * (0.75 * 0.25 / 1000) ** 0.5, rel=0.1)

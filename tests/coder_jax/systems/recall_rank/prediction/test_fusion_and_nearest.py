@@ -60,8 +60,9 @@ def test_the_number_loss_is_a_cross_entropy():
 # ---- Nearest names and concepts ----
 
 
-@pytest.mark.parametrize("offset", [0.0, 300.0])
-def test_nearest_is_brute_force_wherever_the_vectors_lie(offset):
+@pytest.mark.parametrize(("offset", "at_once"), [(0.0, 1 << 24), (300.0, 1 << 24), (300.0, 100)])
+def test_nearest_is_brute_force_wherever_the_vectors_lie(offset, at_once, monkeypatch):
+    monkeypatch.setattr(nearest_module, "NUMBERS_AT_ONCE", at_once)
     keys = (RNG.normal(size=(400, 9)) + offset).astype(np.float32)
     queries = (RNG.normal(size=(30, 9)) + offset).astype(np.float32)
     keys[7] = keys[5]  # equal ones: the lower index first

@@ -48,6 +48,10 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     ]
     assert scores["total"] == np.mean(right)
     assert record["counts"] == {"mentions": 2, "uni": 1, "multi": 1, "unreachable": 0}
+    assert {"uni", "multi", "total", "recall@10"} <= record["intervals"].keys()
+    low, high = record["intervals"]["recall@1"]
+    half_wide = f"{100 * scores['recall@1']:.2f} ±{50 * (high - low):.1f}"
+    assert low <= scores["recall@1"] <= high and half_wide in printed
     assert {TF_IDF, EDITS, TRAINING, SIGNS} == record["folds"].keys()
     numbers = record["folds"][SIGNS]["scores"]  # "renal", "heart + renal disease"
     assert numbers == {"number uni": 1.0, "number multi": 1.0, "number total": 1.0}
