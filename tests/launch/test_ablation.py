@@ -40,6 +40,21 @@ def words(write, tmp_path):
     return [str(word) for word in words]
 
 
+@pytest.fixture
+def asked(monkeypatch) -> list[list[str]]:
+    """The commands that are called; none does anything, but evaluations have a result."""
+    commands: list[list[str]] = []
+
+    def called(*words):
+        commands.append(list(map(str, words)))
+        if words[1] == "evaluate":
+            records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
+            write_json(words[words.index("--json") + 1], {"records": records})
+
+    monkeypatch.setattr(ablation, "call", called)
+    return commands
+
+
 def test_the_table():
     records = [
         record("en", "cls", **{"mrr": 0.9, "acc@1": 0.705}),
@@ -84,16 +99,7 @@ def test_several_seeds_are_one_row_of_means_and_standard_errors():
     )
 
 
-def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, monkeypatch):
-    asked = []
-
-    def called(*words):
-        asked.append(list(map(str, words)))
-        if words[1] == "evaluate":
-            records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
-            write_json(words[words.index("--json") + 1], {"records": records})
-
-    monkeypatch.setattr(ablation, "call", called)
+def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, asked):
     assert ablation.main([*words, "--systems", "coder", "--seeds", "0", "2"]) == 0
     trained = [words for words in asked if words[1] == "train"]
     assert [words[words.index("--seed") + 1] for words in trained] == ["0", "2"]
@@ -103,17 +109,8 @@ def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, monke
     assert [row["system"] for row in table["rows"]] == ["initial encoder"] * 2 + ["coder"] * 4
 
 
-def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(
-    words, tmp_path, monkeypatch, capsys
-):
+def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(words, tmp_path, asked):
     """Longer ones with the first seed alone; the shorter ones of before are not done again."""
-    asked = []
-
-    def called(*words):
-        asked.append(list(map(str, words)))
-        if words[1] == "evaluate":
-            records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
-            write_json(words[words.index("--json") + 1], {"records": records})
 
     def trained():
         return [
@@ -122,7 +119,6 @@ def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(
             if words[1] == "train"
         ]
 
-    monkeypatch.setattr(ablation, "call", called)
     words += ["--systems", "coder", "--seeds", "0", "2", "--steps", "250"]
     assert ablation.main(words) == 0
     assert not (tmp_path / "out/curves.png").exists()

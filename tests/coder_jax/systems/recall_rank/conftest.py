@@ -7,6 +7,7 @@ from tiny_bert import UNUSED, write_model
 from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
+from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.training.train import train
 
 
@@ -43,3 +44,17 @@ def ranker(lists, tmp_path_factory):
     config = config_of("rank", lists, out)
     with one_device():
         return out, train(config, source_of(config, lists))
+
+
+@pytest.fixture
+def encoded(monkeypatch) -> list[int]:
+    """How many terms each call of `TermEncoder.encode` has encoded."""
+    counts: list[int] = []
+    encode = TermEncoder.encode
+
+    def counted(self, terms, **options):
+        counts.append(len(terms))
+        return encode(self, terms, **options)
+
+    monkeypatch.setattr(TermEncoder, "encode", counted)
+    return counts

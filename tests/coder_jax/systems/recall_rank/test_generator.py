@@ -72,17 +72,9 @@ def test_the_own_names_of_an_epoch_are_the_nearest_ones(tmp_path, on_one_device)
 
 
 def test_a_refresh_takes_the_vectors_that_an_evaluation_of_its_step_has_made(
-    mentions, generator, tmp_path, on_one_device, monkeypatch
+    mentions, generator, tmp_path, on_one_device, encoded
 ):
     """Names are encoded once for both; what is found is what a refresh alone finds."""
-    encoded: list[int] = []
-    encode = TermEncoder.encode
-
-    def counted(self, terms, **options):
-        encoded.append(len(terms))
-        return encode(self, terms, **options)
-
-    monkeypatch.setattr(TermEncoder, "encode", counted)
     config = config_of("recall", mentions, tmp_path / "run", run={"eval_steps": 6})
     source = source_of(config, mentions)
     train(config, source)

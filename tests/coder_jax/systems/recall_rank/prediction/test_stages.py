@@ -64,17 +64,9 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
 
 
 def test_each_fusion_is_a_row_and_names_are_encoded_once(
-    mentions, generator, ranker, tmp_path, capsys, monkeypatch
+    mentions, generator, ranker, tmp_path, capsys, encoded
 ):
     """The ablation of the paper's table 3, on two benchmarks of one dictionary."""
-    encoded: list[int] = []
-    encode = TermEncoder.encode
-
-    def counted(self, terms, **options):
-        encoded.append(len(terms))
-        return encode(self, terms, **options)
-
-    monkeypatch.setattr(TermEncoder, "encode", counted)
     words = ["evaluate", "--model", generator[0], "--ranker", ranker[0], "--split", "dev"]
     words += ["--benchmark", f"a={mentions}", f"b={mentions}", "--json", tmp_path / "out.json"]
     words += ["--fusion", "mean", "recall", "rank"]
