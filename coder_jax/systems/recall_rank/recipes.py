@@ -73,10 +73,17 @@ def rank() -> Config[RankSystem]:
 def recall_small() -> Config[RecallSystem]:
     """The candidate generator with a small encoder on a small machine.
 
-        python -m data_pipeline.build_mentions --train NCBItrainset_corpus.txt \\
+        python -m data_pipeline.build_mentions --train NCBItrainset_corpus.txt --distinct \\
             --dev NCBIdevelopset_corpus.txt --dictionary medic.txt \\
             --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/ncbi
-        bash launch/train.sh --recipe recall_small --data data/ncbi --out runs/recall
+        bash launch/train.sh --recipe recall_small --data data/ncbi --learning-rate 1e-4 \\
+            --steps 640 --eval-steps 320 --out runs/recall
+
+    1e-4 is for so small an encoder; without it the rate is the paper's. With other data set --steps
+    to three epochs or more. 609 steps on the training halves of NCBI disease and BC5CDR together took 20 minutes of one
+    core, half of it to encode 76,237 names anew. Right of NCBI disease's 960 test mentions: 72.2 %
+    (65.0 before training; 67.4 with TF-IDF negatives, 65.8 with random ones), and all concepts
+    among ten candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and 97.6 %.
     """
     base = recall()
     return Config(
@@ -93,7 +100,10 @@ def rank_small() -> Config[RankSystem]:
         python -m coder_jax candidates --model runs/recall --data data/ncbi --out data/ncbi_lists
         bash launch/train.sh --recipe rank_small --data data/ncbi_lists --out runs/rank
 
-    Its lists are those of `recall_small`, whose page has the scores of both.
+    10 candidates of 3,093 mentions are an epoch of 483 steps, 10 minutes of one core. One and a
+    half epochs were too few in trials: with the ranker at most 77.6 % of the development mentions
+    were right, as many as by the generator alone. `--init runs/recall`, the generator's encoder, is
+    a better start than MiniLM's own weights.
     """
     base = rank()
     return Config(
