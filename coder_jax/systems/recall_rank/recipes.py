@@ -80,10 +80,11 @@ def recall_small() -> Config[RecallSystem]:
             --steps 640 --eval-steps 320 --out runs/recall
 
     1e-4 is for so small an encoder; without it the rate is the paper's. With other data set --steps
-    to three epochs or more. 609 steps on the training halves of NCBI disease and BC5CDR together took 20 minutes of one
-    core, half of it to encode 76,237 names anew. Right of NCBI disease's 960 test mentions: 72.2 %
-    (65.0 before training; 67.4 with TF-IDF negatives, 65.8 with random ones), and all concepts
-    among ten candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and 97.6 %.
+    to three epochs or more. 609 steps on the training halves of NCBI disease and BC5CDR together
+    took 20 minutes of one core, half of it to encode 76,237 names anew. Right of NCBI disease's 960
+    test mentions: 72.2 % (65.0 before training; 67.4 with TF-IDF negatives, 65.8 with random ones),
+    and all concepts among ten candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and
+    97.6 %.
     """
     base = recall()
     return Config(
