@@ -56,7 +56,7 @@ def test_help_explains_every_flag(capsys):
         parse(["--recipe", "small", "--help"])
     text = capsys.readouterr().out
     assert stop.value.code == 0
-    assert "--recipe coder_eng" in text and "Defaults below are those of --recipe small" in text
+    assert "Defaults below are those of --recipe small" in text
     words = " ".join(text.replace("│", " ").split())
     assert "Weight of the term-relation-term loss" in words and "(default: concepts)" in words
 

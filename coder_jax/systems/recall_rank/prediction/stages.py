@@ -53,15 +53,14 @@ def answered_by_stages(
     Raises:
         BadInput: if rankers are given and there is none.
     """
-    if not has_stages(models, rankers):
-        return []
     found = [one for one in benchmarks if isinstance(one, MultipleNames)]
     if rankers and not found:
         raise BadInput(
             "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
             "`python -m data_pipeline.build_mentions`"
         )
-    return found
+    # Only then: a model of the hub is fetched to see what it is.
+    return found if found and has_stages(models, rankers) else []
 
 
 def load_stages(
