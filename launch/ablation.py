@@ -117,24 +117,15 @@ class Training(NamedTuple):
 
 def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Training]:
     """Each training, by what it is called: of the first of --steps by its system alone."""
-    first = args.steps[0]
-    return {
-        name: Training(
-            system,
-            steps,
-            [
-                *SYSTEMS[system],
-                *("--steps", str(steps), "--warmup-steps", str(steps // 10)),
-                *("--seed", str(seed), *flags),
-            ],
-        )
-        for steps in dict.fromkeys(args.steps)
-        for system in args.systems
-        for name, seed in with_seeds(
-            system if steps == first else f"{system}, {steps} steps",
-            args.seeds if steps == first else args.seeds[:1],
-        ).items()
-    }
+    trainings = {}
+    for place, steps in enumerate(dict.fromkeys(args.steps)):
+        length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
+        for system in args.systems:
+            called = f"{system}, {steps} steps" if place else system
+            for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
+                words = [*SYSTEMS[system], *length, "--seed", str(seed), *flags]
+                trainings[name] = Training(system, steps, words)
+    return trainings
 
 
 def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:

@@ -165,8 +165,8 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from coder_jax.evaluation.benchmark import Given
     from coder_jax.evaluation.normalization.mentions import Mentions
     from coder_jax.evaluation.record import write_records
+    from coder_jax.report.pictures.curve_plots import plot_training
     from coder_jax.report.pictures.heldout_plots import plot_heldout
-    from coder_jax.report.pictures.plots import plot_training
     from coder_jax.report.subject import Subject, run_subject
     from coder_jax.systems.finished_run import load_run
     from coder_jax.training.train import train

@@ -20,7 +20,7 @@ def plot_curves(rows: Sequence[Row], output: Path, pooling: str = "cls") -> None
       output: the PNG file.
       pooling: by which vectors.
     """
-    from coder_jax.report.pictures.plots import plot_panels
+    from coder_jax.report.pictures.curve_plots import plot_panels
 
     plot_panels(panels_of([row for row in rows if row["pooling"] == pooling]), output)
 
@@ -51,5 +51,6 @@ def panels_of(rows: Sequence[Row]) -> list[Panel]:
             if points:
                 curves.append(curve_of(system, points, colour=len(curves), dash=len(curves) // 8))
         reach = trained[0], trained[-1]
-        panels.append(Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True))
+        if curves:  # the score is defined somewhere
+            panels.append(Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True))
     return panels

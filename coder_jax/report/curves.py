@@ -1,8 +1,7 @@
 """The curves of a run: the lines of metrics.jsonl, put into panels of curves that share their axes.
 
 Which panels there are depends on the metrics that a run wrote, not on the system that it trained.
-Metrics whose names begin alike (`loss_term`, `grad_norm/encoder`) share a panel; well-known ones
-get a title, a unit and a label in plain words.
+Metrics whose names begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class Panel:
       noisy: long curves are drawn pale, with a running mean on top.
       many: more curves than have colours; drawn alike, and none has a legend.
       from_zero: the y axis begins at 0 or below, not at the least value.
-      log: the y axis is logarithmic; a value of 0 has no place on it.
-      log_x: the x axis is logarithmic, with a tick at each point's x.
+      log, log_x: the axis of y, of x, is logarithmic; 0 has no place on it.
       note: what a reader must know beside the title, or "".
     """
 

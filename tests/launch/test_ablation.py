@@ -15,7 +15,6 @@ from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 from launch import ablation
 from launch.experiment import check_settings, markdown, mean_rows, without
-from launch.learning_curves import panels_of
 
 MU = RECIPES["small"]().system.mu
 VERSIONS = {"jax": "1"}
@@ -128,35 +127,6 @@ def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(words, tmp_pa
     assert (tmp_path / "out/coder_1000_steps/results.json").exists()
     assert "| coder | 1,000 | cls | 50.0 |" in (tmp_path / "out/table.md").read_text()
     assert (tmp_path / "out/curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
-    rows = mean_rows(
-        [
-            {
-                "system": system,
-                "steps": steps,
-                "pooling": "cls",
-                "en acc@1": score,
-                "sim spearman": s,
-            }
-            for system, steps, score, s in (
-                ("start", 0, 0.6, 0.4),
-                ("coder", 1000, 0.8, None),
-                ("coder", 250, 0.7, 0.5),
-                ("coder", 250, 0.72, 0.5),
-            )
-        ],
-        ("system", "steps", "pooling"),
-    )
-    names, sim = panels_of(rows)
-    assert (names.title, names.unit, names.x_range) == ("en acc@1", "%", (250, 1000))
-    assert [(curve.name, curve.x) for curve in names.curves] == [
-        ("start", [250, 1000]),
-        ("coder", [250, 1000]),
-    ]
-    assert [curve.y for curve in names.curves] == [[60, 60], pytest.approx([71, 80])]
-    assert (sim.unit, [curve.y for curve in sim.curves]) == ("", [[0.4, 0.4], [0.5]])
 
 
 @pytest.mark.parametrize("name", ablation.SYSTEMS)

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.curves import Panel
 from coder_jax.report.pictures import plots
+from coder_jax.report.pictures.curve_plots import draw_panel
 from coder_jax.report.relation_matrices import RelationFigure
 from coder_jax.report.results import AnswersShown
 
@@ -51,7 +52,7 @@ def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
     with plots.style():
         width, height = (9.6, 3.6) if wide else (4.2, 3.1)
         figure, (axis,) = plots.new_figure(1, 1, width=width, height=height)
-        plots.draw_panel(axis, panel)
+        draw_panel(axis, panel)
         return svg_of(figure, name, f"{panel.title}. {'; '.join(shown)}", told)
 
 

@@ -81,7 +81,7 @@ def recall_small() -> Config[RecallSystem]:
 
     1e-4 is for so small an encoder; without it the rate is the paper's. With other data set --steps
     to three epochs or more. 609 steps on the training halves of NCBI disease and BC5CDR together
-    took 20 minutes of one core, half of it to encode 76,237 names anew. Right of NCBI disease's 960
+    took 18 minutes of one core, half of it to encode 76,237 names anew. Right of NCBI disease's 960
     test mentions: 72.2 % (65.0 before training; 67.4 with TF-IDF negatives, 65.8 with random ones),
     and all concepts among ten candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and
     97.6 %.
@@ -101,7 +101,7 @@ def rank_small() -> Config[RankSystem]:
         python -m coder_jax candidates --model runs/recall --data data/ncbi --out data/ncbi_lists
         bash launch/train.sh --recipe rank_small --data data/ncbi_lists --out runs/rank
 
-    10 candidates of 3,093 mentions are an epoch of 483 steps, 10 minutes of one core. One and a
+    10 candidates of 3,093 mentions are an epoch of 483 steps, 8 minutes of one core. One and a
     half epochs were too few in trials: with the ranker at most 77.6 % of the development mentions
     were right, as many as by the generator alone. `--init runs/recall`, the generator's encoder, is
     a better start than MiniLM's own weights.

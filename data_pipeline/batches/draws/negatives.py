@@ -27,6 +27,12 @@ from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 Strategy = Literal["random", "tf-idf", "tree", "keywords"]
+NEEDED: dict[Strategy, str] = {
+    "random": "names of other concepts",
+    "tf-idf": "names of other concepts",
+    "tree": "codes that say where in the dictionary's tree they are, before a dot, as 01.1 does",
+    "keywords": "preferred names with a keyword, and other keywords of its kind",
+}
 TRIES = 20  # at a string that is new, for each that is wanted
 
 
@@ -128,24 +134,21 @@ class _Drawing:
                 forbidden = self.gold.rows(mention)
                 drawn.append(self._filled(of_pair(mention, concept, forbidden), forbidden))
                 bar.update()
-        wanted = len(drawn) * self.number
+        extra = self._extra_tokens()
+        self._without_gold(drawn, mentions, extra)
+        self._check_filled(strategy, len(drawn) * self.number)
+        rows = np.array(drawn, np.int32).reshape(len(mentions), self.number)
+        return Negatives(rows, extra, self.filled)
+
+    def _check_filled(self, strategy: Strategy, wanted: int) -> None:
+        """Say how many are not of the strategy; BadInput if none is."""
         if self.filled and self.filled == wanted:
             raise BadInput(
                 f"negatives {strategy!r}: found none in {self.dataset.folder} for any mention; "
-                "expected a dictionary "
-                + (
-                    "whose codes say where in its tree they are, before a dot, as 01.1 does"
-                    if strategy == "tree"
-                    else "with names that differ in a keyword"
-                )
-                + ": take other negatives"
+                f"expected {NEEDED[strategy]}: take other negatives"
             )
         if self.filled:
             tell(f"{self.filled:,} of {wanted:,} negatives are any names: there were no others")
-        extra = self._extra_tokens()
-        self._without_gold(drawn, mentions, extra)
-        rows = np.array(drawn, np.int32).reshape(len(mentions), self.number)
-        return Negatives(rows, extra, self.filled)
 
     def _by_strategy(
         self, strategy: Strategy, mentions: np.ndarray

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
-from coder_jax.systems.recall_rank.prediction.candidates import (
-    GeneratorEnsemble,
-)
+from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
 from coder_jax.systems.recall_rank.prediction.stages import protocol_of
 from data_pipeline.dataset.mentions.candidates import CANDIDATES, TABLE, CandidateLists

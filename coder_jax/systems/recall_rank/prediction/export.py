@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.verify import PROBE_TERMS, largest_difference, load_module
+from coder_jax.models.hf_files import here_or_fetched
 from coder_jax.systems.encoders.trained import export_trained, trained_bert
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.prediction.term_ranker import (
@@ -30,7 +31,6 @@ from coder_jax.systems.recall_rank.prediction.term_ranker import (
     SCORE,
     RankerSettings,
     TermRanker,
-    folder_of,
     keywords_of,
     read_head,
 )
@@ -58,7 +58,7 @@ class GeneratorSettings(TypedDict):
 
 def is_generator(path: str | Path) -> bool:
     """Whether a model, by folder, address or hub id, is the export of a generator."""
-    return (folder_of(path) / GENERATOR).is_file()
+    return (here_or_fetched(path) / GENERATOR).is_file()
 
 
 # ---- The generator ----

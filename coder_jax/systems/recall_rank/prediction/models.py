@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.models.hf_files import here_or_fetched
 from coder_jax.runs.folder import system_name
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.candidates import (
@@ -13,7 +14,7 @@ from coder_jax.systems.recall_rank.prediction.candidates import (
     GeneratorEnsemble,
 )
 from coder_jax.systems.recall_rank.prediction.export import is_generator, read_generator
-from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker, folder_of, is_ranker
+from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker, is_ranker
 from coder_jax.systems.recall_rank.ranker import RankSystem
 from data_pipeline.process.errors import BadInput
 
@@ -37,7 +38,7 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = encoder or TermEncoder.from_pretrained(path)
     return (
-        read_generator(folder_of(path), encoder)
+        read_generator(here_or_fetched(path), encoder)
         if is_generator(path)
         else CandidateGenerator(encoder)
     )

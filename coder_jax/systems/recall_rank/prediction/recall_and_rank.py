@@ -129,6 +129,10 @@ class RecallAndRank:
         self.choice = choice or Choice()
         self.vectors: list[np.ndarray] | None = None
 
+    def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
+        """Whether this is the dictionary."""
+        return self.names == names and np.array_equal(self.name_concepts, name_concepts)
+
     def answer(
         self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
     ) -> Ranked:

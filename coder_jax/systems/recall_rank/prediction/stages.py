@@ -156,29 +156,27 @@ def records_of_stages(
         models: what the generators are called.
         generators, rankers: as for `load_stages`.
         benchmarks: of mentions with sets of concepts.
-        choices: how scores become answers; a record for each. Without rankers the first alone.
+        choices: how scores become answers; a record for each. Without rankers there is one way,
+            by distances.
     """
+    if not rankers:
+        choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
     protocol = protocol_of_all(models, generators)
-    before: RecallAndRank | None = None
+    stages: RecallAndRank | None = None
     for one in benchmarks:
-        names = one.dictionary.terms
-        stages = load_stages(generators, rankers, names, one.data.name_concepts)
-        if before is not None and before.names == names:  # encoded once for all
-            stages.vectors = before.vectors
-        before = stages
+        names, concepts = one.dictionary.terms, one.data.name_concepts
+        if stages is None or not stages.are_over(names, concepts):  # else encoded already
+            stages = load_stages(generators, rankers, names, concepts)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
         lists, probabilities = stages.scored(one.mentions, progress=True)
-        for by in choices if rankers else choices[:1]:
-            found = ranked(lists, one.data.name_concepts, probabilities, by)
-            if not rankers:
-                by = dataclasses.replace(by, fusion="recall")
+        for by in choices:
+            found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
-            stage = by.fused if rankers else ""
             records.append(
-                one.score_answers(found.concepts, found.counts, protocol, answers, stage)
+                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused)
             )
     return records

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import read_settings
-from coder_jax.models.hf_files import find_folder
+from coder_jax.models.hf_files import find_folder, here_or_fetched
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities
 from data_pipeline.batches.mentions.pairs import inputs_of, pairs_of, probe_tokens
@@ -134,16 +134,7 @@ class TermRanker:
 
 def is_ranker(path: str | Path) -> bool:
     """Whether a model, by folder, address or hub id, is the export of a ranker."""
-    return (folder_of(path) / RANKER).is_file()
-
-
-def folder_of(path: str | Path) -> Path:
-    """What is on this machine as it is; else the folder of a model, which is fetched.
-
-    Raises:
-        BadInput: if it is neither here nor can be fetched.
-    """
-    return Path(path) if Path(path).exists() else find_folder(path)
+    return (here_or_fetched(path) / RANKER).is_file()
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coder_jax.report.curves import LABELS, PANELS, training_panels
-from coder_jax.report.pictures import plots
+from coder_jax.report.pictures import curve_plots, plots
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.groups.group import Group
@@ -38,13 +38,13 @@ def pixels(path):
 
 def test_training_curves(tmp_path):
     metrics = metrics_file(tmp_path / "metrics.jsonl", training_lines())
-    plots.plot_training(metrics, tmp_path / "few.png")
+    curve_plots.plot_training(metrics, tmp_path / "few.png")
     few = pixels(tmp_path / "few.png")
     assert few.shape[1] > few.shape[0] > 300
     assert few.std() > 0.02, "something is drawn"
     full = [line | {"terms_per_s": 1e3, "fill": 0.9} for line in training_lines(2000)]
     metrics_file(metrics, [line for line in full if "eval" not in line])
-    plots.plot_training(metrics, tmp_path / "many.png")
+    curve_plots.plot_training(metrics, tmp_path / "many.png")
     assert pixels(tmp_path / "many.png").shape != few.shape, "a panel for each kind of metric"
     assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".png"}
 
@@ -55,7 +55,7 @@ def axis_of(lines, number=-1):
 
     with plots.style():
         figure, (axis,) = plots.new_figure(1, 1, width=4.2, height=3.1)
-        plots.draw_panel(axis, training_panels(lines)[number])
+        curve_plots.draw_panel(axis, training_panels(lines)[number])
         FigureCanvasAgg(figure).draw()
     return axis
 
@@ -127,7 +127,7 @@ def test_metrics_of_a_run_that_was_stopped(tmp_path):
     lines = [{"step": 10, "loss": 3}, {"step": 20, "loss": 2}, {"step": 20, "eval": {"h": {}}}]
     again = [{"step": 20, "loss": 1}]
     path = metrics_file(tmp_path / "m.jsonl", lines + again, end='\n{"step": 30, "lo')
-    read = plots.read_metrics(path)
+    read = curve_plots.read_metrics(path)
     assert read == [{"step": 10, "loss": 3}, {"step": 20, "loss": 1}, lines[2]]
 
 
@@ -142,9 +142,9 @@ def test_metrics_of_a_run_that_was_stopped(tmp_path):
 def test_metrics_that_cannot_be_used(tmp_path, content, message):
     (tmp_path / "m.jsonl").write_text(content)
     with pytest.raises(BadInput, match=message):
-        plots.plot_training(tmp_path / "m.jsonl", tmp_path / "out.png")
+        curve_plots.plot_training(tmp_path / "m.jsonl", tmp_path / "out.png")
     with pytest.raises(BadInput, match="absent.jsonl: cannot be read"):
-        plots.read_metrics(tmp_path / "absent.jsonl")
+        curve_plots.read_metrics(tmp_path / "absent.jsonl")
     assert not (tmp_path / "out.png").exists()
 
 
@@ -161,9 +161,9 @@ def test_bars_before_and_after(tmp_path):
 
 def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, monkeypatch):
     figures = []
-    save = plots._save
+    save = plots.save
     monkeypatch.setattr(
-        plots, "_save", lambda figure, path: figures.append(figure) or save(figure, path)
+        plots, "save", lambda figure, path: figures.append(figure) or save(figure, path)
     )
     # By hand: of 2 x 2 comparisons 0.5 wins over 0.1 and 0.5 (half), 0.9 over both: 3.5 of 4.
     before = (np.array([0.5, 0.9]), np.array([0.1, 0.5]))

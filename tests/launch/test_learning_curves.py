@@ -1,0 +1,45 @@
+"""Learning curves: a panel for each score, a line for each system."""
+
+import pytest
+
+from launch.experiment import mean_rows
+from launch.learning_curves import panels_of, plot_curves
+
+
+def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
+    rows = mean_rows(
+        [
+            {
+                "system": system,
+                "steps": steps,
+                "pooling": "cls",
+                "en acc@1": score,
+                "sim spearman": s,
+            }
+            for system, steps, score, s in (
+                ("start", 0, 0.6, 0.4),
+                ("coder", 1000, 0.8, None),
+                ("coder", 250, 0.7, 0.5),
+                ("coder", 250, 0.72, 0.5),
+            )
+        ],
+        ("system", "steps", "pooling"),
+    )
+    names, sim = panels_of(rows)
+    assert (names.title, names.unit, names.x_range) == ("en acc@1", "%", (250, 1000))
+    assert [(curve.name, curve.x) for curve in names.curves] == [
+        ("start", [250, 1000]),
+        ("coder", [250, 1000]),
+    ]
+    assert [curve.y for curve in names.curves] == [[60, 60], pytest.approx([71, 80])]
+    assert (sim.unit, [curve.y for curve in sim.curves]) == ("", [[0.4, 0.4], [0.5]])
+
+
+def test_a_score_that_is_nowhere_defined_has_no_panel(tmp_path):
+    undefined = {"sim spearman": None, "en acc@1": (0.5, None)}
+    rows = [
+        {"system": "coder", "steps": steps, "pooling": "cls", **undefined} for steps in (250, 1000)
+    ]
+    assert [panel.title for panel in panels_of(rows)] == ["en acc@1"]
+    plot_curves(rows, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
