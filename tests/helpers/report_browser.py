@@ -59,10 +59,15 @@ def find(page, selector):
 
 
 def until(page, condition):
-    """Waits for what the browser does in its own time, such as going to another address."""
+    """Waits for what the browser does in its own time, such as going to another address.
+
+    An element that the page replaces while the condition reads it is no failure: it is read anew.
+    """
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(page, 30, poll_frequency=0.02).until(lambda _: condition())
+    ignored = [StaleElementReferenceException]
+    WebDriverWait(page, 30, 0.02, ignored_exceptions=ignored).until(lambda _: condition())
 
 
 def scroll_to(page, element):
