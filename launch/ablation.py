@@ -9,7 +9,8 @@ that was stopped goes on when it is given again; what is done is not done again.
 
 With several --steps each system is trained anew for each of them, as a rate that falls to 0 at the
 last step makes the end of a run another thing than its middle, and OUT/curves.png has the scores
-over the steps, with [CLS]. Longer runs may be added later: give the same --out.
+over the steps, with [CLS]; so has a report that is given --curves OUT/curves.json. Longer runs may
+be added later: give the same --out.
 
     synonyms             pairs of synonyms alone, at the rate and margin that suit them
     coder                CODER: synonyms and relations, matrices
@@ -220,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
         write_text(args.out / "table.md", shown)
         print(f"\n{shown}\ntable: {args.out / 'table.md'}")
         if several:
-            plot_curves(means, args.out / "curves.png")
+            plot_curves(means, args.out)
         return 0
 
     return run_command(work)

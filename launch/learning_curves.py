@@ -7,22 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coder_jax.report.curves import Curve, Panel, curve_of
+from coder_jax.report.panel_file import write_panels
 from launch.experiment import SCORES, Row
 
 KEYS = ("system", "steps", "pooling")
 
 
-def plot_curves(rows: Sequence[Row], output: Path, pooling: str = "cls") -> None:
-    """Draw the curves of all systems.
+def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None:
+    """Draw the curves of all systems: `curves.png`, and `curves.json` for a report.
 
     Args:
       rows: of `mean_rows`, by system, steps and pooling.
-      output: the PNG file.
+      folder: where both are written.
       pooling: by which vectors.
     """
     from coder_jax.report.pictures.curve_plots import plot_panels
 
-    plot_panels(panels_of([row for row in rows if row["pooling"] == pooling]), output)
+    panels = panels_of([row for row in rows if row["pooling"] == pooling])
+    write_panels(panels, folder / "curves.json")
+    plot_panels(panels, folder / "curves.png")
 
 
 def panels_of(rows: Sequence[Row]) -> list[Panel]:

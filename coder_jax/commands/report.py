@@ -9,6 +9,8 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
   answers    of --results on mentions: how similar right and wrong answers are, what a cut-off costs
              and gains, and, where evaluate was given --predictions, the surest wrong answers
   training   losses, rates, speed and evaluations over steps, where --model is a run
+  learning   of --curves, the curves.json of `python -m launch.ablation` with several --steps: the
+             scores of systems over the lengths of their trainings
   classes    of a run with classes (recipes mlnorm, mlnorm_classes) or its export: the most probable
              concepts of some mentions that the dataset of --dictionary holds out, or of --mentions,
              beside the nearest terms of the same encoder
@@ -102,6 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rank the candidates that --model finds by runs of the recipe rank, or their exports",
     )
     parser.add_argument(
+        "--curves",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="learning curves: the curves.json of `python -m launch.ablation` with several --steps",
+    )
+    parser.add_argument(
         "--compare",
         action="extend",
         nargs="+",
@@ -164,6 +174,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         mentions=args.mentions,
         rankers=args.ranker,
+        curves=args.curves,
         cache=args.cache,
     )
     check_names([inputs.name, *(name for name, _ in inputs.compare)])

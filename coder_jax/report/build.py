@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from shlex import quote
 
 import numpy as np
 
@@ -22,7 +21,9 @@ from coder_jax.report.dictionary.class_answers import ClassAnswers, class_answer
 from coder_jax.report.dictionary.maps import LEAST_POINTS, MapFigure, draw_maps
 from coder_jax.report.dictionary.neighbours import Entries, explorer_data, gather_entries
 from coder_jax.report.dictionary.terms import ShownTerms, read_terms
-from coder_jax.report.page.render import LeftOut, Report
+from coder_jax.report.left_out import left_out
+from coder_jax.report.page.render import Report
+from coder_jax.report.panel_file import read_panels
 from coder_jax.report.relation_matrices import RelationFigure, compare_relations
 from coder_jax.report.results import answers_shown, read_results, result_tables
 from coder_jax.report.subject import Subject, load_subject
@@ -45,6 +46,7 @@ class Inputs:
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
         Or a folder of mentions, whose candidates are shown.
       rankers: folders of rankers of these candidates.
+      curves: files of learning curves, of `launch.ablation`.
       compare: (name, path) of further encoders.
       terms: most terms in the explorer.
       neighbours: of each of them.
@@ -67,6 +69,7 @@ class Inputs:
     seed: int
     mentions: str | None = None
     rankers: Sequence[str] = ()
+    curves: Sequence[str] = ()
     cache: bool = True
 
 
@@ -87,6 +90,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     # What fails soonest comes first.
     records = read_results(inputs.results)
     tables, given = result_tables(records), answers_shown(records)
+    learning = [panel for path in inputs.curves for panel in read_panels(path)]
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
@@ -99,6 +103,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
         tables=tables,
         given=given,
         panels=training_panels(subject.metrics or []),
+        learning=learning,
         relations=relation_figure(subject.relations),
         by_candidates=answers_by_candidates(inputs, subject),
     )
@@ -216,81 +221,3 @@ def draw_figures(
         for groups, vectors in zip(drawn, encoded, strict=True)
     )
     return by_concept, by_type
-
-
-def left_out(
-    report: Report,
-    *,
-    model: str,
-    dictionary: str | None,
-    run: bool,
-    classes: bool = False,
-    candidates: bool = False,
-) -> list[LeftOut]:
-    """What `report` lacks, in the order of the page.
-
-    Args:
-      report: with all its parts.
-      model, dictionary: as they were given to the command.
-      run: whether the model is the folder of a run.
-      classes: whether it has classes.
-      candidates: whether it is a generator or a ranker of candidates.
-    """
-    again = f"python -m coder_jax report --model {quote(model)}"
-    no_dictionary = "no --dictionary was given"
-    build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
-    missing = []
-    if not report.answers:
-        both = "".join(
-            f"python -m coder_jax evaluate --model {of} --benchmark cadec=PATH --json {when}.json\n"
-            for when, of in (("before", "INITIAL"), ("after", "EXPORT" if run else quote(model)))
-        )
-        command = f"{both}{again} --results before=before.json after=after.json"
-        missing.append(LeftOut("Before and after", "no scores of both were given", command))
-    if not report.tables:
-        # What is scored is a model: of a run its export.
-        export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
-        evaluate = (
-            f"{export if run else ''}python -m coder_jax evaluate --model "
-            f"{'EXPORT' if run else quote(model)} --benchmark cadec=PATH "
-            f"--json results.json\n{again} --results results.json"
-        )
-        missing.append(LeftOut("Results", "no --results were given", evaluate))
-    if not report.panels:
-        why = "the run has no metrics yet" if run else "the model is not the folder of a run"
-        command = "python -m coder_jax report --model RUN"
-        missing.append(LeftOut("Training", why, command))
-    if classes and report.by_classes is None:
-        why = no_dictionary if dictionary is None else "the dictionary holds no mentions out"
-        command = f"{again} --dictionary DATASET --mentions mentions.tsv"
-        missing.append(LeftOut("Answers by classes", why, command))
-    if candidates and report.by_candidates is None:
-        command = (
-            "python -m coder_jax candidates --model RECALL --data MENTIONS --out LISTS\n"
-            "python -m coder_jax report --model RANK --mentions LISTS"
-        )
-        missing.append(
-            LeftOut("Candidates and ranks", "no folder of --mentions was given", command)
-        )
-    if report.by_concept is None:
-        why = "too few concepts of the dictionary have several terms"
-        command = f"{again} --dictionary DATASET"
-        missing.append(
-            LeftOut("Map of concepts", no_dictionary if dictionary is None else why, command)
-        )
-    if report.by_type is None:
-        why = "the dictionary has no semantic types, or too few concepts of each"
-        command = f"{build}\n{again} --dictionary DATASET"
-        missing.append(
-            LeftOut("Map of semantic types", no_dictionary if dictionary is None else why, command)
-        )
-    if report.relations is None:
-        why = (
-            "the model has no relation matrices: it is no run with --mu above 0, nor its export; "
-            "or it learned translations"
-        )
-        command = "python -m coder_jax report --model RUN"
-        missing.append(LeftOut("Relations", why, command))
-    if report.explorer is None:
-        missing.append(LeftOut("Explorer", no_dictionary, f"{again} --dictionary DATASET"))
-    return missing

@@ -5,7 +5,7 @@ import numpy as np
 from coder_jax.evaluation.results.cells import Row
 from coder_jax.mapping.cutoffs import CutoffTable
 from coder_jax.report.answers import Answer, Moment
-from coder_jax.report.curves import training_panels
+from coder_jax.report.curves import Curve, Panel, training_panels
 from coder_jax.report.dictionary.candidate_answers import (
     CandidateAnswers,
     MentionWithCandidates,
@@ -88,6 +88,17 @@ BY_CANDIDATES = CandidateAnswers(
 )
 
 
+LEARNING = Panel(
+    "own acc@1",
+    "%",
+    "steps",
+    (250, 1000),
+    [Curve("coder <b>", [250, 1000], [70.0, 75.5]), Curve("start", [250, 1000], [61.0, 61.0], 1)],
+    from_zero=False,
+    log_x=True,
+)
+
+
 def full_report():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(TERMS), 8)).astype(np.float32)
@@ -108,6 +119,7 @@ def full_report():
         facts=[("pooling", "cls"), ("run", "</dd><script>window.hacked = 3</script>")],
         tables=[(["normalization", "pooling", "acc@1"], rows)],
         given=[ANSWERS],
+        learning=[LEARNING],
         panels=training_panels([{"step": s, "loss": 1 / s, "loss_term": 0.5} for s in (1, 2, 3)]),
         by_classes=BY_CLASSES,
         by_candidates=BY_CANDIDATES,

@@ -127,6 +127,7 @@ def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(words, tmp_pa
     assert (tmp_path / "out/coder_1000_steps/results.json").exists()
     assert "| coder | 1,000 | cls | 50.0 |" in (tmp_path / "out/table.md").read_text()
     assert (tmp_path / "out/curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out/curves.json").exists()
 
 
 @pytest.mark.parametrize("name", ablation.SYSTEMS)

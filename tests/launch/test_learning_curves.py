@@ -2,6 +2,7 @@
 
 import pytest
 
+from coder_jax.report.panel_file import read_panels
 from launch.experiment import mean_rows
 from launch.learning_curves import panels_of, plot_curves
 
@@ -41,5 +42,6 @@ def test_a_score_that_is_nowhere_defined_has_no_panel(tmp_path):
         {"system": "coder", "steps": steps, "pooling": "cls", **undefined} for steps in (250, 1000)
     ]
     assert [panel.title for panel in panels_of(rows)] == ["en acc@1"]
-    plot_curves(rows, tmp_path / "curves.png")
+    plot_curves(rows, tmp_path)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert read_panels(tmp_path / "curves.json") == panels_of(rows), "for a report"

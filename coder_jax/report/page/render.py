@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from coder_jax.evaluation.results.cells import Table
 from coder_jax.report.answers import Answer
 from coder_jax.report.curves import Panel, table_of
@@ -41,6 +43,7 @@ class Report:
       tables: scores, published rows among them.
       given: what mentions were answered, right and wrong.
       panels: training curves.
+      learning: scores of systems over the lengths of their trainings.
       by_classes: what a model with classes answers to mentions.
       by_candidates: candidates of mentions, and how they are ranked.
       by_concept, by_type: maps of terms.
@@ -56,6 +59,7 @@ class Report:
     tables: Sequence[Table] = ()
     given: Sequence[AnswersShown] = ()
     panels: Sequence[Panel] = ()
+    learning: Sequence[Panel] = ()
     by_classes: ClassAnswers | None = None
     by_candidates: CandidateAnswers | None = None
     by_concept: MapFigure | None = None
@@ -70,10 +74,6 @@ def render(report: Report) -> str:
     """The page as HTML."""
     relations = report.relations
     drawn = relations if relations and len(relations.labels) >= LEAST_SQUARES else None
-    panels = [
-        (panel, panel_svg(panel, f"panel-{number}"), table_of(panel))
-        for number, panel in enumerate(report.panels)
-    ]
     given = [
         (
             shown,
@@ -92,7 +92,8 @@ def render(report: Report) -> str:
         ["report.js"],
         report=report,
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
-        panels=panels,
+        panels=figures(report.panels, "panel"),
+        learning=figures(report.learning, "learning"),
         given=given,
         right=report.by_classes and report.by_classes.right(),
         published=any(row.published for _, rows in report.tables for row in rows),
@@ -100,6 +101,20 @@ def render(report: Report) -> str:
         heat_map=drawn and heat_map_svg(drawn),
         heat_data=drawn and {"labels": drawn.labels, "values": drawn.similarity.round(3).tolist()},
     )
+
+
+def figures(
+    panels: Sequence[Panel], name: str
+) -> list[tuple[Panel, Markup, list[tuple[int, list[str]]]]]:
+    """Each panel with its picture and its numbers.
+
+    Args:
+      name: what the names of these pictures begin with, and no other's.
+    """
+    return [
+        (panel, panel_svg(panel, f"{name}-{number}"), table_of(panel))
+        for number, panel in enumerate(panels)
+    ]
 
 
 def write_page(report: Report, out: Path) -> int:

@@ -11,11 +11,13 @@ import pytest
 from evaluating import write_toy
 from safetensors.numpy import save_file
 from tiny_bert import WORDS, write_model
+from toy_report import LEARNING
 
 from coder_jax.__main__ import main
 from coder_jax.commands.report import named, short_name
 from coder_jax.encoding import vector_cache
 from coder_jax.models.encoder_settings import EncoderSettings, write_settings
+from coder_jax.report.panel_file import write_panels
 from coder_jax.report.subject import load_subject
 
 
@@ -85,6 +87,17 @@ def test_the_terms_are_encoded_once(folder, tmp_path, monkeypatch, capsys):
 def test_a_model_alone(folder, tmp_path, capsys):
     assert report("--model", folder / "two", "--out", tmp_path / "page.html") == 0
     assert capsys.readouterr().out.count("left out") == 7
+
+
+def test_learning_curves_of_an_experiment(folder, tmp_path, capsys):
+    write_panels([LEARNING], tmp_path / "curves.json")
+    out = tmp_path / "page.html"
+    words = ["--model", folder / "two", "--out", out]
+    assert report(*words, "--curves", tmp_path / "curves.json") == 0
+    assert 'id="learning-0"' in out.read_text(encoding="utf-8")
+    out.unlink()
+    assert report(*words, "--curves", tmp_path / "absent.json") == 2
+    assert "absent.json" in capsys.readouterr().err and not out.exists()
 
 
 def test_results_of_before_and_after(folder, tmp_path, capsys):

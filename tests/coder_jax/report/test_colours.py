@@ -7,7 +7,7 @@ from contrast import LEAST, LEAST_OF_MARKS, SCHEMES, SEEN, contrast, luminance, 
 from report_browser import find, scroll_to, until
 from toy_report import full_report
 
-from coder_jax.report.build import left_out
+from coder_jax.report.left_out import left_out
 from coder_jax.report.page.render import Report, write_page
 
 

@@ -15,8 +15,8 @@ from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.report.build import left_out
 from coder_jax.report.curves import training_panels
+from coder_jax.report.left_out import left_out
 from coder_jax.report.page.render import Report, render, write_page
 from coder_jax.report.relation_matrices import compare_relations
 from coder_jax.report.results import result_tables
@@ -133,6 +133,22 @@ def test_answers_have_pictures_and_the_surest_errors():
     assert 'id="answers"' not in render(Report(title="x"))
 
 
+def test_learning_curves_have_pictures_and_numbers():
+    html = render(full_report())
+    for one in (
+        *(
+            'href="#learning"',
+            'id="learning-0"',
+            "<b>own acc@1</b>",
+            "coder &lt;b&gt;: 70 at steps",
+        ),
+        *('<th scope="row">1000</th><td>75.5</td><td>61</td>', 'id="panel-0"'),
+    ):
+        assert one in html, one
+    without = render(dataclasses.replace(full_report(), learning=[]))
+    assert "#learning" not in without and 'id="learning"' not in without
+
+
 def test_why_maps_are_left_out_of_a_dictionary():
     missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
     why = {one.part: one.why for one in missing}
@@ -195,6 +211,7 @@ def test_every_figure_is_there(page):
         "results",
         "answers",
         "training",
+        "learning",
         "classes",
         "candidates",
         "by-concept",
