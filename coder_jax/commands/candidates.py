@@ -25,6 +25,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from coder_jax.commands.arguments.encoder import add_cache_argument
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the models are runs, each trained with another --fold: each training mention gets "
         "the candidates of the one that has not seen it; the other mentions those of all together",
     )
+    add_cache_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     data = open_mentions(args.data)
     by = unseen_by(args.model, data) if args.folds else None
     generators = load_generators(args.model)
-    for line in write_candidates(generators, args.model, data, args.out, args.k, by):
+    where = args.out, args.k, by
+    for line in write_candidates(generators, args.model, data, *where, cache=args.cache):
         print(line)
     return 0

@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
         for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
             generators = generators_of(args, pooling)
             stages = (args.models, generators, args.ranker)
-            records += records_of_stages(*stages, staged, ranker_choices(args))
+            records += records_of_stages(*stages, staged, ranker_choices(args), cache=args.cache)
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)
         elif benchmarks:

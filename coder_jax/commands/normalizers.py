@@ -56,6 +56,7 @@ def normalizer_of(
             ranker_choices(args)[0],
             threshold=least,
             abbreviations=abbreviations,
+            cache=args.cache,
         )
     return make_normalizer(args, dictionary, abbreviations)
 

@@ -197,6 +197,7 @@ class TermEncoder:
         self,
         chunks: Iterable[Sequence[str]],
         *,
+        unit: bool = True,
         rows: int | None = None,
         bar: Progress | None = None,
     ) -> Iterator[np.ndarray]:
@@ -204,11 +205,11 @@ class TermEncoder:
 
         Args:
           chunks: lists of strings; read one ahead, in another thread.
-          rows: as in `encode`.
+          unit, rows: as in `encode`.
           bar: a progress bar that counts terms.
         """
         given = map(self._cleaned, chunks), self.settings
-        return self.reader.embed_chunks(*given, rows=rows, bar=bar)
+        return self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar)
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
         return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()

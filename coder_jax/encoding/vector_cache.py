@@ -52,7 +52,12 @@ def kept_folder() -> Path:
 
 
 def cached_vectors(
-    encoder: TermEncoder, terms: Sequence[str], *, progress: bool = False
+    encoder: TermEncoder,
+    terms: Sequence[str],
+    *,
+    unit: bool = True,
+    weights_hash: str | None = None,
+    progress: bool = False,
 ) -> RowsOfFile | None:
     """The vectors of terms as this machine keeps them, encoded now if it does not have them yet.
 
@@ -62,10 +67,12 @@ def cached_vectors(
     Args:
       encoder: one that comes from a folder or from the hub.
       terms: n strings, of which the order counts.
+      unit: vectors of length 1; else as they come out of the pooling.
+      weights_hash: of an encoder that comes from elsewhere, such as a run.
       progress: show a progress bar, and say the line.
 
     Returns:
-      float32 [n, D], of unit length; None where they are not kept: of fewer than LEAST_TERMS terms,
+      float32 [n, D]; None where they are not kept: of fewer than LEAST_TERMS terms,
       of an encoder in memory, on one of several hosts, or because the folder cannot be written or
       has no room, which is said.
 
@@ -79,10 +86,11 @@ def cached_vectors(
     from coder_jax.encoding.vector_file import about_vectors
 
     limit = most_bytes()
-    if not limit or len(terms) < LEAST_TERMS or host_count() > 1 or encoder.weights_hash is None:
+    digest = weights_hash or encoder.weights_hash
+    if not limit or len(terms) < LEAST_TERMS or host_count() > 1 or digest is None:
         return None
     listed = TermList(terms, TERMS_PER_CHUNK)
-    about = about_vectors(encoder, str(encoder.name), encoder.weights_hash, listed, "float32")
+    about = about_vectors(encoder, str(encoder.name), digest, listed, "float32", unit=unit)
     folder = kept_folder() / key_of(encoder, terms, about)
     what = f"vectors of {len(terms):,} terms"
     try:

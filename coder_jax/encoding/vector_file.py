@@ -59,7 +59,13 @@ COMPARABLE = (
 
 
 def about_vectors(
-    encoder: TermEncoder, model: str, weights_hash: str, terms: Terms, dtype: str
+    encoder: TermEncoder,
+    model: str,
+    weights_hash: str,
+    terms: Terms,
+    dtype: str,
+    *,
+    unit: bool = True,
 ) -> dict[str, Any]:
     """What vectors are made of, for `write_vectors`.
 
@@ -67,10 +73,12 @@ def about_vectors(
       model: its name (folder or hub id), for people; the hash is what counts.
       terms: what is encoded.
       dtype: how a vector is stored, 'float32' or 'float16'.
+      unit: vectors of length 1; else as they come out of the pooling.
     """
+    vectors = {"width": encoder.width, "dtype": dtype}
     about = {
         "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
-        "vectors": {"width": encoder.width, "dtype": dtype},
+        "vectors": vectors if unit else vectors | {"unit": False},
         "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
     }
     return marked(VECTORS, about)
@@ -112,9 +120,8 @@ def write_vectors(
     held = f"{work}: another process is encoding there; wait for it, or stop it"
     with locked(work / LOCK, held) if is_first() else nullcontext():
         if not (work / JOINED).exists():
-            dtype = about["vectors"]["dtype"]
             together(
-                lambda: write_chunks(encoder, terms, work, dtype, progress=progress),
+                lambda: write_chunks(encoder, terms, work, about["vectors"], progress=progress),
                 lambda: all(chunk_file(work, number).exists() for number in range(terms.chunks)),
             )
         together(
@@ -183,9 +190,13 @@ def begin(work: Path, about: dict[str, Any]) -> None:
 
 
 def write_chunks(
-    encoder: TermEncoder, terms: Terms, work: Path, dtype: str, *, progress: bool
+    encoder: TermEncoder, terms: Terms, work: Path, kind: dict[str, Any], *, progress: bool
 ) -> None:
-    """Writes those chunks of this host that are missing; one is written while the next is made."""
+    """Writes those chunks of this host that are missing; one is written while the next is made.
+
+    Args:
+      kind: "vectors" of `about_vectors`.
+    """
     mine = range(host_index(), terms.chunks, host_count())
     missing = [number for number in mine if not chunk_file(work, number).exists()]
     sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
@@ -200,12 +211,13 @@ def write_chunks(
         ) as bar,
         ThreadPoolExecutor(1) as disk,
     ):
-        vectors = encoder.encode_chunks(map(terms.chunk, missing), bar=bar)
+        unit = kind.get("unit", True)
+        vectors = encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)
         under_way = None
         for number, chunk in zip(missing, vectors, strict=True):
             if under_way is not None:
                 under_way.result()
-            under_way = disk.submit(save_chunk, chunk_file(work, number), chunk, dtype)
+            under_way = disk.submit(save_chunk, chunk_file(work, number), chunk, kind["dtype"])
         if under_way is not None:
             under_way.result()
 

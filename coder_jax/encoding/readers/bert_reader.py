@@ -97,11 +97,13 @@ class BertReader:
         chunks: Iterable[Sequence[str]],
         settings: EncoderSettings,
         *,
+        unit: bool,
         rows: int | None,
         bar: Progress | None,
     ) -> Iterator[np.ndarray]:
         """As `embed.embed_chunks`, of cleaned terms."""
-        return embed_chunks(self.bert, self.tokenizer, chunks, **_how(settings), rows=rows, bar=bar)
+        how = _how(settings)
+        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:

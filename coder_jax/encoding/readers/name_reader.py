@@ -122,12 +122,13 @@ class NameReader:
         chunks: Iterable[Sequence[str]],
         settings: EncoderSettings,
         *,
+        unit: bool,
         rows: int | None,
         bar: Progress | None,
     ) -> Iterator[np.ndarray]:
-        """Unit vectors of each of many lists of cleaned terms, one after the other."""
+        """Vectors of each of many lists of cleaned terms, one after the other."""
         for terms in chunks:
-            vectors = self.embed(terms, settings, unit=True, rows=rows, progress=False)
+            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
             if bar is not None:
                 bar.update(len(terms))
             yield vectors

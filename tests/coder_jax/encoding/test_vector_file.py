@@ -135,7 +135,7 @@ def test_finished_chunks_are_not_made_again(encoder, undisturbed, tmp_path, monk
     out = tmp_path / "v.npy"
     asked = []
 
-    def chunks_until(chunks, bar=None):
+    def chunks_until(chunks, unit=True, bar=None):
         for number, chunk in enumerate(encode(chunks, bar=bar)):
             yield chunk
             if number == 2:

@@ -11,7 +11,6 @@ import numpy as np
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
-from coder_jax.systems.recall_rank.prediction.stages import protocol_of
 from data_pipeline.dataset.mentions.candidates import CANDIDATES, TABLE, CandidateLists
 from data_pipeline.dataset.mentions.store import MentionDataset, MentionSplit
 from data_pipeline.files.identity import MENTIONS, write_identity
@@ -28,6 +27,8 @@ def write_candidates(
     out: Path,
     k: int,
     unseen_by: np.ndarray | None = None,
+    *,
+    cache: bool = False,
 ) -> Iterator[str]:
     """Write a folder of mentions and candidates; lines for people come back.
 
@@ -39,6 +40,7 @@ def write_candidates(
         k: candidates of each mention.
         unseen_by: int [M], for each training mention the generator whose candidates it gets; None:
             those of all together, as the mentions of the other splits.
+        cache: keep the vectors of the names on this machine, and use those that are kept.
 
     Raises:
         BadInput: if `out` is something else.
@@ -47,16 +49,13 @@ def write_candidates(
         raise BadInput(f"--out {out} is the folder of the mentions; give another one")
     if out.exists() and any(out.iterdir()) and not (out / CANDIDATES).is_dir():
         raise BadInput(f"{out} is not empty and has no candidates; give a new or empty folder")
-    names = generators.encode(data.names.strings, progress=True)
+    names = generators.encode(data.names.strings, progress=True, cache=cache)
     with whole_folder(out) as new:
         shutil.copytree(data.folder, new, dirs_exist_ok=True)
         shutil.rmtree(new / CANDIDATES, ignore_errors=True)  # of mentions that had some
         made_by = {
             "models": list(models),
-            "weights": [
-                protocol_of(*one).weights_hash
-                for one in zip(models, generators.members, strict=True)
-            ],
+            "weights": [one.weights_hash for one in generators.members],
             "k": k,
             "out of fold": unseen_by is not None,
         }

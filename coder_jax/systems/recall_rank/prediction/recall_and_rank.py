@@ -114,6 +114,7 @@ class RecallAndRank:
         names: N names of the dictionary.
         name_concepts: int [N], the concept of each.
         choice: how scores become answers.
+        cache: keep the vectors of the names on this machine, and use those that are kept.
     """
 
     def __init__(
@@ -123,15 +124,23 @@ class RecallAndRank:
         names: Sequence[str],
         name_concepts: np.ndarray,
         choice: Choice | None = None,
+        *,
+        cache: bool = False,
     ):
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
-        self.choice = choice or Choice()
+        self.choice, self.cache = choice or Choice(), cache
         self.vectors: list[np.ndarray] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
         """Whether this is the dictionary."""
         return self.names == names and np.array_equal(self.name_concepts, name_concepts)
+
+    def encode_names(self, *, progress: bool = False) -> list[np.ndarray]:
+        """float32 [N, D] of each encoder: the vectors of the dictionary, made once."""
+        if self.vectors is None:
+            self.vectors = self.generator.encode(self.names, progress=progress, cache=self.cache)
+        return self.vectors
 
     def answer(
         self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
@@ -154,11 +163,8 @@ class RecallAndRank:
         Args:
             mentions, k, progress: as for `answer`.
         """
-        if self.vectors is None:
-            self.vectors = self.generator.encode(self.names, progress=progress)
-        lists = self.generator.lists(
-            mentions, self.vectors, self.name_concepts, k, progress=progress
-        )
+        vectors = self.encode_names(progress=progress)
+        lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
         return lists, mean_probabilities(
             self.rankers, self.names, mentions, lists, progress=progress
         )

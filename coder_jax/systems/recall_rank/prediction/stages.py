@@ -7,15 +7,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 
-from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol, hash_weights
+from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol
 from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.models.bert import split_encoder
-from coder_jax.runs.files import is_run
 from coder_jax.runs.folder import system_name
 from coder_jax.systems.recall_rank.generator import RecallSystem
 from coder_jax.systems.recall_rank.prediction.candidates import (
@@ -69,6 +66,8 @@ def load_stages(
     names: Sequence[str],
     name_concepts: np.ndarray,
     by: Choice | None = None,
+    *,
+    cache: bool = False,
 ) -> RecallAndRank:
     """Recall and rank over a dictionary.
 
@@ -77,9 +76,10 @@ def load_stages(
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
+        cache: keep the vectors of the names on this machine, and use those that are kept.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(generators, loaded, names, name_concepts, by)
+    return RecallAndRank(generators, loaded, names, name_concepts, by, cache=cache)
 
 
 def staged_normalizer(
@@ -90,11 +90,12 @@ def staged_normalizer(
     *,
     threshold: float = 0.0,
     abbreviations: Mapping[str, str] | None = None,
+    cache: bool = False,
 ) -> StagedNormalizer:
     """What maps mentions to the concepts of a dictionary.
 
     Args:
-        generators, rankers, by: as for `load_stages`.
+        generators, rankers, by, cache: as for `load_stages`.
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
@@ -111,7 +112,8 @@ def staged_normalizer(
         names = [term for terms in named.values() for term in terms]
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
-    stages = load_stages(generators, rankers, names, of_name, by)
+    stages = load_stages(generators, rankers, names, of_name, by, cache=cache)
+    stages.encode_names(progress=True)
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
     )
@@ -132,15 +134,7 @@ def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> Enc
 
 def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
     """The protocol of a generator's encoder, for records."""
-    if not is_run(model):
-        folder = generator.encoder.folder
-        return encoder_protocol(
-            generator.encoder, model, None if folder is None else hash_weights(folder)
-        )
-    digest = hashlib.sha256()
-    for array in jax.tree.leaves(split_encoder(generator.encoder.bert)[1]):
-        digest.update(np.ascontiguousarray(array).data)
-    return encoder_protocol(generator.encoder, model, digest.hexdigest())
+    return encoder_protocol(generator.encoder, model, generator.weights_hash)
 
 
 def records_of_stages(
@@ -149,6 +143,8 @@ def records_of_stages(
     rankers: Sequence[str],
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
+    *,
+    cache: bool = False,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
 
@@ -158,6 +154,7 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
+        cache: as for `load_stages`.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
@@ -167,7 +164,7 @@ def records_of_stages(
     for one in benchmarks:
         names, concepts = one.dictionary.terms, one.data.name_concepts
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
-            stages = load_stages(generators, rankers, names, concepts)
+            stages = load_stages(generators, rankers, names, concepts, cache=cache)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )

@@ -9,6 +9,7 @@ from tiny_bert import write_model
 from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
+from coder_jax.encoding import vector_cache
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.multiple_names.benchmark import EDITS, SIGNS, TF_IDF, TRAINING
 from coder_jax.mapping.answers import Status
@@ -16,6 +17,7 @@ from coder_jax.systems.recall_rank.prediction.models import load_generators
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 from coder_jax.systems.recall_rank.prediction.stages import staged_normalizer
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.dataset.mentions.candidates import read_lists
 from data_pipeline.dataset.mentions.store import open_mentions
 
 TERMS = ["heart attack", "limb pain", "renal failure", "kidney failure"]
@@ -228,3 +230,31 @@ def test_a_ranker_takes_the_candidates_of_any_encoder_with_its_pooling(mentions,
     assert main(["evaluate", *map(str, words), "--json", str(tmp_path / "o.json")]) == 0
     records = json.loads((tmp_path / "o.json").read_text())["records"]
     assert [one["encoder"]["pooling"] for one in records] == ["cls", "mean"]
+
+
+def test_names_are_encoded_once_for_all_that_ask(
+    mentions, generator, tmp_path, monkeypatch, capsys
+):
+    """By a run or its export, with vectors as they come out of the pooling."""
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 2)
+    names = list(open_mentions(mentions).names.strings)
+    export = tmp_path / "export"
+    assert main(["export", "--checkpoint", str(generator[0]), "--out", str(export)]) == 0
+    for model in (generator[0], export):
+        one = load_generators([model])
+        (alone,) = one.encode(names)
+        (kept,) = one.encode(names, cache=True)
+        np.testing.assert_allclose(kept, alone, rtol=1e-5, atol=1e-5)
+        assert np.abs(np.linalg.norm(kept, axis=1) - 1).min() > 0.1
+        capsys.readouterr()
+        words = ["candidates", "--model", str(model), "--data", str(mentions), "-k", "3", "--out"]
+        assert main([*words, str(tmp_path / "lists")]) == 0
+        assert "read from the cache" in capsys.readouterr().err
+        assert main([*words, str(tmp_path / "anew"), "--no-cache"]) == 0
+        assert "cache" not in capsys.readouterr().err
+        there, anew = (
+            read_lists(tmp_path / one, "dev", 2, len(names)) for one in ("lists", "anew")
+        )
+        np.testing.assert_array_equal(there.names, anew.names)
+        np.testing.assert_allclose(there.distances, anew.distances, rtol=1e-4)
