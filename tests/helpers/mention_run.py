@@ -21,9 +21,9 @@ def config_of(stage, mentions, out, *, batch=None, **changes):
         base.system.batch, **({"groups": 4, "row_length": 64} | sizes[stage] | (batch or {}))
     )
     run = {"eval_steps": 4, "save_steps": 4, "log_steps": 4} | changes.pop("run", {})
-    model = ModelConfig(
-        init=str(mentions.parent / "bert"), pooling="mean", dropout=0.1, dtype="float32"
-    )
+    init = str(mentions.parent / "bert")
+    pooling = base.system.model.pooling
+    model = ModelConfig(init=init, pooling=pooling, dropout=0.1, dtype="float32")
     return dataclasses.replace(
         base,
         system=dataclasses.replace(base.system, batch=spec, model=model, **changes),

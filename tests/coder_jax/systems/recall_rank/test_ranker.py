@@ -274,3 +274,18 @@ def test_an_encoder_without_token_types_is_refused(lists):
     system = config_of("rank", lists, "x").system
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
         system.about({"config": TINY.to_hf() | {"type_vocab_size": 1}}, {"keyword_kinds": []})
+
+
+@pytest.mark.parametrize(
+    ("name", "pooling", "said"),
+    [
+        ("rank", "mean", "mean over \\[CLS\\] and the probes"),
+        ("recall", "pooler", "no way to train"),
+    ],
+)
+def test_a_pooling_that_would_not_be_learnt_is_refused(mentions, name, pooling, said):
+    config = config_of(name, mentions, "x")
+    model = dataclasses.replace(config.system.model, pooling=pooling)
+    config.system.validate(config.optimizer)
+    with pytest.raises(BadInput, match=f"--pooling {pooling}.*{said}"):
+        dataclasses.replace(config.system, model=model).validate(config.optimizer)
