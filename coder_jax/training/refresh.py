@@ -26,7 +26,7 @@ from data_pipeline.process.errors import BadInput
 KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Refresh:
     """The refreshes of a run; for a system without any, nothing is ever due.
 
@@ -35,12 +35,22 @@ class Refresh:
         files: of the run.
         mesh: the devices.
         about: of `System.start`.
+        computed: step and what was computed after it (`View.computed`).
     """
 
     system: System
     files: RunFiles
     mesh: Mesh
     about: Mapping[str, Any]
+    computed: tuple[int, dict[str, Any]] = dataclasses.field(
+        default_factory=lambda: (-1, {}), init=False
+    )
+
+    def computed_after(self, step: int) -> dict[str, Any]:
+        """What was computed after a step, to be added to; that of other steps is forgotten."""
+        if self.computed[0] != step:
+            self.computed = step, {}
+        return self.computed[1]
 
     def due(self, step: int) -> bool:
         """Whether an index is made after so many steps."""
@@ -100,9 +110,15 @@ class Refresh:
             partial.mkdir(parents=True, exist_ok=True)
         barrier("a folder for the index")
         view = View(
-            step=step, params=state.params, extra=state.extra, mesh=self.mesh, about=self.about
+            step=step,
+            params=state.params,
+            extra=state.extra,
+            mesh=self.mesh,
+            about=self.about,
+            computed=self.computed_after(step),
         )
         self.system.refresh(view, source, partial)
+        self.computed = -1, {}  # it may be large
         barrier("the index is written")
         if is_first():
             partial.rename(folder)

@@ -91,6 +91,8 @@ class View:
     mesh: Mesh
     about: Mapping[str, Any]
     """Of `System.start`."""
+    computed: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What the scores and the refresh of a step both need: who makes it first leaves it here."""
 
 
 # What a run is scored by: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.

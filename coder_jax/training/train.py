@@ -161,6 +161,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     extra=step_of_run.one_host(state.extra),
                     mesh=step_of_run.mesh,
                     about=about,
+                    computed=refresh.computed_after(step),
                 )
                 found: dict[str, dict[str, float]] = {}
                 if is_first():  # one host's devices; the others wait

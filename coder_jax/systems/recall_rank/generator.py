@@ -54,6 +54,8 @@ from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 
+NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecallSystem(MentionSystem):
@@ -159,10 +161,8 @@ class RecallSystem(MentionSystem):
             encoder = self.generator(params, view.about, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
-            encoded, source.encoded = source.encoded, None
-            if encoded is not None and encoded[0] == view.step:
-                (names,) = encoded[1]
-            else:
+            names = view.computed.get(NAME_VECTORS)
+            if names is None:
                 names = encoder.encode(list(data.names.strings), unit=False, progress=True)
             rows = nearest_others(vectors, names, source.gold_names, kn)[source.mention_of]
             if own_names is not None:
@@ -185,8 +185,8 @@ class RecallSystem(MentionSystem):
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.about, source)
             names = generator.encode(list(data.names.strings), progress=True)
-            if self.refresh_steps:
-                source.encoded = view.step, names
+            if self.refresh_steps and view.step % self.refresh_steps == 0:
+                (view.computed[NAME_VECTORS],) = names
             lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 

@@ -104,10 +104,6 @@ class RecallBatches(MentionBatches):
         spec: what a step is made of.
         cut, rows, run_steps, shapes: as for `BatchMaker`.
 
-    Attributes:
-        encoded: a number of steps, and the vectors that all names had after them, where an
-            evaluation left them for the refresh of the same step.
-
     Raises:
         BadInput: if there are fewer mentions than a step takes.
     """
@@ -139,7 +135,6 @@ class RecallBatches(MentionBatches):
         self.own = OwnNames.of(self.mention_of, self.concept_of, self.first_name)
         nearest = self.spec.own_names == "nearest"
         self.names = self.own.most_alike(self.dataset) if nearest else None
-        self.encoded: tuple[int, list[np.ndarray]] | None = None
         return len(self.mention_of), "training mentions with a concept of the dictionary"
 
     @cached_property
