@@ -23,19 +23,21 @@ def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None
     """
     from coder_jax.report.pictures.curve_plots import plot_panels
 
-    panels = panels_of([row for row in rows if row["pooling"] == pooling])
+    panels = panels_of(rows, pooling)
     write_panels(panels, folder / "curves.json")
     plot_panels(panels, folder / "curves.png")
 
 
-def panels_of(rows: Sequence[Row]) -> list[Panel]:
+def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
     """A panel for each score, with a line for each system that was trained for several lengths.
 
     A row of 0 steps is the start of all. Shares are in percent.
 
     Args:
-      rows: of one pooling.
+      rows: of `mean_rows`, by system, steps and pooling.
+      pooling: by which vectors; rows of another one are left out.
     """
+    rows = [row for row in rows if row["pooling"] == pooling]
     trained = sorted({row["steps"] for row in rows if row["steps"]})
     systems = dict.fromkeys(row["system"] for row in rows)
     panels = []
@@ -55,5 +57,8 @@ def panels_of(rows: Sequence[Row]) -> list[Panel]:
                 curves.append(curve_of(system, points, colour=len(curves), dash=len(curves) // 8))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere
-            panels.append(Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True))
+            note = f"By {pooling} pooling."
+            panels.append(
+                Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True, note=note)
+            )
     return panels

@@ -2,7 +2,8 @@
 
 A ranker learns from them which candidate is right (`--recipe rank`). The generator is a run of the
 recipe recall, its export, or any encoder, trained or not. The folder that is written holds the
-mentions, too, so that a ranker needs no other; candidates.tsv in it is for people.
+mentions, too, so that a ranker needs no other; candidates.tsv in it is for people. The vectors of
+the dictionary's names are kept on this machine for the next time.
 
 A generator knows the mentions that it was trained on, and finds nearly all their concepts; a ranker
 that learns from such lists never meets the mistakes that it has to mend later. --folds takes lists
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     data = open_mentions(args.data)
     by = unseen_by(args.model, data) if args.folds else None
     generators = load_generators(args.model)
-    where = args.out, args.k, by
-    for line in write_candidates(generators, args.model, data, *where, cache=args.cache):
+    lines = write_candidates(generators, args.model, data, args.out, args.k, by, cache=args.cache)
+    for line in lines:
         print(line)
     return 0

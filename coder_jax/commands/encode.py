@@ -83,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.agree import is_first
-    from coder_jax.encoding.encoder_protocol import hash_weights
-    from coder_jax.encoding.vector_file import about_vectors, write_vectors
+    from coder_jax.encoding.encoder_protocol import about_vectors, hash_weights
+    from coder_jax.encoding.vector_file import write_vectors
     from coder_jax.models.hf_files import find_folder
     from data_pipeline.files.output_file import check_output
     from data_pipeline.files.streams import is_stream

@@ -31,8 +31,8 @@ the names of the concepts; else it is searched, as above.
 A generator (recipe recall), with a --ranker or without, answers with as many concepts as it takes
 the mention to mean, a row for each, from the 10 with the nearest names; a mention that is a string
 of the dictionary is one concept. Similarity is the score by which candidates are ordered: by
-distances alone always about .9; with a ranker its probability is half of it. The dictionary is
-encoded in memory, anew in each call. It may be code<TAB>name, as code.txt of CHIP-2019 is.
+distances alone always about .9; with a ranker its probability is half of it. The dictionary may be
+code<TAB>name, as code.txt of CHIP-2019 is.
 
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\

@@ -23,7 +23,8 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
   explorer   terms of --dictionary with the --neighbours nearest others of each; type to find one,
              click to go on; the address of a term can be kept
 
-What is not given is left out, and the report says which command would make it.
+What is not given is left out, and the report says which command would make it (learning curves
+apart, which are of several systems).
 
 --model is the folder of a run (its newest checkpoint), an export, or any BERT, XLM-R or ModernBERT
 of Hugging Face by folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a table whose

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from coder_jax.encoding.encoder_protocol import about_vectors
 from coder_jax.encoding.rows import Rows
 from coder_jax.encoding.search import search
 from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList, strings_of
-from coder_jax.encoding.vector_file import about_file, about_vectors, read_vectors
+from coder_jax.encoding.vector_file import about_file, read_vectors
 from data_pipeline.dataset.aligned import aligned
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.files.identity import VECTORS, write_identity
@@ -207,15 +208,18 @@ def is_pair(row: Any) -> bool:
     )
 
 
-def vectors_in_chunks(encoder: TermEncoder, terms: list[str], progress: bool) -> np.ndarray:
+def vectors_in_chunks(
+    encoder: TermEncoder, terms: Sequence[str], progress: bool, *, unit: bool = True
+) -> np.ndarray:
     """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
     if len(terms) <= TERMS_PER_CHUNK:
-        return encoder.encode(terms, progress=progress)
+        return encoder.encode(list(terms), unit=unit, progress=progress)
     listed = TermList(terms, TERMS_PER_CHUNK)
     vectors = aligned((len(terms), encoder.width), np.float32)
     bar = progress_bar(total=len(terms), unit=" terms", desc="encoding", disable=not progress)
     with bar:
-        chunks = encoder.encode_chunks(map(listed.chunk, range(listed.chunks)), bar=bar)
+        numbers = range(listed.chunks)
+        chunks = encoder.encode_chunks(map(listed.chunk, numbers), unit=unit, bar=bar)
         for number, chunk in enumerate(chunks):
             first = number * TERMS_PER_CHUNK
             vectors[first : first + len(chunk)] = chunk

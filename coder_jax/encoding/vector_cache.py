@@ -56,7 +56,7 @@ def cached_vectors(
     terms: Sequence[str],
     *,
     unit: bool = True,
-    weights_hash: str | None = None,
+    of_run: bool = False,
     progress: bool = False,
 ) -> RowsOfFile | None:
     """The vectors of terms as this machine keeps them, encoded now if it does not have them yet.
@@ -65,16 +65,17 @@ def cached_vectors(
     one encodes and the others wait.
 
     Args:
-      encoder: one that comes from a folder or from the hub.
+      encoder: one that comes from a folder or from the hub; or, if `of_run`, any.
       terms: n strings, of which the order counts.
       unit: vectors of length 1; else as they come out of the pooling.
-      weights_hash: of an encoder that comes from elsewhere, such as a run.
+      of_run: it was made in memory of what a run has learnt; its parameters are what tells it from
+        others.
       progress: show a progress bar, and say the line.
 
     Returns:
-      float32 [n, D]; None where they are not kept: of fewer than LEAST_TERMS terms,
-      of an encoder in memory, on one of several hosts, or because the folder cannot be written or
-      has no room, which is said.
+      float32 [n, D]; None where they are not kept: of fewer than LEAST_TERMS terms, of another
+      encoder in memory, on one of several hosts, or because the folder cannot be written or has no
+      room, which is said.
 
     Raises:
       BadInput: CODER_JAX_CACHE_GB is no size, or what encoding raises.
@@ -82,12 +83,14 @@ def cached_vectors(
     """
     # Imported here, as they import jax: whoever asks for the folder needs none.
     from coder_jax.devices.agree import host_count
+    from coder_jax.encoding.encoder_protocol import about_vectors, hash_of_encoder
     from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList
-    from coder_jax.encoding.vector_file import about_vectors
 
     limit = most_bytes()
-    digest = weights_hash or encoder.weights_hash
-    if not limit or len(terms) < LEAST_TERMS or host_count() > 1 or digest is None:
+    if not limit or len(terms) < LEAST_TERMS or host_count() > 1:
+        return None
+    digest = hash_of_encoder(encoder) if of_run else encoder.weights_hash
+    if digest is None:
         return None
     listed = TermList(terms, TERMS_PER_CHUNK)
     about = about_vectors(encoder, str(encoder.name), digest, listed, "float32", unit=unit)
@@ -122,8 +125,8 @@ def key_of(encoder: TermEncoder, terms: Sequence[str], about: dict[str, Any]) ->
     import jax
     import polars as pl
 
+    from coder_jax.encoding.encoder_protocol import same_vectors
     from coder_jax.encoding.term_lines import terms_hash
-    from coder_jax.encoding.vector_file import same_vectors
     from data_pipeline.terminology.cleaning.rules import clean
 
     # What the rules make of the terms, too: a later version may have other rules of that name.

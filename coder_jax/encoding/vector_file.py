@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +30,13 @@ from coder_jax.devices.agree import (
     is_first,
     must_agree,
 )
-from coder_jax.encoding.encoder_protocol import encoder_protocol
+from coder_jax.encoding.encoder_protocol import about_vectors, comparable, same_vectors
 from coder_jax.encoding.rows import RowsOfFile
 from coder_jax.encoding.term_lines import Terms
 from data_pipeline.files.file_lock import locked
 from data_pipeline.files.identity import (
     VECTORS,
     differences,
-    marked,
     read_identity,
     write_identity,
 )
@@ -51,37 +49,6 @@ if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
 
 ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
-# Of `about`: what a query's vector must share with these vectors to be compared with them.
-COMPARABLE = (
-    *("weights_hash", "tokenizer_hash", "pooling", "cleaning", "max_length"),
-    "attend_padding",
-)
-
-
-def about_vectors(
-    encoder: TermEncoder,
-    model: str,
-    weights_hash: str,
-    terms: Terms,
-    dtype: str,
-    *,
-    unit: bool = True,
-) -> dict[str, Any]:
-    """What vectors are made of, for `write_vectors`.
-
-    Args:
-      model: its name (folder or hub id), for people; the hash is what counts.
-      terms: what is encoded.
-      dtype: how a vector is stored, 'float32' or 'float16'.
-      unit: vectors of length 1; else as they come out of the pooling.
-    """
-    vectors = {"width": encoder.width, "dtype": dtype}
-    about = {
-        "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
-        "vectors": vectors if unit else vectors | {"unit": False},
-        "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
-    }
-    return marked(VECTORS, about)
 
 
 def write_vectors(
@@ -279,6 +246,8 @@ def read_vectors(
     found = read_identity(about_file(path), VECTORS)
     expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
     changed = differences(comparable(found), comparable(expected))
+    if not found["vectors"].get("unit", True):
+        changed = [*changed, "its vectors are not of length 1"]
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
     vectors = RowsOfFile(path)
@@ -286,20 +255,6 @@ def read_vectors(
     if vectors.shape != shape:
         raise BadInput(f"{path}: found vectors of shape {vectors.shape}, not {shape}; {again}")
     return vectors
-
-
-def same_vectors(about: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for work on `about` to go on: all of it but the model's name."""
-    encoder = {name: value for name, value in about["encoder"].items() if name != "model"}
-    return about | {"encoder": encoder}
-
-
-def comparable(about: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for vectors to be compared with a query's, and to be of these terms."""
-    return {
-        "encoder": {name: about["encoder"].get(name) for name in COMPARABLE},
-        "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
-    }
 
 
 def flush(file: Any) -> None:

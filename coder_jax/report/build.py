@@ -11,7 +11,7 @@ import numpy as np
 from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.report.answers import answers
-from coder_jax.report.curves import training_panels
+from coder_jax.report.curves import Panel, training_panels
 from coder_jax.report.dictionary.candidate_answers import (
     CandidateAnswers,
     candidate_answers,
@@ -90,7 +90,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     # What fails soonest comes first.
     records = read_results(inputs.results)
     tables, given = result_tables(records), answers_shown(records)
-    learning = [panel for path in inputs.curves for panel in read_panels(path)]
+    learning = learning_panels(inputs.curves)
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
@@ -134,6 +134,16 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     return replace(report, left_out=missing)
 
 
+def learning_panels(paths: Sequence[str]) -> list[Panel]:
+    """The panels of files of learning curves; of several files each says which one it is of."""
+    panels = {path: read_panels(path) for path in paths}
+    if len(panels) == 1:
+        return panels[paths[0]]
+    return [
+        replace(one, note=f"{path}. {one.note}".strip()) for path in panels for one in panels[path]
+    ]
+
+
 def answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers | None:
     """Candidates of mentions and how they are ranked; None where no folder of mentions was given.
 
@@ -153,7 +163,8 @@ def answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers 
     if subject.ranker:
         return candidate_answers(folder, inputs.seed, None, [subject.ranker])
     generator = subject.generator or CandidateGenerator(subject.encoder)
-    return candidate_answers(folder, inputs.seed, generator, [*map(load_ranker, inputs.rankers)])
+    rankers = [*map(load_ranker, inputs.rankers)]
+    return candidate_answers(folder, inputs.seed, generator, rankers, cache=inputs.cache)
 
 
 def answers_by_classes(

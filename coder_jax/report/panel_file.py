@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coder_jax.report.curves import Curve, Panel, is_number
-from data_pipeline.files.json_files import read_json
+from coder_jax.report.curves import Panel
+from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
 
 FORMAT = 1
+REMEDY = "write it again with `python -m launch.ablation --steps 250 1000` and the same --out"
 
 
 def write_panels(panels: Sequence[Panel], path: Path) -> None:
@@ -24,27 +25,26 @@ def read_panels(path: str | Path) -> list[Panel]:
     """The panels of a file of `write_panels`.
 
     Raises:
-      BadInput: it is not one.
+      BadInput: it is not one, or has a curve that cannot be drawn.
     """
-    found = read_json(Path(path))
-    try:
-        if found["format"] != FORMAT:
-            raise BadInput(f"{path}: found the format {found['format']!r}, expected {FORMAT}")
-        return [panel_of(one) for one in found["panels"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadInput(
-            f"{path}: found no panels of curves ({type(error).__name__}: {error}); expected the "
-            "curves.json that `python -m launch.ablation --steps 250 1000` writes"
-        ) from error
-
-
-def panel_of(one: dict[str, Any]) -> Panel:
-    """A panel as `write_panels` has it; ValueError if its curves cannot be drawn."""
-    curves = [Curve(**curve) for curve in one["curves"]]
-    for curve in curves:
-        if not curve.x or len(curve.x) != len(curve.y) or not all(map(is_number, curve.y)):
-            raise ValueError(f"a curve of {len(curve.x)} x and {len(curve.y)} y, or not of numbers")
-    if not curves:
-        raise ValueError("a panel without curves")
-    first, last = one["x_range"]
-    return Panel(**one | {"curves": curves, "x_range": (first, last)})
+    found = typed(read_json(Path(path)), dict[str, Any], str(path), REMEDY)
+    if found.get("format") != FORMAT:
+        raise BadInput(f"{path}: found the format {found.get('format')!r}, not {FORMAT}; {REMEDY}")
+    panels = typed(found.get("panels"), list[Panel], str(path), REMEDY)
+    for panel in panels:
+        for curve in panel.curves:
+            rising = all(a < b for a, b in zip(curve.x, curve.x[1:], strict=False))
+            if not curve.x or len(curve.x) != len(curve.y) or not rising:
+                raise BadInput(
+                    f"{path}: the curve {curve.name!r} of {panel.title!r} has {len(curve.x)} x and "
+                    f"{len(curve.y)} y; expected as many of both, x rising; {REMEDY}"
+                )
+        least = min((curve.x[0] for curve in panel.curves), default=0)
+        if not panel.curves or (panel.log_x and least <= 0):
+            raise BadInput(
+                f"{path}: the panel {panel.title!r} has {len(panel.curves)} curves, the least x is "
+                f"{least}; expected some, and on a logarithmic axis x above 0; {REMEDY}"
+            )
+    if not panels:
+        raise BadInput(f"{path}: has no panel of curves; {REMEDY}")
+    return panels

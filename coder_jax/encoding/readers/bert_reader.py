@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.encoder_protocol import hash_weights
+from coder_jax.encoding.encoder_protocol import hash_arrays, hash_weights
 from coder_jax.encoding.readers.embed import embed_chunks, embed_terms
-from coder_jax.models.bert import POOLINGS, Bert
+from coder_jax.models.bert import POOLINGS, Bert, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_weights import check_vocabulary
 from data_pipeline.dataset.tokenize_terms import tokenizer_hash
@@ -62,6 +63,10 @@ class BertReader:
     def hash_of(self, folder: Path) -> str:
         """SHA-256 of the weight files that it was read from."""
         return hash_weights(folder)
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of the parameters, of an encoder that was read from no folder."""
+        return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
 
     def check(self, settings: EncoderSettings, source: str) -> None:
         """Raises BadInput for settings that do not fit it, or a tokenizer that does not."""

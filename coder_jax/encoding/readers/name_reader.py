@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
 
+from coder_jax.encoding.encoder_protocol import hash_arrays
 from coder_jax.encoding.readers.embed_names import embed_names, place
 from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings
 from coder_jax.models.names.files import WEIGHT_FILES
@@ -77,6 +79,12 @@ class NameReader:
             with (folder / name).open("rb") as file:
                 hashlib.file_digest(file, lambda: digest)
         return digest.hexdigest()
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of all that it knows, of an encoder that was read from no folder."""
+        known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
+        words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
+        return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
 
     def check(self, settings: EncoderSettings, source: str) -> None:
         """Raises BadInput for settings of a BERT."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.encoder_protocol import about_vectors
 from coder_jax.encoding.rows import JoinedRows, Rows, RowsOfFile
 from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList, terms_hash
 from coder_jax.encoding.vector_cache import cached_vectors
-from coder_jax.encoding.vector_file import about_file, about_vectors, write_vectors
+from coder_jax.encoding.vector_file import about_file, write_vectors
 
 
 def vectors_of_terms(

@@ -105,7 +105,12 @@ def mentions_folder(mentions: str | None) -> Path | None:
 
 
 def candidate_answers(
-    folder: Path, seed: int, generator: Generator | None, rankers: Sequence[TermRanker]
+    folder: Path,
+    seed: int,
+    generator: Generator | None,
+    rankers: Sequence[TermRanker],
+    *,
+    cache: bool = False,
 ) -> CandidateAnswers:
     """The candidates of some mentions of a folder.
 
@@ -114,6 +119,7 @@ def candidate_answers(
       seed: of the choice of mentions.
       generator: finds candidates; None: those that lie in the folder (`coder_jax candidates`).
       rankers: their probabilities are averaged; none: the order by distance stands.
+      cache: keep the vectors of the names on this machine, and use those that are kept.
 
     Raises:
       BadInput: if there are no such mentions, or no candidates where there is no generator.
@@ -128,7 +134,7 @@ def candidate_answers(
         fields = [field.name for field in dataclasses.fields(stored)]
         lists = CandidateLists(**{field: getattr(stored, field)[rows] for field in fields})
     else:
-        names = generator.encode(data.names.strings, progress=True)
+        names = generator.encode_names(data.names.strings, progress=True, cache=cache)
         lists = generator.lists(mentions, names, data.name_concepts, CANDIDATES)
     probability = mean_probabilities(rankers, data.names.strings, mentions, lists)
     gold = [split.gold_sets()[row] for row in rows.tolist()]

@@ -54,7 +54,7 @@ from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process.errors import BadInput
 
-NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D]
+NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of whatever length
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ class RecallSystem(MentionSystem):
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.about, source)
             names = generator.encode(list(data.names.strings), progress=True)
-            if self.refresh_steps and view.step % self.refresh_steps == 0:
+            if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
                 (view.computed[NAME_VECTORS],) = names
             lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}

@@ -74,10 +74,11 @@ class RankSystem(MentionSystem):
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         check_rate(self, "head_dropout")
-        if self.model.pooling != ModelConfig.pooling:
+        if self.model.pooling != "cls":
             raise BadInput(
                 f"--pooling {self.model.pooling}: a ranker's vector of a pair is the mean over "
-                "[CLS] and the probes of keywords (equation 10); leave --pooling out"
+                "[CLS] and the probes of keywords (equation 10), and none other is learnt; leave "
+                "--pooling out, and give another --out if a run began with it"
             )
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:

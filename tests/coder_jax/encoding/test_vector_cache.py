@@ -305,6 +305,33 @@ def test_a_limit_that_is_no_size(encoder, monkeypatch, size):
         cached_vectors(encoder, TERMS)
 
 
+def test_what_a_run_has_learnt_is_told_by_its_parameters(encoder, tiny_folder, kept, tmp_path):
+    """Kept of what was made in memory, too, if it is said to be a run's; others have no file."""
+    write_model(tmp_path / "trained", seed=1)
+    trained = TermEncoder.from_pretrained(tmp_path / "trained", "mean")
+
+    def in_memory(one):
+        return TermEncoder(one.bert, one.tokenizer, one.settings)
+
+    assert cached_vectors(in_memory(encoder), TERMS) is None
+    first = np.asarray(cached_vectors(in_memory(encoder), TERMS, of_run=True))
+    np.testing.assert_array_equal(first, cached_vectors(in_memory(encoder), TERMS, of_run=True))
+    assert len(folders(kept)) == 1
+    later = np.asarray(cached_vectors(in_memory(trained), TERMS, of_run=True))
+    assert len(folders(kept)) == 2 and np.abs(later - first).max() > 0.1, "it was trained on"
+    np.testing.assert_array_equal(later, cached_vectors(trained, TERMS))
+
+
+def test_of_whatever_length_they_are_others(encoder, kept):
+    unit = np.asarray(cached_vectors(encoder, TERMS))
+    raw = np.asarray(cached_vectors(encoder, TERMS, unit=False))
+    assert len(folders(kept)) == 2
+    np.testing.assert_array_equal(raw, vectors_in_chunks(encoder, TERMS, False, unit=False))
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    assert np.abs(lengths - 1).min() > 0.1
+    np.testing.assert_allclose(raw / lengths, unit, atol=1e-6)
+
+
 def test_what_is_not_kept(encoder, kept, monkeypatch):
     in_memory = TermEncoder(encoder.bert, encoder.tokenizer, encoder.settings)
     assert cached_vectors(in_memory, TERMS) is None, "its weights have no file"

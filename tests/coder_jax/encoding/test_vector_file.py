@@ -12,8 +12,9 @@ from tiny_bert import TINY, write_tokenizer
 from coder_jax.devices import agree
 from coder_jax.encoding import vector_file
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.encoder_protocol import about_vectors
 from coder_jax.encoding.term_lines import TermList
-from coder_jax.encoding.vector_file import about_vectors, read_vectors, write_vectors
+from coder_jax.encoding.vector_file import read_vectors, write_vectors
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -239,6 +240,10 @@ def test_vectors_are_read_only_for_what_they_were_made_of(encoder, tokenizer, tm
     cls = TermEncoder(encoder.bert, tokenizer, EncoderSettings(pooling="cls"))
     with pytest.raises(BadInput, match=r"\(encoder.pooling: 'mean' there, 'cls' here\)"):
         read_vectors(path, cls, "w", TERMS)
+    raw = about_vectors(encoder, "toy", "w", TERMS, "float32", unit=False)
+    write_vectors(encoder, TERMS, tmp_path / "raw.npy", raw)
+    with pytest.raises(BadInput, match="its vectors are not of length 1"):
+        read_vectors(tmp_path / "raw.npy", encoder, "w", TERMS)
     np.save(path, np.zeros((42, 3)))
     with pytest.raises(BadInput, match=r"shape \(42, 3\), not \(42, 32\); encode the dictionary"):
         read_vectors(path, encoder, "w", TERMS)

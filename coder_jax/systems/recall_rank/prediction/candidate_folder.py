@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_jax.encoding.encoder_protocol import hash_of_encoder
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import ranked
@@ -49,13 +50,13 @@ def write_candidates(
         raise BadInput(f"--out {out} is the folder of the mentions; give another one")
     if out.exists() and any(out.iterdir()) and not (out / CANDIDATES).is_dir():
         raise BadInput(f"{out} is not empty and has no candidates; give a new or empty folder")
-    names = generators.encode(data.names.strings, progress=True, cache=cache)
+    names = generators.encode_names(data.names.strings, progress=True, cache=cache)
     with whole_folder(out) as new:
         shutil.copytree(data.folder, new, dirs_exist_ok=True)
         shutil.rmtree(new / CANDIDATES, ignore_errors=True)  # of mentions that had some
         made_by = {
             "models": list(models),
-            "weights": [one.weights_hash for one in generators.members],
+            "weights": [hash_of_encoder(one.encoder) for one in generators.members],
             "k": k,
             "out of fold": unseen_by is not None,
         }

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-import jax
 import numpy as np
 
+from coder_jax.encoding.encoded_dictionary import vectors_in_chunks
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_cache import cached_vectors
-from coder_jax.models.bert import split_encoder
 from coder_jax.systems.recall_rank.prediction.nearest import nearest, nearest_concepts
 from data_pipeline.dataset.mentions.candidates import CandidateLists
 from data_pipeline.process.errors import BadInput
@@ -30,15 +27,20 @@ class Generator(abc.ABC):
     """What finds candidates of mentions, and tells how many concepts they mean."""
 
     @abc.abstractmethod
-    def encode(
-        self, strings: Sequence[str], *, progress: bool = False, cache: bool = False
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        """float32 [n, D] of each encoder: vectors whose distances count."""
+
+    @abc.abstractmethod
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        """float32 [n, D] of each encoder: vectors whose distances count.
+        """As `encode`, of the names of a dictionary.
 
         Args:
-            strings: n mentions or names.
+            names: N strings.
             progress: show a progress bar.
-            cache: read the vectors where this machine has them, and keep them for the next time.
+            cache: read the vectors where this machine has them, and keep them for the next time;
+                they are equal to the bit to those that are made anew.
         """
 
     @abc.abstractmethod
@@ -58,7 +60,7 @@ class Generator(abc.ABC):
 
         Args:
             mentions: M strings.
-            names: what `encode` gives of N names.
+            names: what `encode_names` gives of N names.
             name_concepts: int [N], the concept of each name.
             k: candidates of a mention.
             progress: show a progress bar.
@@ -84,30 +86,18 @@ class CandidateGenerator(Generator):
     def __init__(self, encoder: TermEncoder, number: Mapping[str, Any] | None = None):
         self.encoder, self.number = encoder, number
 
-    @cached_property
-    def weights_hash(self) -> str:
-        """SHA-256 of the encoder's weight files, or, of one out of a run, of its parameters."""
-        if self.encoder.weights_hash is not None:
-            return self.encoder.weights_hash
-        digest = hashlib.sha256()
-        for array in jax.tree.leaves(split_encoder(self.encoder.bert)[1]):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [self.encoder.encode(strings, unit=self.number is None, progress=progress)]
 
-    def encode(
-        self, strings: Sequence[str], *, progress: bool = False, cache: bool = False
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        unit = self.number is None
+        unit, encoder = self.number is None, self.encoder
         if cache:
-            kept = cached_vectors(
-                *(self.encoder, strings),
-                unit=unit,
-                weights_hash=self.weights_hash,
-                progress=progress,
-            )
+            kept = cached_vectors(encoder, names, unit=unit, of_run=True, progress=progress)
             if kept is not None:
-                return [np.asarray(kept)]
-        return [self.encoder.encode(strings, unit=unit, progress=progress)]
+                return [np.array(kept)]
+        return [vectors_in_chunks(encoder, names, progress, unit=unit)]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         if self.number is None:
@@ -144,10 +134,13 @@ class GeneratorEnsemble(Generator):
                 "measure; expected generators of the recipe recall alone, or other encoders alone"
             )
 
-    def encode(
-        self, strings: Sequence[str], *, progress: bool = False, cache: bool = False
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [array for one in self.members for array in one.encode(strings, progress=progress)]
+
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        each = (one.encode(strings, progress=progress, cache=cache) for one in self.members)
+        each = (one.encode_names(names, progress=progress, cache=cache) for one in self.members)
         return [array for arrays in each for array in arrays]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:

@@ -35,6 +35,7 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
     if found is not None:
         system, run = load_run(Path(path))
         trained = system.trained(run)
+        trained.encoder.name = f"{path}, step {run.step}"
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = encoder or TermEncoder.from_pretrained(path)
     return (

@@ -139,7 +139,9 @@ class RecallAndRank:
     def encode_names(self, *, progress: bool = False) -> list[np.ndarray]:
         """float32 [N, D] of each encoder: the vectors of the dictionary, made once."""
         if self.vectors is None:
-            self.vectors = self.generator.encode(self.names, progress=progress, cache=self.cache)
+            self.vectors = self.generator.encode_names(
+                self.names, progress=progress, cache=self.cache
+            )
         return self.vectors
 
     def answer(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol
+from coder_jax.encoding.encoder_protocol import EncoderProtocol, encoder_protocol, hash_of_encoder
 from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
 from coder_jax.evaluation.record import EvaluationRecord
@@ -134,7 +134,7 @@ def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> Enc
 
 def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
     """The protocol of a generator's encoder, for records."""
-    return encoder_protocol(generator.encoder, model, generator.weights_hash)
+    return encoder_protocol(generator.encoder, model, hash_of_encoder(generator.encoder))
 
 
 def records_of_stages(

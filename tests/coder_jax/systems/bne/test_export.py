@@ -1,8 +1,10 @@
 """An export of BNE: the same vectors in PyTorch and sentence-transformers; an encoder as any."""
 
+import dataclasses
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 from name_run import config_of, source_of
@@ -10,12 +12,14 @@ from safetensors.numpy import load_file, save_file
 
 from coder_jax.__main__ import main
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.readers.name_reader import NameReader
 from coder_jax.encoding.remembered import RememberingEncoder
 from coder_jax.export.verify import PROBE_TERMS, load_module
 from coder_jax.systems.bne.export import compare, describe, write_files
 from coder_jax.systems.encoders.blend import averaged
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.train import train
+from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.process.errors import BadInput
 
 TERMS = ["heart attack", "Attack of the heart, NOS", "zzqx", "zzqy", "", *PROBE_TERMS]
@@ -46,6 +50,23 @@ def test_a_trained_run_encodes_any_string_as_alone(exported):
     np.testing.assert_allclose(np.concatenate(chunks), together[[0, 1, 2, 3, 3]], atol=1e-6)
     few = np.concatenate([encoder.encode(TERMS, rows=4), encoder.encode(TERMS[::-1])[::-1]])
     np.testing.assert_allclose(few, np.concatenate([together, together]), atol=1e-6)
+
+
+def test_a_run_is_told_by_all_that_it_knows(exported):
+    """Of an encoder in memory: its parameters, its characters, and its words with their vectors."""
+    reader = exported[1].reader
+    known = reader.config, reader.params, reader.alphabet, reader.vectors
+    changed = jax.tree.map(np.array, dict(reader.params))
+    jax.tree.leaves(changed)[0].flat[0] += 1
+    words = reader.vectors
+    others = [
+        NameReader(known[0], changed, *known[2:]),
+        NameReader(*known[:2], Alphabet(known[2].characters[::-1]), words),
+        NameReader(*known[:3], dataclasses.replace(words, strings=[*words.strings][::-1])),
+        NameReader(*known[:3], dataclasses.replace(words, vectors=words.vectors[::-1])),
+    ]
+    assert NameReader(*known).hash_of_parameters() == reader.hash_of_parameters()
+    assert len({one.hash_of_parameters() for one in (reader, *others)}) == 5
 
 
 @pytest.mark.parity

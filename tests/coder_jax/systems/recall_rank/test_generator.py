@@ -96,7 +96,8 @@ def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
     assert result.scores["dev"].keys() == scores
 
 
-@pytest.mark.parametrize("at", [5, 6])  # within an epoch, and before the first step of one
+# Within an epoch; before the first step of one, after an evaluation of the same step or without.
+@pytest.mark.parametrize("at", [4, 5, 6])
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
     mentions, generator, tmp_path, on_one_device, at
 ):

@@ -9,7 +9,7 @@ from tiny_bert import write_model
 from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
-from coder_jax.encoding import vector_cache
+from coder_jax.encoding import encoded_dictionary, term_lines, vector_cache
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.multiple_names.benchmark import EDITS, SIGNS, TF_IDF, TRAINING
 from coder_jax.mapping.answers import Status
@@ -17,7 +17,6 @@ from coder_jax.systems.recall_rank.prediction.models import load_generators
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice
 from coder_jax.systems.recall_rank.prediction.stages import staged_normalizer
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.dataset.mentions.candidates import read_lists
 from data_pipeline.dataset.mentions.store import open_mentions
 
 TERMS = ["heart attack", "limb pain", "renal failure", "kidney failure"]
@@ -233,28 +232,42 @@ def test_a_ranker_takes_the_candidates_of_any_encoder_with_its_pooling(mentions,
 
 
 def test_names_are_encoded_once_for_all_that_ask(
-    mentions, generator, tmp_path, monkeypatch, capsys
+    mentions, generator, ranker, tmp_path, monkeypatch, capsys
 ):
     """By a run or its export, with vectors as they come out of the pooling."""
     monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(vector_cache, "LEAST_TERMS", 2)
+    for module in (encoded_dictionary, term_lines):
+        monkeypatch.setattr(module, "TERMS_PER_CHUNK", 3)  # as of many names
     names = list(open_mentions(mentions).names.strings)
     export = tmp_path / "export"
     assert main(["export", "--checkpoint", str(generator[0]), "--out", str(export)]) == 0
+    data = ["--data", str(mentions), "-k", "3"]
     for model in (generator[0], export):
         one = load_generators([model])
-        (alone,) = one.encode(names)
-        (kept,) = one.encode(names, cache=True)
-        np.testing.assert_allclose(kept, alone, rtol=1e-5, atol=1e-5)
+        (alone,) = one.encode_names(names)
+        (kept,) = one.encode_names(names, cache=True)
+        np.testing.assert_array_equal(kept, alone)
+        np.testing.assert_allclose(kept, one.encode(names)[0], rtol=1e-5, atol=1e-5)
         assert np.abs(np.linalg.norm(kept, axis=1) - 1).min() > 0.1
+        given = ["--model", str(model)]
+        commands = [
+            ["candidates", *given, *data, "--out"],
+            ["evaluate", *given, "--benchmark", f"chip={mentions}", "--split", "dev", "--json"],
+            ["report", *given, "--mentions", str(mentions), "--ranker", str(ranker[0]), "--out"],
+        ]
         capsys.readouterr()
-        words = ["candidates", "--model", str(model), "--data", str(mentions), "-k", "3", "--out"]
-        assert main([*words, str(tmp_path / "lists")]) == 0
-        assert "read from the cache" in capsys.readouterr().err
-        assert main([*words, str(tmp_path / "anew"), "--no-cache"]) == 0
-        assert "cache" not in capsys.readouterr().err
-        there, anew = (
-            read_lists(tmp_path / one, "dev", 2, len(names)) for one in ("lists", "anew")
-        )
-        np.testing.assert_array_equal(there.names, anew.names)
-        np.testing.assert_allclose(there.distances, anew.distances, rtol=1e-4)
+        for words in commands:
+            out = [str(tmp_path / f"{words[0]}.{'html' if words[0] == 'report' else 'x'}")]
+            assert main([*words, *out]) == 0
+            assert "read from the cache" in capsys.readouterr().err, words
+            assert main([*words, *out, "--no-cache"]) == 0
+            assert "cache" not in capsys.readouterr().err
+    path = tmp_path / "terms.tsv"
+    lines = [f"{term}\t{concept}\n" for term, concept in zip(TERMS, CONCEPTS, strict=True)]
+    path.write_text("term\tconcept\n" + "".join(lines))
+    (tmp_path / "list.txt").write_text("heart attacks\n")
+    words = ["normalize", *given, "--dictionary", str(path), str(tmp_path / "list.txt")]
+    for said in ("kept in the cache", "read from the cache"):
+        assert main([*words, "--out", str(tmp_path / "coded.csv")]) == 0
+        assert said in capsys.readouterr().err
