@@ -57,7 +57,7 @@ def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
                 curves.append(curve_of(system, points, colour=len(curves), dash=len(curves) // 8))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere
-            note = f"By {pooling} pooling."
+            note = "By [CLS]." if pooling == "cls" else f"By {pooling} pooling."
             panels.append(
                 Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True, note=note)
             )

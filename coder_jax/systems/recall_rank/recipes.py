@@ -76,8 +76,7 @@ def recall_small() -> Config[RecallSystem]:
         python -m data_pipeline.build_mentions --train NCBItrainset_corpus.txt --distinct \\
             --dev NCBIdevelopset_corpus.txt --dictionary medic.txt \\
             --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/ncbi
-        bash launch/train.sh --recipe recall_small --data data/ncbi --steps 640 --eval-steps 320 \\
-            --out runs/recall
+        bash launch/train.sh --recipe recall_small --data data/ncbi --out runs/recall
 
     The rate is for so small an encoder. With other data set --steps to three epochs or more. 609
     steps on the training halves of NCBI disease and BC5CDR together took 18 minutes of one core,
@@ -90,7 +89,7 @@ def recall_small() -> Config[RecallSystem]:
         recipe="recall_small",
         system=dataclasses.replace(base.system, model=ModelConfig(init=SMALL, pooling="mean")),
         optimizer=dataclasses.replace(
-            base.optimizer, steps=1_600, learning_rate=1e-4, schedule="linear"
+            base.optimizer, steps=640, learning_rate=1e-4, schedule="linear"
         ),
         run=RunConfig(eval_steps=320, save_steps=320),
     )
@@ -113,7 +112,7 @@ def rank_small() -> Config[RankSystem]:
         system=dataclasses.replace(
             base.system,
             model=ModelConfig(init=SMALL),
-            batch=dataclasses.replace(base.system.batch, pairs=32, groups=1),
+            batch=dataclasses.replace(base.system.batch, pairs=32),
         ),
         optimizer=dataclasses.replace(
             base.optimizer, steps=2_900, learning_rate=1e-4, schedule="linear"
