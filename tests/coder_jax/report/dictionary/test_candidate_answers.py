@@ -27,8 +27,10 @@ class Nearest(Generator):
     """Every mention is at 0, the names at 1, 2, ...; what means several means two."""
 
     def encode(self, strings, *, progress=False):
-        asked = "renal" in strings[0] or "heart + " in strings[0]
-        return [np.zeros((len(strings), 1)) if asked else 1.0 + np.arange(len(strings))[:, None]]
+        return [np.zeros((len(strings), 1))]
+
+    def encode_names(self, names, *, progress=False, cache=False):
+        return [1.0 + np.arange(len(names))[:, None]]
 
     def numbers(self, mentions):
         return np.float32([[0.1, 0.7, 0.2] if "+" in one else [0.9, 0, 0.1] for one in mentions])
