@@ -67,6 +67,8 @@ class EncoderSystem(System):
     """What the model card calls it."""
     paper: ClassVar[str]
     """Who described it, and when; also for the card."""
+    pools: ClassVar[bool] = True
+    """Whether its vectors are made by `model.pooling`."""
 
     batch: Any
     """A `StepSpec`."""
@@ -210,7 +212,7 @@ class EncoderSystem(System):
         other = read_run(run, best=self.best is not None, noted=taken)
         about, carried = self.carry(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
-        if pooling != self.model.pooling:
+        if self.pools and pooling != self.model.pooling:
             say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
         about["encoder"]["run"] = other.told
         say(f"starting with the encoder of step {other.step} of {run}")

@@ -58,6 +58,7 @@ class RankSystem(MentionSystem):
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     head: ClassVar[str] = "score"
     outputs: ClassVar[int] = 1
+    pools: ClassVar[bool] = False
 
     batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(init="bert-base-chinese")

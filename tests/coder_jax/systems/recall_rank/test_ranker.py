@@ -256,13 +256,15 @@ def test_a_ranker_of_mentions_without_candidates_is_refused(mentions):
         source_of(config_of("rank", mentions, "x"), mentions)
 
 
-def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator):
+def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator, capsys):
     config = config_of("rank", lists, "x")
     model = dataclasses.replace(config.system.model, init=str(generator[0]))
     system = dataclasses.replace(config.system, model=model)
     about, initial = system.start(source_of(config, lists), None)
     _, run = load_run(generator[0])
     assert about["encoder"]["run"]["step"] == run.step
+    said = "".join(capsys.readouterr())
+    assert "starting with the encoder of step" in said and "--pooling" not in said
     assert initial.keys() == {"encoder"}
     for ours, theirs in zip(
         jax.tree.leaves(initial["encoder"]), jax.tree.leaves(run.params["encoder"]), strict=True
