@@ -15,6 +15,7 @@ from coder_jax.encoding.encoder_protocol import about_vectors
 from coder_jax.encoding.rows import Rows
 from coder_jax.encoding.search import search
 from coder_jax.encoding.term_lines import TERMS_PER_CHUNK, TermList, strings_of
+from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.encoding.vector_file import about_file, read_vectors
 from data_pipeline.dataset.aligned import aligned
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
@@ -208,8 +209,28 @@ def is_pair(row: Any) -> bool:
     )
 
 
+def dictionary_vectors(
+    encoder: TermEncoder,
+    terms: Sequence[str],
+    *,
+    unit: bool = True,
+    of_run: bool = False,
+    cache: bool,
+    progress: bool,
+) -> Rows:
+    """float32 [n, D]: the vectors of the terms of a dictionary, the same to the bit either way.
+
+    Args:
+      encoder, terms, unit, of_run, progress: as for `cached_vectors`.
+      cache: read them where this machine has them, and keep them for the next time.
+    """
+    options = {"unit": unit, "progress": progress}
+    kept = cached_vectors(encoder, terms, of_run=of_run, **options) if cache else None
+    return vectors_in_chunks(encoder, terms, **options) if kept is None else kept
+
+
 def vectors_in_chunks(
-    encoder: TermEncoder, terms: Sequence[str], progress: bool, *, unit: bool = True
+    encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
 ) -> np.ndarray:
     """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
     if len(terms) <= TERMS_PER_CHUNK:

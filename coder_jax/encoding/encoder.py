@@ -17,18 +17,17 @@ from coder_jax.encoding.encoded_dictionary import (
     DictionarySource,
     EncodedDictionary,
     Match,
+    dictionary_vectors,
     frame_maker,
     match_columns,
     nearest_concepts,
     terms_and_concepts,
-    vectors_in_chunks,
 )
 from coder_jax.encoding.readers.bert_reader import BertReader
 from coder_jax.encoding.readers.name_reader import NameReader
 from coder_jax.encoding.rows import given_vectors, products
 from coder_jax.encoding.rows import unit as unit_rows
 from coder_jax.encoding.term_lines import strings_of
-from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.models.bert import Bert
 from coder_jax.models.encoder_settings import EncoderSettings, read_languages, read_settings
 from coder_jax.models.hf_files import find_folder
@@ -252,8 +251,7 @@ class TermEncoder:
         if isinstance(dictionary, EncodedDictionary):
             return dictionary
         terms, concepts = terms_and_concepts(dictionary)
-        kept = cached_vectors(self, terms, progress=progress) if cache else None
-        vectors = vectors_in_chunks(self, terms, progress) if kept is None else kept
+        vectors = dictionary_vectors(self, terms, cache=cache, progress=progress)
         return EncodedDictionary(terms, concepts, vectors, self)
 
     def normalize(

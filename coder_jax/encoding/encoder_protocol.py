@@ -115,4 +115,5 @@ def comparable(about: dict[str, Any]) -> dict[str, Any]:
     return {
         "encoder": {name: about["encoder"].get(name) for name in COMPARABLE},
         "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
+        "vectors": {"unit": about["vectors"].get("unit", True)},
     }

@@ -246,8 +246,6 @@ def read_vectors(
     found = read_identity(about_file(path), VECTORS)
     expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
     changed = differences(comparable(found), comparable(expected))
-    if not found["vectors"].get("unit", True):
-        changed = [*changed, "its vectors are not of length 1"]
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
     vectors = RowsOfFile(path)

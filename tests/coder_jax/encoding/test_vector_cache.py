@@ -326,7 +326,7 @@ def test_of_whatever_length_they_are_others(encoder, kept):
     unit = np.asarray(cached_vectors(encoder, TERMS))
     raw = np.asarray(cached_vectors(encoder, TERMS, unit=False))
     assert len(folders(kept)) == 2
-    np.testing.assert_array_equal(raw, vectors_in_chunks(encoder, TERMS, False, unit=False))
+    np.testing.assert_array_equal(raw, vectors_in_chunks(encoder, TERMS, unit=False))
     lengths = np.linalg.norm(raw, axis=1, keepdims=True)
     assert np.abs(lengths - 1).min() > 0.1
     np.testing.assert_allclose(raw / lengths, unit, atol=1e-6)

@@ -4,13 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from coder_jax.runs.files import RunFiles
 from coder_jax.training.refresh import Refresh
 
 
 def refresh_of(system, tmp_path):
     files = SimpleNamespace(here=tmp_path, publish=lambda: None, fetch=lambda: None)
-    assert hasattr(RunFiles, "publish") and hasattr(RunFiles, "fetch")
     return Refresh(system, files, None, {})
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from coder_jax.encoding.encoded_dictionary import vectors_in_chunks
+from coder_jax.encoding.encoded_dictionary import dictionary_vectors
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.systems.recall_rank.prediction.nearest import nearest, nearest_concepts
 from data_pipeline.dataset.mentions.candidates import CandidateLists
 from data_pipeline.process.errors import BadInput
@@ -92,12 +91,9 @@ class CandidateGenerator(Generator):
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        unit, encoder = self.number is None, self.encoder
-        if cache:
-            kept = cached_vectors(encoder, names, unit=unit, of_run=True, progress=progress)
-            if kept is not None:
-                return [np.array(kept)]
-        return [vectors_in_chunks(encoder, names, progress, unit=unit)]
+        unit, how = self.number is None, {"cache": cache, "progress": progress}
+        found = dictionary_vectors(self.encoder, names, unit=unit, of_run=True, **how)
+        return [found if isinstance(found, np.ndarray) else np.array(found)]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         if self.number is None:
