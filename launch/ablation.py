@@ -16,7 +16,7 @@ be added later: give the same --out.
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
     coder_transe         CODER with the TransE-like similarity of its ablation
-    coderpp              as synonyms, half of each group near concepts, found anew (CODER++)
+    coderpp              as synonyms, an eighth of each group near concepts, found anew (CODER++)
     sapbert              SapBERT's loss, miner and pairs of names, at the rate of synonyms
     coder_v1             the first CODER paper: TransE with corrupted tails, on 255 terms a step
     uniform              CODER on relation rows as the paper draws them, all equally often

@@ -53,23 +53,25 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
 
 
 def coderpp_small() -> Config[CoderPlusPlusSystem]:
-    """`small_synonyms` with half of each group from near concepts, found before steps 1 and 121.
+    """`small_synonyms` with an eighth of each group near concepts, found before steps 1 and 121.
 
         bash launch/train.sh --recipe coderpp_small --data DIR --out runs/coderpp_small
 
-    Eight blocks of a concept and the seven nearest to it, and 64 concepts at random, two names
+    Two blocks of a concept and the seven nearest to it, and 112 concepts at random, two names
     each that share few word pieces. Of concepts, not of terms, and with names of each, so that
     every term of a group has a positive: with few terms a step, neighbours that are there for one
-    anchor alone would be wasted. A first guess, not chosen on held-out terms.
+    anchor alone would be wasted. With half of each group mined, six points fewer held-out synonyms
+    of an open terminology are found: many nearest concepts there are the same thing under another
+    number (benchmarks/README.md, Ablations).
 
-    To find neighbours all terms are encoded, about 500 a second on two CPU cores: of HPO a minute
-    and a half each time, of a terminology with half a million a quarter of an hour, and as long
-    again to compare 300,000 concepts. So it pays to find them seldom (--refresh-steps 240: once).
+    To find neighbours all terms are encoded, about 400 a second on one CPU core: of a terminology
+    with half a million names twenty minutes each time, and two more for the neighbours of 53,000
+    of its 303,000 concepts. So it pays to find them seldom (--refresh-steps 240: once).
     """
     base = small_synonyms()
     batch = NeighbourSpec(
         **dataclasses.asdict(base.system.batch),
-        mined_share=0.5,
+        mined_share=0.125,
         neighbours=7,
         neighbours_of="concepts",
         positives="each",

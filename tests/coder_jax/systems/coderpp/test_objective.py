@@ -305,8 +305,8 @@ def test_batches_in_files_are_refused(model, tmp_path):
 
 
 def test_the_recipes_are_as_they_say():
-    """Blocks of 31 pairs, 4 of them a group; of the small one 8 of 8, half of 256 terms."""
+    """Blocks of 31 pairs, 4 of them a group; of the small one 2 of 8, 32 of 256 terms."""
     batch = RECIPES["coderpp"]().system.batch
     assert (batch.mined_pairs, batch.blocks, batch.terms) == (4 * 31, 4, 15_872)
     small = RECIPES["coderpp_small"]().system.batch
-    assert (small.mined_pairs, small.blocks, small.pairs, small.terms) == (64, 8, 128, 256)
+    assert (small.mined_pairs, small.blocks, small.pairs, small.terms) == (16, 2, 128, 256)
