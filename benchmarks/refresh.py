@@ -36,7 +36,7 @@ SETTINGS = ("model", "source", "terms", "encoded", "queries", "neighbours", "dty
 LIKENESS = 0.8  # the cosine of an invented vector with the one that it is made of
 ROWS_AT_ONCE = 65_536
 PRODUCTS: tuple["Products", ...] = ("exact", "bfloat16")
-WARM = 20_000  # terms encoded before the time is taken: of every length, so that all programs are there
+WARM = 20_000  # terms encoded before the time is taken, so that all programs are there
 
 
 def write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
