@@ -124,7 +124,7 @@ def encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
     everything, source = read_terms(args.data)
     terms = sample(everything, min(args.encoded, args.terms))
     encoder.encode(terms[:WARM])  # compiled and warm
-    vectors, seconds = timed(lambda: encoder.encode(terms))
+    vectors, seconds = timed(lambda: encoder.encode(terms, progress=True))
     return vectors, {
         "model": name_of(args.model),
         "source": source,

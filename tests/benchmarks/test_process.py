@@ -1,6 +1,7 @@
 """Processes that are measured: what they answer, and that one which fails ends all."""
 
 import os
+import select
 import subprocess
 import sys
 
@@ -50,6 +51,33 @@ def test_a_child_that_fails_ends_all(repo):
     )
     assert done.returncode == 2
     assert "no such release" in done.stderr and "ended with status 1" in done.stderr
+
+
+SLEEPS = """
+import os, time
+from benchmarks.process import in_a_process
+
+def work():
+    os.write(1, b"at work")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    in_a_process(work)
+"""
+
+
+def test_a_process_ends_with_the_one_that_started_it(repo, tmp_path):
+    """At once, not when its work is done: then nobody holds the pipe that both write to."""
+    (script := tmp_path / "sleeps.py").write_text(SLEEPS)
+    environment = os.environ | {"PYTHONPATH": str(repo)}
+    with subprocess.Popen(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        assert os.read(started.stdout.fileno(), 100) == b"at work"
+        started.kill()
+        readable, _, _ = select.select([started.stdout], [], [], 20)
+        assert readable and os.read(started.stdout.fileno(), 100) == b"", "it works on"
 
 
 def test_a_call_in_a_process():

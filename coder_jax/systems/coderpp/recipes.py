@@ -60,12 +60,12 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     Two blocks of a concept and the seven nearest to it, and 112 concepts at random, two names
     each that share few word pieces. Of concepts, not of terms, and with names of each, so that
     every term of a group has a positive: with few terms a step, neighbours that are there for one
-    anchor alone would be wasted. With half of each group mined, six points fewer held-out synonyms
-    of an open terminology are found: many nearest concepts there are the same thing under another
-    number (benchmarks/README.md, Ablations).
+    anchor alone would be wasted. The share is the better of two: with half of each group mined,
+    six points fewer held-out synonyms of an open terminology are found, probably as some near
+    concepts there are the same thing under another number (benchmarks/README.md, Ablations).
 
-    To find neighbours all terms are encoded, about 400 a second on one CPU core: of a terminology
-    with half a million names twenty minutes each time, and two more for the neighbours of 53,000
+    To find neighbours all terms are encoded, 784 a second on two CPU cores: of a terminology with
+    half a million names eleven minutes each time, and one or two more for the neighbours of 53,000
     of its 303,000 concepts. So it pays to find them seldom (--refresh-steps 240: once).
     """
     base = small_synonyms()
