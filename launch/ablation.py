@@ -16,7 +16,8 @@ be added later: give the same --out.
     coder                CODER: synonyms and relations, matrices
     coder_no_relations   the same batches as coder, without the loss of relations
     coder_transe         CODER with the TransE-like similarity of its ablation
-    coderpp              as synonyms, an eighth of each group near concepts, found anew (CODER++)
+    coderpp              as synonyms, an eighth of each group near concepts (CODER++); they are
+                         found before the first step, and anew if --refreshes says so
     sapbert              SapBERT's loss, miner and pairs of names, at the rate of synonyms
     coder_v1             the first CODER paper: TransE with corrupted tails, on 255 terms a step
     uniform              CODER on relation rows as the paper draws them, all equally often
@@ -28,6 +29,7 @@ Of the papers' ablations those of v1, with semantic types and without relations,
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +38,7 @@ from coder_jax.training.config import to_json
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.command import run_command
+from data_pipeline.process.errors import BadInput
 from launch.experiment import (
     SCORES,
     Row,
@@ -105,6 +108,14 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         help="trainings of each system; the table has their means and standard errors (default: "
         "0). Of several --steps, those after the first are trained with the first seed alone",
     )
+    parser.add_argument(
+        "--refreshes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how often coderpp finds its neighbours, at even distances from the first step on: "
+        "all terms are encoded each time, which may take longer than training (default: 1)",
+    )
     return parser.parse_known_args(arguments)
 
 
@@ -121,10 +132,12 @@ def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Traini
     trainings = {}
     for place, steps in enumerate(dict.fromkeys(args.steps)):
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
+        every = ["--refresh-steps", str(math.ceil(steps / args.refreshes))]
         for system in args.systems:
+            own = [*SYSTEMS[system], *length, *(every if system == "coderpp" else [])]
             called = f"{system}, {steps} steps" if place else system
             for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
-                words = [*SYSTEMS[system], *length, "--seed", str(seed), *flags]
+                words = [*own, "--seed", str(seed), *flags]
                 trainings[name] = Training(system, steps, words)
     return trainings
 
@@ -200,6 +213,8 @@ def main(arguments: list[str] | None = None) -> int:
     args, flags = parse(arguments)
 
     def work() -> int:
+        if args.refreshes < 1:
+            raise BadInput(f"--refreshes {args.refreshes}: expected at least 1")
         settings = settings_of(args, flags)
         rows, versions = [], {}
         done = check_settings(args.out, SETTINGS, settings)

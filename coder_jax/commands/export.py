@@ -2,8 +2,10 @@
 
 The folder opens with transformers (AutoModel, AutoTokenizer), sentence-transformers and
 coder_jax.TermEncoder. It holds safetensors weights, the tokenizer, the pooling, a model card with
-what is known of the run, and the relation matrices. Its vectors are compared with the run's before
-it gets its name; a difference fails the export. This needs PyTorch.
+what is known of the run, and the relation matrices. Its tokenizer cleans terms as coder_jax does,
+whatever library reads it; a string that is a special token, such as [MASK], stays one there alone.
+Its vectors are compared with the run's before it gets its name; a difference fails the export. This
+needs PyTorch.
 
 Of a run with classes (recipes mlnorm and mlnorm_classes) it also holds the head and the classes
 (classes.safetensors), the concept and semantic groups of each (classes.tsv), and
@@ -60,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="WEIGHT",
         help="an encoder between the one that the run began with and its own, which has this "
-        "weight, 0 to 1: such as 0.7 keeps more of what the start knew",
+        "weight, 0 to 1: such as 0.7 keeps more of what the start knew. Export some, and choose by "
+        "`evaluate` on the dataset's heldout/, not on what is to be reported",
     )
     parser.add_argument(
         "--license",

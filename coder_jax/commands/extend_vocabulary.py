@@ -26,7 +26,8 @@ Examples:
         --model microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract \\
         --terms META/MRCONSO.RRF --languages FRE,GER
     python -m data_pipeline.build ... --tokenizer pubmedbert_fr_de --out data
-    bash launch/train.sh --recipe coder_all --data data --init pubmedbert_fr_de --out runs/all
+    bash launch/train.sh --recipe coder_all --names languages --data data \\
+        --init pubmedbert_fr_de --out runs/all
 
   Chinese characters for MiniLM, from a list of one term a line and a folder of mentions:
     python -m coder_jax extend-vocabulary --model sentence-transformers/all-MiniLM-L6-v2 \\

@@ -26,10 +26,12 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.process.suggestions import did_you_mean
 
 WHICH = """\
-An ontology of your own on one machine: small. The UMLS on accelerators: coder_eng for English,
-coder_all for all languages, then coderpp to train these on with nearest neighbours. A light encoder
-without a BERT, of words and characters: bne. The others are their ablations and those of
-the first CODER paper."""
+An ontology of your own on one machine: small, or coderpp_small; of many languages: small_all. The
+UMLS on accelerators: coder_eng for English, coder_all for all languages, then coderpp to train
+these on with nearest neighbours. Mentions whose semantic group is known: mlnorm, mlnorm_classes.
+Mentions that may mean several concepts: recall, then rank. A light encoder without a BERT, of words
+and characters: bne. The others are there to compare with: SapBERT, the first CODER paper, parts of
+a loss left out."""
 OF_ONE = """\
 --recipe NAME --help tells of one recipe: its commands, how long it takes, what to expect.
 

@@ -52,6 +52,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         coder_v1.coder_v1_all,
         coder.small,
         coder.small_synonyms,
+        coder.small_all,
         coder.small_transe,
         coder_v1.small_v1,
         mlnorm.mlnorm,

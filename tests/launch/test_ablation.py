@@ -130,6 +130,18 @@ def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(words, tmp_pa
     assert (tmp_path / "out/curves.json").exists()
 
 
+def test_neighbours_are_found_so_often_in_trainings_of_any_length(words, asked):
+    words += ["--systems", "coderpp", "synonyms", "--steps", "250", "1001"]
+    assert ablation.main([*words, "--refreshes", "2"]) == 0
+    every = [
+        words[words.index("--refresh-steps") + 1] if "--refresh-steps" in words else None
+        for words in asked
+        if words[1] == "train"
+    ]
+    assert every == ["125", None, "501", None]
+    assert ablation.main([*words, "--refreshes", "0"]) == 2
+
+
 @pytest.mark.parametrize("name", ablation.SYSTEMS)
 def test_every_system_is_a_valid_run(name):
     from coder_jax.commands.train import parse
@@ -268,7 +280,7 @@ def test_two_steps_of_each_system(tmp_path, hpo_path, minilm_path, capfd):
     (tmp_path / "terms.tsv").write_text("\n".join(kept), encoding="utf-8")
     words = ["--data", tmp_path / "hpo", "--init", minilm_path, "--out", tmp_path / "out"]
     words += ["--benchmark", f"heldout={heldout / 'mentions.tsv'}", "--steps", "2"]
-    words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "8", "--repeats", "2"]
+    words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "64"]
     assert ablation.main([str(word) for word in words]) == 0
     rows = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]
     assert len(rows) == 2 * (1 + len(ablation.SYSTEMS))

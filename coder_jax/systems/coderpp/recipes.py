@@ -53,7 +53,7 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
 
 
 def coderpp_small() -> Config[CoderPlusPlusSystem]:
-    """`small_synonyms` with an eighth of each group near concepts, found before steps 1 and 121.
+    """`small_synonyms` with an eighth of each group near concepts, found before the first step.
 
         bash launch/train.sh --recipe coderpp_small --data DIR --out runs/coderpp_small
 
@@ -66,7 +66,8 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
 
     To find neighbours all terms are encoded, 784 a second on two CPU cores: of a terminology with
     half a million names eleven minutes each time, and one or two more for the neighbours of 53,000
-    of its 303,000 concepts. So it pays to find them seldom (--refresh-steps 240: once).
+    of its 303,000 concepts. A longer run finds them anew every 240 steps, unless --refresh-steps
+    says that it should be more seldom.
     """
     base = small_synonyms()
     batch = NeighbourSpec(
@@ -77,6 +78,6 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
         positives="each",
     )
     system = CoderPlusPlusSystem(
-        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=120
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=240
     )
     return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)

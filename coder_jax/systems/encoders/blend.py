@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from coder_jax.encoding.encoder_protocol import hash_arrays
 from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_files import find_folder
@@ -25,7 +26,8 @@ from coder_jax.systems.encoders.trained import of_another_run
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.process.errors import BadInput
 
-HEADS = {"encoder", "relations", "types"}  # parts that are of use beside another encoder
+# Parts that are of use beside another encoder; `initial` is what --keep-similarities pulls to.
+HEADS = {"encoder", "relations", "types", "initial"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
@@ -82,7 +84,14 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
             f"--interpolate: {init} is another encoder than when the run began: its config.json "
             "says something else; put the old one back"
         )
-    mixed = between(split_encoder(bert)[1], run.params["encoder"], weight)
+    parameters = split_encoder(bert)[1]
+    found_hash, noted = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
+    if noted and found_hash != noted:
+        raise BadInput(
+            f"--interpolate: {init} has other weights than when the run began: SHA-256 "
+            f"{found_hash[:12]}, expected {noted[:12]}; put the old ones back"
+        )
+    mixed = between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
     return with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
 

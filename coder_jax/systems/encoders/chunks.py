@@ -1,7 +1,7 @@
 """Long work over many rows, in chunks that are files: after a kill it goes on where it was.
 
 FOLDER/chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
-FOLDER/chunks/about        what they were made of: those of something else are made anew
+FOLDER/chunks/about        what they were made of, and how many rows each has: others are made anew
 
 At the end all are joined into one array file, and the folder goes.
 """
@@ -49,6 +49,7 @@ def write_rows(
     if first_decides(path.exists()):
         return
     folder = path.parent / CHUNKS
+    about = f"{about}, {chunk} rows at once"  # a device of another kind takes another number
     if is_first():
         noted = folder / ABOUT
         if not noted.exists() or noted.read_text(encoding="utf-8") != about:

@@ -19,6 +19,7 @@ class EncoderOfRun(TypedDict):
     config: dict[str, Any]
     pooler: bool
     license: str | None
+    weights_hash: NotRequired[str]  # of its parameters; absent if it is that of another run
     run: NotRequired[CarriedFrom]
 
 

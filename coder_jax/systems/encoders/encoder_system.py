@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import jax
 import jax.numpy as jnp
 import tyro
 
@@ -179,6 +180,7 @@ class EncoderSystem(System):
     ) -> tuple[dict[str, Any], Params]:
         # Here and below, what takes a second to import is imported where it is used: `--help` and
         # the start of other commands stay quick.
+        from coder_jax.encoding.encoder_protocol import hash_arrays
         from coder_jax.models.hf_files import find_folder
         from coder_jax.models.hf_weights import load_bert
         from coder_jax.systems.encoders.initial_encoder import (
@@ -194,13 +196,15 @@ class EncoderSystem(System):
         check_tokenizer(source.manifest, folder, self.model.init)
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
         check_length(source.manifest, bert.config, self.model.init)
+        parameters = split_encoder(bert)[1]
         encoder = {
             "config": hf_config,
             "pooler": bert.pooler is not None,
             "license": read_license(folder),
+            "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
         }
         say(str(report))
-        return self.about(encoder, source.manifest), {"encoder": split_encoder(bert)[1]}
+        return self.about(encoder, source.manifest), {"encoder": parameters}
 
     def start_with_encoder_of(
         self, run: str, source: BatchSource, noted: Mapping[str, Any] | None
@@ -230,7 +234,8 @@ class EncoderSystem(System):
                 f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
                 "dataset with that run's tokenizer"
             )
-        encoder = identity["start"]["encoder"]
+        encoder = identity["start"]["encoder"].copy()
+        encoder.pop("weights_hash", None)  # of the encoder that the other run began with
         check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")

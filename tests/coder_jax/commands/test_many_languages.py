@@ -56,9 +56,8 @@ def test_names_of_other_languages_come_to_the_english_one(encoder, tmp_path):
     )
     words = ["--source", table, "--tokenizer", encoder, "--out", tmp_path / "data"]
     assert build.main([str(word) for word in words]) == 0
-    words = ["train", "--recipe", "small_synonyms", "--names", "languages", "--init", encoder]
-    words += ["--data", tmp_path / "data", "--out", tmp_path / "run", "--eval-steps", 0]
-    words += ["--triplets", 4, "--repeats", 2, "--dropout", 0, "--learning-rate", 1e-3]
+    words = ["train", "--recipe", "small_all", "--init", encoder, "--data", tmp_path / "data"]
+    words += ["--out", tmp_path / "run", "--eval-steps", 0, "--triplets", 4, "--dropout", 0]
     words += ["--steps", 150, "--warmup-steps", 15, "--save-steps", 150]
     assert main([str(word) for word in words]) == 0
     words = ["export", "--checkpoint", tmp_path / "run", "--out", tmp_path / "export"]

@@ -1,0 +1,46 @@
+"""Rows made in chunks: stopped, gone on with, and by a device that makes another number at once."""
+
+import numpy as np
+import pytest
+
+from coder_jax.systems.encoders.chunks import write_rows
+
+
+class Fails(Exception):
+    """In the middle of the work."""
+
+
+def rows_of(path, chunk, *, fail_at=None, about="these"):
+    """The array that is written, and the bounds of the chunks that were made."""
+    made = []
+
+    def make(first, last):
+        if first == fail_at:
+            raise Fails
+        made.append((first, last))
+        return np.arange(2 * first, 2 * last).reshape(-1, 2)
+
+    try:
+        write_rows(path, 10, make, chunk=chunk, about=about, what="rows")
+    except Fails:
+        return None, made
+    return np.load(path), made
+
+
+@pytest.mark.parametrize(
+    ("chunk", "about", "made"),
+    [
+        (4, "these", [(8, 10)]),
+        (4, "others", [(0, 4), (4, 8), (8, 10)]),
+        (5, "these", [(0, 5), (5, 10)]),
+        (3, "these", [(0, 3), (3, 6), (6, 9), (9, 10)]),
+    ],
+)
+def test_it_goes_on_with_what_is_of_the_same(tmp_path, chunk, about, made):
+    path = tmp_path / "rows.npy"
+    assert rows_of(path, 4, fail_at=8) == (None, [(0, 4), (4, 8)])
+    rows, again = rows_of(path, chunk, about=about)
+    assert again == made
+    np.testing.assert_array_equal(rows, np.arange(20).reshape(10, 2))
+    assert list(tmp_path.iterdir()) == [path], "chunks are gone"
+    assert rows_of(path, chunk)[1] == [], "what is there is not made again"
