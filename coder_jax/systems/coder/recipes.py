@@ -152,8 +152,6 @@ def small_all() -> Config[CoderSystem]:
             --hold-out 300 --hold-out-languages ENG FRE GER JPN --tokenizer minilm_all --out all
         bash launch/train.sh --recipe small_all --data all --init minilm_all --out runs/all
 
-    FIGURES
-
     An encoder whose vocabulary reads the languages already, such as an XLM-R, needs no new pieces,
     but hours rather than minutes on a CPU. New pieces begin with little to say, hence the rate: it
     was better than a third of it after 250 steps, on held-out names of each language.
