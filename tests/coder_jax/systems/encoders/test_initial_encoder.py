@@ -40,7 +40,9 @@ def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, caps
     trained = read_params(first, 6)["encoder"]
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
     there = read_identity(first)["start"]["encoder"]
+    assert there.pop("weights_hash"), "that is of the encoder with which the first run began"
     assert {name: about["encoder"][name] for name in there} == there
+    assert "weights_hash" not in about["encoder"]
     assert about["encoder"]["license"] == "mit" and about["encoder"]["run"]["step"] == 6
     said = capsys.readouterr().out
     assert f"{first} has pooling cls, this run has mean" in said
