@@ -19,8 +19,8 @@ CHANGES = {
 
 
 @cache
-def pieces() -> list[tuple[str, float]]:
-    """Pieces and their scores, trained on TEXTS."""
+def pieces(texts: tuple[str, ...] = tuple(TEXTS)) -> list[tuple[str, float]]:
+    """Pieces and their scores, trained on some texts."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.Unigram())
@@ -28,19 +28,24 @@ def pieces() -> list[tuple[str, float]]:
     trainer = trainers.UnigramTrainer(
         vocab_size=110, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False
     )
-    tokenizer.train_from_iterator(TEXTS * 5, trainer)
+    tokenizer.train_from_iterator(texts * 5, trainer)
     trained = json.loads(tokenizer.to_str())["model"]["vocab"]
     return [*map(tuple, trained), ("<mask>", 0.0)]
 
 
-def write_tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path, texts: tuple[str, ...] = tuple(TEXTS)) -> None:
     """XLM-R's tokenizer over `pieces`; vocabulary and settings in tokenizer.json."""
     from transformers import XLMRobertaTokenizer
 
-    XLMRobertaTokenizer(vocab=pieces(), model_max_length=64).save_pretrained(folder)
+    XLMRobertaTokenizer(vocab=pieces(texts), model_max_length=64).save_pretrained(folder)
 
 
-def write_model(folder: Path, model_type: str = "xlm-roberta", seed: int = 0):
+def write_model(
+    folder: Path,
+    model_type: str = "xlm-roberta",
+    seed: int = 0,
+    texts: tuple[str, ...] = tuple(TEXTS),
+):
     """A random model of RoBERTa's layout with tokenizer in `folder`; returns transformers' model.
 
     No weight of it is 0 or 1.
@@ -56,5 +61,5 @@ def write_model(folder: Path, model_type: str = "xlm-roberta", seed: int = 0):
             parameter.add_(0.1 * torch.randn_like(parameter))
     folder.mkdir(exist_ok=True)
     model.save_pretrained(folder)
-    write_tokenizer(folder)
+    write_tokenizer(folder, texts)
     return model

@@ -156,9 +156,9 @@ def small_all() -> Config[CoderSystem]:
     core (de 44 to pt 88, ja 72, zh 69), where MiniLM finds 19; patients' words and relatedness
     lose (benchmarks/README.md, Ablations).
 
-    An encoder whose vocabulary reads the languages already, such as an XLM-R, needs no new pieces,
-    but hours rather than minutes on a CPU. New pieces begin with little to say, hence the rate: it
-    was better than a third of it after 250 steps, on held-out names of each language.
+    An encoder whose vocabulary reads the languages already, such as XLM-R, needs no new pieces, but
+    is many times as large. New pieces begin with little to say, hence the rate: after 250 steps it
+    was better than a third of it, on held-out names of each language.
     """
     base = small_synonyms()
     batch = dataclasses.replace(base.system.batch, names="languages", triplets=64, repeats=2)

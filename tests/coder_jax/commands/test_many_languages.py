@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import tiny_roberta
+from tiny_roberta import write_model
 
 from coder_jax.__main__ import main
 from data_pipeline.build import __main__ as build
@@ -25,11 +25,7 @@ LANGUAGES = ("ENG", "FRE", "JPN")
 def encoder(tmp_path_factory):
     """An XLM-R of two layers with random weights, whose pieces were learnt from these names."""
     folder = tmp_path_factory.mktemp("model") / "tiny-xlm-r"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny_roberta, "TEXTS", [name for names in NAMES.values() for name in names])
-        tiny_roberta.pieces.cache_clear()
-        tiny_roberta.write_model(folder)
-    tiny_roberta.pieces.cache_clear()
+    write_model(folder, texts=tuple(name for names in NAMES.values() for name in names))
     return folder
 
 
