@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.report.curves import Curve, Panel, curve_of
+from coder_jax.report.curves import Curve, Panel
 from coder_jax.report.panel_file import write_panels
 from launch.experiment import SCORES, Row
 
@@ -31,7 +31,8 @@ def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None
 def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
     """A panel for each score, with a line for each system that was trained for several lengths.
 
-    A row of 0 steps is the start of all. Shares are in percent.
+    A row of 0 steps is the start of all. Shares are in percent. Means of several seeds have bars of
+    their standard errors.
 
     Args:
       rows: of `mean_rows`, by system, steps and pooling.
@@ -47,17 +48,22 @@ def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
         curves: list[Curve] = []
         for system in systems:
             points = sorted(
-                (row["steps"], factor * row[score][0])
+                (row["steps"], *(factor * (part or 0.0) for part in row[score]))
                 for row in rows
                 if row["system"] == system and row.get(score) is not None
             )
             if points and not points[0][0]:  # not trained: a level for all lengths
-                points = [(steps, points[0][1]) for steps in (trained[0], trained[-1])]
+                points = [(steps, *points[0][1:]) for steps in (trained[0], trained[-1])]
             if points:
-                curves.append(curve_of(system, points, colour=len(curves), dash=len(curves) // 8))
+                steps, means, errors = map(list, zip(*points, strict=True))
+                look = {"colour": len(curves), "dash": len(curves) // 8}
+                known = errors if any(errors) else []
+                curves.append(Curve(system, steps, means, errors=known, **look))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere
             note = "By [CLS]." if pooling == "cls" else f"By {pooling} pooling."
+            if any(curve.errors for curve in curves):
+                note += " Bars: standard errors of the means of several seeds."
             panels.append(
                 Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True, note=note)
             )

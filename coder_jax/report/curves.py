@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ class Curve:
       name: as the legend has it.
       x, y: n points, x ascending.
       colour, dash: numbers of a colour and of a line style.
+      errors: the standard error of each y, 0 where none is known; or empty, where none is at all.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Curve:
     y: list[float]
     colour: int = 0
     dash: int = 0
+    errors: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

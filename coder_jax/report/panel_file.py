@@ -39,6 +39,12 @@ def read_panels(path: str | Path) -> list[Panel]:
                     f"{path}: the curve {curve.name!r} of {panel.title!r} has {len(curve.x)} x and "
                     f"{len(curve.y)} y; expected as many of both, x rising; {REMEDY}"
                 )
+            if len(curve.errors) not in (0, len(curve.y)) or min(curve.errors, default=0) < 0:
+                raise BadInput(
+                    f"{path}: the curve {curve.name!r} of {panel.title!r} has {len(curve.y)} y and "
+                    f"{len(curve.errors)} errors, the least {min(curve.errors):g}; expected none, "
+                    f"or one of each y, 0 or more; {REMEDY}"
+                )
         least = min((curve.x[0] for curve in panel.curves), default=0)
         if not panel.curves or (panel.log_x and least <= 0):
             raise BadInput(

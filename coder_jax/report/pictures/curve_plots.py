@@ -87,7 +87,7 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
 
 
 def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
-    """Draws one curve; a long noisy one pale, with its running mean on top."""
+    """Draws one curve, with bars of its errors; a long noisy one pale, its running mean on top."""
     look: dict[str, Any] = {"clip_on": False, "linewidth": 1.6, "gid": f"curve-{number}"}
     look["linestyle"] = DASHES[curve.dash % len(DASHES)]
     look["color"] = QUIET if panel.many else CYCLE[curve.colour % len(CYCLE)]
@@ -103,3 +103,7 @@ def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
         x = x[window // 2 : window // 2 + len(x) - window + 1]
         y = (sums[window:] - sums[:-window]) / window
     axis.plot(x, y, label=curve.name.lstrip("_"), **look)
+    if any(curve.errors):
+        known = [error or np.nan for error in curve.errors]
+        bars = {"ecolor": look["color"], "elinewidth": 1.0, "capsize": 2.5}
+        axis.errorbar(curve.x, curve.y, yerr=known, fmt="none", **bars)

@@ -25,6 +25,8 @@ def test_what_is_written_is_read_again(tmp_path):
         (lambda panel: panel.update(curves=[]), "has 0 curves"),
         (lambda panel: panel["curves"][0].update(y=[1.0]), "has 2 x and 1 y"),
         (lambda panel: panel["curves"][0].update(y=[1.0, None]), "null; expected `float`|float"),
+        (lambda panel: panel["curves"][0].update(errors=[1.0]), "2 y and 1 errors, the least 1"),
+        (lambda panel: panel["curves"][0].update(errors=[1.0, -2.0]), "2 errors, the least -2"),
         (lambda panel: panel["curves"][0].update(x=[1000, 250]), "x rising"),
         (lambda panel: panel["curves"][0].update(x=[0, 250]), "the least x is 0"),
         (lambda panel: panel["curves"][0].update(x=["0", 250]), "expected int"),

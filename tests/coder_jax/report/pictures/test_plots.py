@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coder_jax.report.curves import LABELS, PANELS, training_panels
+from coder_jax.report.curves import LABELS, PANELS, Curve, Panel, training_panels
 from coder_jax.report.pictures import curve_plots, plots
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
@@ -50,12 +50,16 @@ def test_training_curves(tmp_path):
 
 
 def axis_of(lines, number=-1):
-    """One panel, drawn, after its figure was."""
+    """One panel of a run, drawn, after its figure was."""
+    return axis_of_panel(training_panels(lines)[number])
+
+
+def axis_of_panel(panel):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with plots.style():
         figure, (axis,) = plots.new_figure(1, 1, width=4.2, height=3.1)
-        curve_plots.draw_panel(axis, training_panels(lines)[number])
+        curve_plots.draw_panel(axis, panel)
         FigureCanvasAgg(figure).draw()
     return axis
 
@@ -102,6 +106,18 @@ def test_curves_are_drawn_where_their_points_are():
     assert axis.get_lines()[0].get_xydata().tolist() == [[0, 25]]
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["heldout acc@1"]
     assert axis_of(lines).get_legend() is None, "one curve that the title names"
+
+
+def test_errors_are_bars_about_their_points():
+    curves = [
+        Curve("seeds", [250, 1000], [70.0, 75.0], 0, errors=[0.5, 0.0]),
+        Curve("one", [250, 1000], [60.0, 65.0], 1),
+    ]
+    panel = Panel("own acc@1", "%", "steps", (250, 1000), curves, log_x=True)
+    axis = axis_of_panel(panel)
+    (bars,) = axis.collections
+    drawn = [bar.tolist() for bar in bars.get_segments() if len(bar)]
+    assert drawn == [[[250, 69.5], [250, 70.5]]], "one for each that is known"
 
 
 def test_gradient_norms_are_drawn_by_part():
