@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.report.curves import Curve, Panel
+from coder_jax.report.curves import Curve, Panel, curve_of
 from coder_jax.report.panel_file import write_panels
 from launch.experiment import SCORES, Row
 
@@ -55,14 +55,13 @@ def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
             if points and not points[0][0]:  # not trained: a level for all lengths
                 points = [(steps, *points[0][1:]) for steps in (trained[0], trained[-1])]
             if points:
-                steps, means, errors = map(list, zip(*points, strict=True))
+                means, errors = [point[:2] for point in points], tuple(point[2] for point in points)
                 look = {"colour": len(curves), "dash": len(curves) // 8}
-                known = errors if any(errors) else []
-                curves.append(Curve(system, steps, means, errors=known, **look))
+                curves.append(curve_of(system, means, errors=errors, **look))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere
             note = "By [CLS]." if pooling == "cls" else f"By {pooling} pooling."
-            if any(curve.errors for curve in curves):
+            if any(any(curve.errors) for curve in curves):
                 note += " Bars: standard errors of the means of several seeds."
             panels.append(
                 Panel(score, unit, "steps", reach, curves, from_zero=False, log_x=True, note=note)

@@ -1,7 +1,7 @@
 """The curves of a run: the lines of metrics.jsonl, put into panels of curves that share their axes.
 
-Which panels there are depends on the metrics that a run wrote, not on the system that it trained.
-Metrics whose names begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
+Which there are depends on the metrics that a run wrote, not on its system. Metrics whose names
+begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,8 @@ class Curve:
 
     Attributes:
       name: as the legend has it.
-      x, y: n points, x ascending.
+      x, y, errors: n points, x ascending; the standard error of each y, 0 if not known, or none.
       colour, dash: numbers of a colour and of a line style.
-      errors: the standard error of each y, 0 where none is known; or empty, where none is at all.
     """
 
     name: str
@@ -76,7 +75,7 @@ class Curve:
     y: list[float]
     colour: int = 0
     dash: int = 0
-    errors: list[float] = field(default_factory=list)
+    errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,9 @@ class Panel:
     note: str = ""
 
 
-def curve_of(name: str, points: Points, *, colour: int = 0, dash: int = 0) -> Curve:
-    """The curve through points."""
-    return Curve(name, [x for x, _ in points], [y for _, y in points], colour, dash)
+def curve_of(name: str, points: Points, **look: Any) -> Curve:
+    """The curve through points; `look` are the other attributes of a curve."""
+    return Curve(name, [x for x, _ in points], [y for _, y in points], **look)
 
 
 def training_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:

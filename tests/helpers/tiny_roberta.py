@@ -9,7 +9,7 @@ from pathlib import Path
 from tiny_bert import TERMS, TINY
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]  # in the order of XLM-R's ids
-TEXTS = [*TERMS, "infarctus du myocarde", "Überempfindlichkeit", "инфаркт миокарда", "心筋梗塞"]
+TEXTS = (*TERMS, "infarctus du myocarde", "Überempfindlichkeit", "инфаркт миокарда", "心筋梗塞")
 # As XLM-R's config.json: the position table has rows for padding and what stands before it.
 CHANGES = {
     **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
@@ -19,7 +19,7 @@ CHANGES = {
 
 
 @cache
-def pieces(texts: tuple[str, ...] = tuple(TEXTS)) -> list[tuple[str, float]]:
+def pieces(texts: tuple[str, ...] = TEXTS) -> list[tuple[str, float]]:
     """Pieces and their scores, trained on some texts."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -33,7 +33,7 @@ def pieces(texts: tuple[str, ...] = tuple(TEXTS)) -> list[tuple[str, float]]:
     return [*map(tuple, trained), ("<mask>", 0.0)]
 
 
-def write_tokenizer(folder: Path, texts: tuple[str, ...] = tuple(TEXTS)) -> None:
+def write_tokenizer(folder: Path, texts: tuple[str, ...] = TEXTS) -> None:
     """XLM-R's tokenizer over `pieces`; vocabulary and settings in tokenizer.json."""
     from transformers import XLMRobertaTokenizer
 
@@ -44,7 +44,7 @@ def write_model(
     folder: Path,
     model_type: str = "xlm-roberta",
     seed: int = 0,
-    texts: tuple[str, ...] = tuple(TEXTS),
+    texts: tuple[str, ...] = TEXTS,
 ):
     """A random model of RoBERTa's layout with tokenizer in `folder`; returns transformers' model.
 

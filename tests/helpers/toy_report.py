@@ -94,7 +94,7 @@ LEARNING = Panel(
     "steps",
     (250, 1000),
     [
-        Curve("coder <b>", [250, 1000], [70.0, 75.5], errors=[0.5, 0.0]),
+        Curve("coder <b>", [250, 1000], [70.0, 75.5], errors=(0.5, 0.0)),
         Curve("start", [250, 1000], [61.0, 61.0], 1),
     ],
     from_zero=False,

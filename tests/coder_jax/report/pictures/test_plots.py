@@ -110,7 +110,7 @@ def test_curves_are_drawn_where_their_points_are():
 
 def test_errors_are_bars_about_their_points():
     curves = [
-        Curve("seeds", [250, 1000], [70.0, 75.0], 0, errors=[0.5, 0.0]),
+        Curve("seeds", [250, 1000], [70.0, 75.0], 0, errors=(0.5, 0.0)),
         Curve("one", [250, 1000], [60.0, 65.0], 1),
     ]
     panel = Panel("own acc@1", "%", "steps", (250, 1000), curves, log_x=True)
