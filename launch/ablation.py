@@ -10,7 +10,8 @@ that was stopped goes on when it is given again; what is done is not done again.
 With several --steps each system is trained anew for each of them, as a rate that falls to 0 at the
 last step makes the end of a run another thing than its middle, and OUT/curves.png has the scores
 over the steps, with [CLS]; so has a report that is given --curves OUT/curves.json. Longer runs may
-be added later: give the same --out.
+be added later: give the same --out. Of each training the last checkpoint stays; --save-steps 500
+keeps one in 500 steps, such as for `export --average`.
 
     synonyms             pairs of synonyms alone, at the rate and margin that suit them
     coder                CODER: synonyms and relations, matrices
@@ -40,12 +41,15 @@ from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 from launch.experiment import (
+    EXPORT,
+    RESULTS,
     SCORES,
     Row,
     call,
     check_settings,
     dataset_hash,
     described,
+    drop_unnoted,
     folder_of,
     markdown,
     mean_rows,
@@ -182,12 +186,14 @@ def results_of(
     """
     folder = args.out / folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
-    scores, model = folder / "results.json", args.init
+    scores, model = folder / RESULTS, args.init
     if not scores.exists():
         if training is not None:
-            model = folder / "export"
+            model = folder / EXPORT
             own = ["--data", args.data, "--init", args.init, "--out", folder / "run"]
-            call("coder_jax", "train", *own, "--eval-steps", "0", *training.flags)
+            # A checkpoint that goes on is kept all the same; many that stay would fill a disk.
+            sparing = ["--eval-steps", "0", "--save-steps", str(training.steps)]
+            call("coder_jax", "train", *own, *sparing, *training.flags)
             call("coder_jax", "export", "--checkpoint", folder / "run", "--out", model)
         dictionary = ["--dictionary", *args.dictionary] if args.dictionary else []
         asked = ["--benchmark", *args.benchmark, *dictionary, "--pooling", "cls", "mean"]
@@ -219,6 +225,9 @@ def main(arguments: list[str] | None = None) -> int:
         rows, versions = [], {}
         done = check_settings(args.out, SETTINGS, settings)
         trainings = trainings_of(args, flags)
+        drop_unnoted(args.out, trainings, done)
+        args.out.mkdir(parents=True, exist_ok=True)
+        write_json(args.out / SETTINGS, settings | {"systems": done})
         for name in (INITIAL, *trainings):
             training = trainings.get(name)
             records = results_of(name, args, training)

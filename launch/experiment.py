@@ -10,6 +10,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, poll
 
 MANIFEST = "manifest.json"  # of a dataset
+RESULTS, EXPORT = "results.json", "export"  # in the folder of a training
 # How the scores of evaluations are written; shares in percent.
 SCORES = {
     "acc@1": "{:.1%}",
@@ -41,7 +43,10 @@ Row = dict[str, Any]
 
 
 def call(*words: str | Path) -> None:
-    """`python -m` these words, in a process of its own; BadInput if it fails."""
+    """`python -m` these words, in a process of its own; BadInput if it fails.
+
+    Where a signal asks this process to stop, the other one is asked, too, and has time to save.
+    """
     command = [sys.executable, "-P", "-m", *map(str, words)]
     print(f"\n$ {shlex.join(['python', *command[2:]])}", flush=True)
     repo = str(Path(__file__).resolve().parent.parent)
@@ -54,7 +59,7 @@ def call(*words: str | Path) -> None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     status = process.wait(0.5)
         except Stopped:
-            process.terminate()  # it saves what it has
+            process.terminate()  # Ctrl-C may have reached it already: two at once are one request
             raise
     poll()  # a Ctrl-C reaches both
     if status:
@@ -114,12 +119,28 @@ def check_settings(out: Path, file: str, settings: Row) -> Row:
         done = there["systems"]
         again = {name: settings["systems"].get(name, config) for name, config in done.items()}
         check_identity(there, settings | {"systems": again}, str(out))
-    elif any(out.glob("*/results.json")):
+    elif any(out.glob(f"*/{RESULTS}")):
         raise BadInput(
             f"{out} holds results but no {file} that says what they are of; expected the folder of "
             "such an experiment, or a new one: give another --out"
         )
     return done
+
+
+def drop_unnoted(out: Path, names: Iterable[str], done: Row) -> None:
+    """Remove scores and exports of trainings that were cut off before their settings were noted.
+
+    They are made again: of which settings they are is not known. Of its run `train` knows it.
+
+    Args:
+      out, done: the folder of the experiment, and what `check_settings` gave.
+      names: of the trainings.
+    """
+    for name in names:
+        if name not in done:
+            folder = out / folder_of(name)
+            (folder / RESULTS).unlink(missing_ok=True)
+            shutil.rmtree(folder / EXPORT, ignore_errors=True)
 
 
 def with_seeds(name: str, seeds: Sequence[int]) -> dict[str, int]:

@@ -46,7 +46,7 @@ def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
         share = next(form for name, form in SCORES.items() if score.endswith(f" {name}"))
         factor, unit = (100, "%") if share.endswith("%}") else (1, "")
         curves: list[Curve] = []
-        for system in systems:
+        for colour, system in enumerate(systems):
             points = sorted(
                 (row["steps"], *(factor * (part or 0.0) for part in row[score]))
                 for row in rows
@@ -56,7 +56,7 @@ def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
                 points = [(steps, *points[0][1:]) for steps in (trained[0], trained[-1])]
             if points:
                 means, errors = [point[:2] for point in points], tuple(point[2] for point in points)
-                look = {"colour": len(curves), "dash": len(curves) // 8}
+                look = {"colour": colour, "dash": colour // 8}
                 curves.append(curve_of(system, means, errors=errors, **look))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere

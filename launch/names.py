@@ -29,12 +29,15 @@ from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 from launch.experiment import (
+    EXPORT,
+    RESULTS,
     SCORES,
     Row,
     call,
     check_settings,
     dataset_hash,
     described,
+    drop_unnoted,
     folder_of,
     markdown,
     mean_rows,
@@ -193,7 +196,7 @@ def scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
     Args:
       model: what `evaluate` is told of it.
     """
-    file = args.out / folder_of(name) / "results.json"
+    file = args.out / folder_of(name) / RESULTS
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         asked = ["--benchmark", *args.benchmark]
@@ -215,11 +218,11 @@ def rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, R
         yield name, scores_of(name, args, "--model", model)
     for name, training in trainings_of(args, flags).items():
         folder = args.out / folder_of(name)
-        if not (folder / "export").exists():
+        if not (folder / EXPORT).exists():
             own = ["--data", args.data, "--init", vectors, "--out", folder / "run"]
             call("coder_jax", "train", *own, *training)
-            call("coder_jax", "export", "--checkpoint", folder / "run", "--out", folder / "export")
-        yield name, scores_of(name, args, "--model", folder / "export")
+            call("coder_jax", "export", "--checkpoint", folder / "run", "--out", folder / EXPORT)
+        yield name, scores_of(name, args, "--model", folder / EXPORT)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -230,6 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
         began = time.monotonic()
         settings = settings_of(args, flags)
         done, rows = check_settings(args.out, SETTINGS, settings), []
+        drop_unnoted(args.out, settings["systems"], done)
         args.out.mkdir(parents=True, exist_ok=True)
         write_json(args.out / SETTINGS, settings | {"systems": done})
         for name, row in rows_of(args, flags):

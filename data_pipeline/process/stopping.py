@@ -1,21 +1,25 @@
 """Stopping when asked to: SIGTERM (preemption, a scheduler) and Ctrl-C end long work tidily.
 
 The first signal only takes note; long work polls between pieces that are whole on disk, and raises
-`Stopped` there. A second signal does not wait. Exit status 75 ("try again later", EX_TEMPFAIL)
-tells a launcher to start the same command again; 130 is a person's Ctrl-C.
+`Stopped` there. A second signal does not wait, unless it comes at once: Ctrl-C and schedulers reach
+a command and those that it started, and the command passes its signal on to these. Exit status 75
+("try again later", EX_TEMPFAIL) tells a launcher to start the same command again; 130 is a person's
+Ctrl-C.
 """
 
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 TRY_AGAIN = 75
 INTERRUPTED = 130
+SAME_REQUEST_SECONDS = 2.0  # signals that come so soon after the first are no second request
 
 _asked: list[int] = []  # the signal that counts: that of this process, or of another host
-_came: list[int] = []  # the signals of this process itself
+_came: list[float] = []  # when this process itself got the first one
 _what_next: list[str] = []  # what is said when the first one comes
 
 
@@ -67,17 +71,19 @@ def exit_status(number: int) -> int:
 
 @contextmanager
 def stop_when_asked(what_next: str | None) -> Iterator[None]:
-    """Within, SIGTERM and Ctrl-C take note and say `what_next` on stderr; the second one ends all.
+    """Within, SIGTERM and Ctrl-C take note and say `what_next` on stderr; a second one ends all.
 
     With None (short work that does not poll), and outside the main thread, where Python takes no
     signals, they keep their usual meaning.
     """
 
     def take_note(number: int, _: object) -> None:
-        if _came:
+        now = time.monotonic()
+        if not _came:
+            _came.append(now)
+            ask(number)
+        elif now > _came[0] + SAME_REQUEST_SECONDS:
             raise KeyboardInterrupt
-        _came.append(number)
-        ask(number)
 
     forget()
     if what_next is None or threading.current_thread() is not threading.main_thread():

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from coder_jax.commands.train import parse
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
 from coder_jax.systems.recipes import RECIPES
@@ -130,6 +131,42 @@ def test_each_length_is_a_training_of_its_own_and_curves_are_drawn(words, tmp_pa
     assert (tmp_path / "out/curves.json").exists()
 
 
+def test_what_was_cut_off_before_it_was_noted_is_scored_again(words, tmp_path, asked):
+    """A kill between the scores and the note of their settings, which then may be others."""
+    assert ablation.main([*words, "--systems", "coder"]) == 0
+    settings = json.loads((tmp_path / "out/ablation.json").read_text())
+    write_json(tmp_path / "out/ablation.json", settings | {"systems": {}})
+    (tmp_path / "out/coder/export").mkdir()
+    asked.clear()
+    assert ablation.main([*words, "--systems", "coder", "--mu", "0.5"]) == 0
+    assert [words[1] for words in asked] == ["train", "export", "evaluate"]
+    assert not (tmp_path / "out/coder/export").exists(), "which the export makes anew"
+
+
+def test_killed_after_the_first_scores_it_goes_on(words, monkeypatch, asked):
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(ablation, "row_of", killed)
+        ablation.main([*words, "--systems", "coder"])
+    assert [words[1] for words in asked] == ["evaluate"]
+    assert ablation.main([*words, "--systems", "coder"]) == 0
+    assert [words[1] for words in asked] == ["evaluate", "train", "export", "evaluate"]
+
+
+def killed(*_):
+    raise ConnectionError("the machine is gone")
+
+
+def test_of_each_training_the_last_checkpoint_stays(words, asked):
+    words += ["--systems", "coder", "--steps", "250", "1000"]
+    assert ablation.main([*words, "--save-steps", "500"]) == 0
+    kept = [parse(words[2:]).run.save_steps for words in asked if words[1] == "train"]
+    assert kept == [500, 500]
+    asked.clear()
+    assert ablation.main([*words, "--systems", "synonyms"]) == 0
+    kept = [parse(words[2:]).run.save_steps for words in asked if words[1] == "train"]
+    assert kept == [250, 1000]
+
+
 def test_neighbours_are_found_so_often_in_trainings_of_any_length(words, asked):
     words += ["--systems", "coderpp", "synonyms", "--steps", "250", "1001"]
     assert ablation.main([*words, "--refreshes", "2"]) == 0
@@ -144,8 +181,6 @@ def test_neighbours_are_found_so_often_in_trainings_of_any_length(words, asked):
 
 @pytest.mark.parametrize("name", ablation.SYSTEMS)
 def test_every_system_is_a_valid_run(name):
-    from coder_jax.commands.train import parse
-
     parse(ablation.SYSTEMS[name]).validate()
 
 

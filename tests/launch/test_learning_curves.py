@@ -41,6 +41,18 @@ def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
     assert sim.note == "By [CLS].", "none is known"
 
 
+def test_a_system_has_its_colour_in_all_panels():
+    rows = [
+        {"system": system, "steps": steps, "pooling": "cls", "en acc@1": (0.5, None)}
+        | {"sim spearman": (0.4, None) if system == "b" else None}
+        for system in ("a", "b")
+        for steps in (250, 1000)
+    ]
+    names, sim = panels_of(rows)
+    assert [(curve.name, curve.colour) for curve in names.curves] == [("a", 0), ("b", 1)]
+    assert [(curve.name, curve.colour) for curve in sim.curves] == [("b", 1)]
+
+
 def test_a_score_that_is_nowhere_defined_has_no_panel(tmp_path):
     undefined = {"sim spearman": None, "en acc@1": (0.5, None)}
     rows = [

@@ -114,6 +114,15 @@ def test_results_of_other_settings_are_not_taken(words, asked, write, capsys):
     assert "text" in capsys.readouterr().err
 
 
+def test_what_was_cut_off_before_it_was_noted_is_made_again(words, asked, tmp_path):
+    assert names.main(words) == 0
+    settings = json.loads((tmp_path / "out/names.json").read_text())
+    write_json(tmp_path / "out/names.json", settings | {"systems": {}})
+    asked.clear()
+    assert names.main([*words, "--steps", "7"]) == 0
+    assert [words[1] for words in asked] == ["train", "export", "evaluate"]
+
+
 @pytest.mark.slow
 def test_two_steps(tmp_path, words, write):
     text = "the severe heart attack of a patient with kidney disease and pain\n\n"

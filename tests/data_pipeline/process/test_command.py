@@ -119,12 +119,15 @@ def test_a_signal_stops_work_that_polls_with_a_status_of_its_own(number, status)
     assert "the same command goes on" in err
 
 
-def test_a_second_signal_does_not_wait():
+def test_a_second_signal_does_not_wait_but_one_that_comes_at_once_is_none():
     process = start(False, "stopping soon")
-    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGINT)
     assert process.stderr is not None
     while "stopping soon" not in process.stderr.readline():
         pass
+    os.kill(process.pid, signal.SIGTERM)  # of the command that started it, which got Ctrl-C, too
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(stopping.SAME_REQUEST_SECONDS)
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=180)
     assert process.returncode == 130

@@ -1,0 +1,55 @@
+"""The commands of an experiment: what becomes of one under way when the experiment is stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+CHILD = """
+import sys, time
+from data_pipeline.process import stopping
+from data_pipeline.process.command import run_command
+
+def work():
+    print("at work", flush=True)
+    while not stopping.asked():
+        time.sleep(0.05)
+    time.sleep(1)  # a step takes longer than the experiment needs to pass the signal on
+    print("saved", flush=True)
+    stopping.poll()
+
+sys.exit(run_command(work, when_asked="saving"))
+"""
+EXPERIMENT = """
+import sys
+from data_pipeline.process.command import run_command
+from launch.experiment import call
+
+sys.exit(run_command(lambda: call("child"), when_asked="stopping"))
+"""
+
+
+@pytest.mark.parametrize("whom", ["all", "the experiment"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_command_under_way_has_time_to_save(whom, number, status, tmp_path):
+    """Ctrl-C at a terminal, and schedulers, signal all processes; `kill` the experiment alone."""
+    (tmp_path / "child.py").write_text(CHILD)
+    process = subprocess.Popen(
+        [sys.executable, "-c", EXPERIMENT],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    while process.stdout.readline() != "at work\n":
+        assert process.poll() is None
+    if whom == "all":
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid, number)
+    said, _ = process.communicate(timeout=180)
+    assert said == "saved\n"
+    assert process.returncode == status
