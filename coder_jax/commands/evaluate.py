@@ -44,9 +44,10 @@ by 10,000 random changes of sign), and on how many mentions B is better (won) an
 Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
---no-cache is given. Those of other terms grow in files beside OUT while they are encoded. An
-evaluation that was stopped goes on with both when the same command is given again. It runs on one
-host: of several, start it on one alone, with JAX_NUM_PROCESSES=1.
+--no-cache is given; with it terms that several dictionaries share are encoded once. Those of other
+terms grow in files beside OUT while they are encoded. An evaluation that was stopped goes on with
+both when the same command is given again. It runs on one host: of several, start it on one alone,
+with JAX_NUM_PROCESSES=1.
 
 Examples:
   python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json

@@ -19,6 +19,7 @@ from coder_jax.encoding.vector_cache import cached_vectors
 from coder_jax.encoding.vector_file import about_file, read_vectors
 from data_pipeline.dataset.aligned import aligned
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.files.array_files import write_array
 from data_pipeline.files.identity import VECTORS, write_identity
 from data_pipeline.files.rows import CONCEPT_COLUMNS, TERM_COLUMNS, split_concepts
 from data_pipeline.files.whole_files import recover_folder, whole_folder
@@ -88,11 +89,9 @@ class EncodedDictionary:
                 new / TERMS_FILE
             )
             path = new / VECTORS_FILE
-            stored = np.lib.format.open_memmap(path, "w+", dtype, self.vectors.shape)
-            for first in range(0, len(self.terms), ROWS_AT_A_TIME):
-                rows = slice(first, first + ROWS_AT_A_TIME)
-                stored[rows] = self.vectors[rows]
-            stored.flush()
+            starts = range(0, len(self.terms), ROWS_AT_A_TIME)
+            parts = (np.asarray(self.vectors[n : n + ROWS_AT_A_TIME], dtype) for n in starts)
+            write_array(path, self.vectors.shape, dtype, parts)
             write_identity(about_file(path), VECTORS, about)
 
     @classmethod

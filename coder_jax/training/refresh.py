@@ -99,14 +99,20 @@ class Refresh:
         return source.with_index(folder), found
 
     def _make(self, step: int, state: TrainState, source: BatchSource) -> Path:
-        """Write the index of a step; of one that a stopped run left, the system may go on."""
+        """Write the index of a step; with what a stopped run left of it the system may go on.
+
+        So it may with a whole one, of a run that was killed before it had a checkpoint after it.
+        """
         folder = self.files.here / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
             # Later ones are of steps that the run takes again.
             for number in self._made():
-                if number >= step:
+                if number > step:
                     shutil.rmtree(folder.with_name(str(number)))
+            if folder.exists():
+                shutil.rmtree(partial, ignore_errors=True)
+                folder.rename(partial)
             partial.mkdir(parents=True, exist_ok=True)
         barrier("a folder for the index")
         view = View(

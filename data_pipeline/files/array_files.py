@@ -1,5 +1,6 @@
-"""NumPy's files of one array, read so that a damaged one is said, whatever NumPy makes of it."""
+"""Files of one NumPy array: damaged ones and full disks are said, whatever NumPy makes of them."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,3 +27,23 @@ def map_array(path: Path, remedy: str) -> np.memmap:
         mapped.close()
         raise BadInput(f"{path} holds several arrays; expected a .npy file of one; {remedy}")
     return mapped
+
+
+def write_array(
+    path: Path, shape: Sequence[int], dtype: np.dtype, parts: Iterable[np.ndarray]
+) -> None:
+    """Write a .npy file of rows that come in parts, so that not all are in memory at once.
+
+    They are written, not mapped: where a disk is full that is an error, but a mapping would end the
+    process without a word (SIGBUS).
+
+    Args:
+        path: the file; one that is there is replaced.
+        shape, dtype: of all rows.
+        parts: [n, ...] of that dtype, which are all rows together.
+    """
+    header = {"descr": dtype.str, "fortran_order": False, "shape": tuple(shape)}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            part.tofile(file)

@@ -12,7 +12,7 @@ from coder_jax.systems.groups.group import Group, MultiSimilarity, cosine, dista
 from coder_jax.systems.groups.multi_similarity import multi_similarity_loss
 from coder_jax.systems.groups.relation_system import RelationSystem
 from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.system import Params, Part
+from coder_jax.training.system import Params, Part, SavedRun
 from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process.errors import BadInput
@@ -80,11 +80,27 @@ class CoderSystem(RelationSystem):
             return super().needs_dataset
         return "as relation matrices begin with its triplets; or use --relation-start identity"
 
+    @property
+    def needs_disk(self) -> str:
+        return "as they share the regression of relation matrices" if self.starts_by_ridge else ""
+
+    def carried_heads(
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Params:
+        carried = super().carried_heads(run, manifest, about)
+        if "relations" in carried and self.starts_by_ridge:
+            raise BadInput(
+                "relation_start is 'ridge', but the relation matrices of the run to start from go "
+                "on, as the dataset has the same labels; use --relation-start identity, or take "
+                "its encoder alone: --init RUN in place of --from RUN"
+            )
+        return carried
+
     def prepare(
         self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         begun = super().prepare(source, about, initial, folder)
-        if not self.starts_by_ridge or "relations" in initial:
+        if not self.starts_by_ridge:
             return begun
         from coder_jax.encoding.readers.embed import place
         from coder_jax.systems.coder.relation_start import ridge_matrices

@@ -7,11 +7,12 @@ For a label with n triplets, X [n, D] and Y [n, D] the unit vectors of a name of
 so that a label with few triplets stays near the identity, at which CODER's matrices begin. The
 papers of CODER do not have it.
 
-RUN/ridge_vectors.npy, RUN/ridge.npy   while it is made, in chunks; gone when the run begins
+RUN/.ridge/vectors.npy, matrices.npy   while they are made, in chunks; gone when the run begins
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +27,8 @@ from data_pipeline.batches.packed_groups import joined
 if TYPE_CHECKING:  # it loads TensorFlow
     from data_pipeline.dataset.store import TripletDataset
 
-VECTORS, MATRICES = "ridge_vectors.npy", "ridge.npy"
+# Hidden, so that what is left there by a run that was stopped does not go into a bucket.
+FOLDER, VECTORS, MATRICES = ".ridge", "vectors.npy", "matrices.npy"
 TERMS_AT_ONCE, LABELS_AT_ONCE = 16_384, 16
 
 
@@ -85,7 +87,7 @@ def ridge_matrix(head_nD: np.ndarray, tail_nD: np.ndarray, penalty: float) -> np
 
 
 def ridge_matrices(
-    folder: Path,
+    run: Path,
     data: TripletDataset,
     placed: Placed,
     encoder: Any,
@@ -98,7 +100,7 @@ def ridge_matrices(
     """float32 [R, D, D]: where each label begins; all hosts call it, and share the work.
 
     Args:
-        folder: of the run.
+        run: its folder, which all hosts share.
         data: the dataset.
         placed: the initial encoder on the devices.
         encoder: its parameters.
@@ -108,6 +110,7 @@ def ridge_matrices(
     Raises:
         Stopped: if it was asked to; what is done is not done again.
     """
+    folder = run / FOLDER
     pairs = labelled_pairs(data, most, seed)
     about = hash_of(data.manifest, encoder) + f" {pooling} {penalty} {most} {seed}"
 
@@ -134,8 +137,7 @@ def ridge_matrices(
     matrices = np.load(folder / MATRICES)
     barrier("all have the matrices")
     if is_first():
-        for name in (VECTORS, MATRICES):
-            (folder / name).unlink()
+        shutil.rmtree(folder)
     return matrices
 
 

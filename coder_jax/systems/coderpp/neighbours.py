@@ -19,7 +19,7 @@ from coder_jax.devices.agree import barrier, is_first
 from coder_jax.encoding.readers.embed import Placed, embed_tokens
 from coder_jax.encoding.rows import RowsOfFile, unit
 from coder_jax.encoding.search import Products, nearest_others
-from coder_jax.systems.encoders.chunks import write_rows
+from coder_jax.systems.encoders.chunks import is_made, remove_rows, write_rows
 from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def write_neighbours(
     products: Products,
     about: str,
 ) -> None:
-    """Write the index of a draw; all hosts call it.
+    """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
 
     Terms of an anchor's own concept may be among its neighbours: their label makes them positives.
     What belongs to a concept that shares a name with the anchor's is left out, as it could not be
@@ -59,25 +59,22 @@ def write_neighbours(
     Raises:
         Stopped: on all hosts, if one was asked to stop.
     """
-    data, spec = draw.dataset, draw.spec
-    vectors = write_vectors(folder / VECTORS, data, placed, pooling=pooling, about=about)
-    owner = np.arange(data.term_start.size - 1)
-    if spec.neighbours_of == "concepts":
-        vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
-    else:
-        owner = np.repeat(owner, np.diff(data.term_start))
     on_cpu = jax.default_backend() == "cpu"
-    write_rows(
-        folder / NEIGHBOURS,
-        len(draw.anchors),
-        Neighbours(draw, vectors, owner, products),
-        chunk=QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR,
-        about=f"neighbours by {products} of {about}",
-        what="neighbours",
-    )
+    chunk = QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR
+    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {about}"
+    if not is_made(path, of_path, chunk):
+        data = draw.dataset
+        vectors = write_vectors(folder / VECTORS, data, placed, pooling=pooling, about=about)
+        owner = np.arange(data.term_start.size - 1)
+        if draw.spec.neighbours_of == "concepts":
+            vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
+        else:
+            owner = np.repeat(owner, np.diff(data.term_start))
+        make = Neighbours(draw, vectors, owner, products)
+        rows = len(draw.anchors)
+        write_rows(path, rows, make, chunk=chunk, about=of_path, what="neighbours")
     if is_first():
-        for name in (VECTORS, CONCEPTS):
-            (folder / name).unlink(missing_ok=True)
+        remove_rows(folder / VECTORS, folder / CONCEPTS)
     barrier("vectors are gone")
 
 

@@ -17,10 +17,12 @@ much (hard positives and negatives that follow the encoder); the numbers stand i
 | concepts that share a name with the anchor's are no neighbours of it | neither; ours |
 
 The released code counts the term itself among its 30, here they are others; its own defaults are
-400,000 micro-batches, neighbours every 100,000, and a rate of 2e-5; its vectors are the pooler's.
-Where a concept has fewer than 31 other names these come again; the released code repeats the term
-itself. Each time that it has found neighbours it also begins its optimizer anew and moves the
-schedule on by as many updates as there were micro-batches, eight times too far; not so here.
+400,000 micro-batches, neighbours every 100,000, and a rate of 2e-5. It trains on the pooler's
+vectors, and finds neighbours by means over all 32 positions, padding too; here both are by one
+pooling. Where a concept has fewer than 31 other names these come again; the released code repeats
+the term itself. Each time that it has found neighbours it begins its optimizer anew. Its schedule
+counts micro-batches, but moves on once in an update, so an eighth as fast, and makes up for it at
+each such start: the rate falls in steps. Here it falls with the updates.
 """
 
 import dataclasses

@@ -3,7 +3,8 @@
 FOLDER/chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
 FOLDER/chunks/about        what they were made of, and how many rows each has: others are made anew
 
-At the end all are joined into one array file, and the folder goes.
+At the end all are joined into one array file, FILE, and the folder goes. FILE.about says what the
+file was made of.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ import jax
 import numpy as np
 
 from coder_jax.devices.agree import barrier, first_decides, host_count, host_index, is_first
+from data_pipeline.files.array_files import write_array
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
 from data_pipeline.process.progress import progress_bar
@@ -33,7 +35,9 @@ def write_rows(
     about: str,
     what: str,
 ) -> None:
-    """Write an array file of so many rows; all hosts call it. Nothing is done if it is there.
+    """Write an array file of so many rows; all hosts call it.
+
+    Nothing is done if it is there, made of the same.
 
     Args:
         path: of the file, in a folder that all hosts share.
@@ -46,10 +50,10 @@ def write_rows(
     Raises:
         Stopped: on all hosts, if one was asked to stop; finished chunks are kept.
     """
-    if first_decides(path.exists()):
+    if is_made(path, about, chunk):
         return
     folder = path.parent / CHUNKS
-    about = f"{about}, {chunk} rows at once"  # a device of another kind takes another number
+    about = told(about, chunk)
     if is_first():
         noted = folder / ABOUT
         if not noted.exists() or noted.read_text(encoding="utf-8") != about:
@@ -71,16 +75,42 @@ def write_rows(
     if not first_decides(all(file.exists() for file in files)):
         raise stopping.Stopped
     if is_first():
+        note_of(path).unlink(missing_ok=True)  # of a file that was made of something else
         with written_whole(path) as joined:
             like = np.load(files[0], mmap_mode="r")
-            shape = (rows, *like.shape[1:])
-            whole = np.lib.format.open_memmap(joined, "w+", like.dtype, shape)
-            for (first, last), file in zip(bounds, files, strict=True):
-                whole[first:last] = np.load(file)
-            whole.flush()
-            del whole
+            write_array(joined, (rows, *like.shape[1:]), like.dtype, map(np.load, files))
+        with written_whole(note_of(path)) as note:
+            note.write_text(about, encoding="utf-8")
         shutil.rmtree(folder)
     barrier("chunks are joined")
+
+
+def is_made(path: Path, about: str, chunk: int) -> bool:
+    """Whether `write_rows` would have nothing to do, as the first host sees it; all hosts call it.
+
+    Args:
+        path, about, chunk: as for `write_rows`.
+    """
+    note = note_of(path)
+    there = path.exists() and note.exists()
+    return first_decides(there and note.read_text(encoding="utf-8") == told(about, chunk))
+
+
+def told(about: str, chunk: int) -> str:
+    """What a note says: a device of another kind takes another number of rows at once."""
+    return f"{about}, {chunk} rows at once"
+
+
+def note_of(path: Path) -> Path:
+    """The file that says what a file of rows was made of."""
+    return path.with_name(f"{path.name}.about")
+
+
+def remove_rows(*paths: Path) -> None:
+    """Remove files of `write_rows`, those that are there."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+        note_of(path).unlink(missing_ok=True)
 
 
 def hash_of(manifest: Mapping[str, Any], *parameters: Any) -> str:

@@ -214,15 +214,20 @@ class EncoderSystem(System):
 
         taken = noted["encoder"].get("run") if noted else None
         other = read_run(run, best=self.best is not None, noted=taken)
-        about, carried = self.carry(other.saved, source)
+        about, carried = self.carried_encoder(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
         if self.pools and pooling != self.model.pooling:
             say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
         about["encoder"]["run"] = other.told
         say(f"starting with the encoder of step {other.step} of {run}")
-        return about, {"encoder": carried["encoder"]}
+        return about, carried
 
     def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        about, carried = self.carried_encoder(run, source)
+        return about, carried | self.carried_heads(run, source.manifest, about)
+
+    def carried_encoder(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """As `carry`, of the encoder alone."""
         from coder_jax.systems.encoders.initial_encoder import check_length
 
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
@@ -239,9 +244,7 @@ class EncoderSystem(System):
         check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        about = self.about(encoder, source.manifest)
-        carried = {"encoder": run.params["encoder"]}
-        return about, carried | self.carried_heads(run, source.manifest, about)
+        return self.about(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
     def carried_heads(
         self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]

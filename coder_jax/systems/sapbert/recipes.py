@@ -7,6 +7,9 @@
 | 256 pairs of names a step, at most 50 of a concept; one epoch | released code |
 | AdamW at 2e-5 all along, decay 0.01, no clipping; terms of at most 25 tokens | released code |
 | vector of a term: the last hidden state of [CLS] | paper, section 2 |
+
+The decay spares biases and layer norms, as it does for all systems here; in the released code it
+does not.
 """
 
 import dataclasses
@@ -40,7 +43,8 @@ def small_sapbert() -> Config[SapBertSystem]:
         bash launch/train.sh --recipe small_sapbert --data DIR --out runs/sapbert
 
     128 pairs a step; rate and warm-up of `small_synonyms`, which differs in the miner, the
-    constants and how often a concept comes.
+    constants, how often a concept comes, and which names: pairs are of any two, there they are of
+    two that share few word pieces.
     """
     base = small_synonyms()
     system = SapBertSystem(

@@ -140,7 +140,7 @@ def test_a_save_that_fails_leaves_the_old_one(encoder, tmp_path, monkeypatch):
         raise OSError("no space left")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
-        patch.setattr(np.lib.format, "open_memmap", full)
+        patch.setattr(np.lib.format, "write_array_header_1_0", full)
         encoder.encode_dictionary(PAIRS[:1]).save(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert os.listdir(tmp_path) == ["saved"]

@@ -89,10 +89,18 @@ def test_matrices_begin_there(begun, source):
         assert np.square(heads @ matrix - tails).sum() < 0.9 * np.square(heads - tails).sum()
 
 
-def test_matrices_of_another_run_are_not_made_anew(begun, source):
-    system, about, initial, prepared, folder = begun
-    carried = initial | {"relations": np.zeros_like(prepared["relations"])}
-    assert system.prepare(source, about, carried, folder) == {}
+def test_matrices_of_another_run_go_on_and_do_not_begin_anew(model, source, tmp_path):
+    settings = config(model, tmp_path / "first")
+    with one_device():
+        train(settings, source)
+    _, saved = load_run(tmp_path / "first")
+    assert settings.system.decided().carry(saved, source)[1].keys() == {"encoder", "relations"}
+    ridge = changed(settings, **RIDGE).system.decided()
+    with pytest.raises(BadInput, match=r"'ridge', but the relation matrices .* --init RUN in"):
+        ridge.carry(saved, source)
+    of_run = dataclasses.replace(ridge.model, init=str(tmp_path / "first"))
+    _, initial = dataclasses.replace(ridge, model=of_run).start(source)
+    assert initial.keys() == {"encoder"}
 
 
 def test_a_run_that_stops_goes_on_to_the_bit(model, source, tmp_path, on_one_device):

@@ -4,6 +4,7 @@ A tiny BERT on 60 concepts, three of which share a name with another.
 """
 
 import dataclasses
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +21,14 @@ from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.readers.embed import place
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.runs.checkpoint_reader import saved_steps
+from coder_jax.runs.files import RunFiles
 from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.groups.group import Group
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from coder_jax.training.refresh import Refresh
 from coder_jax.training.train import train
 from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS, NeighbourSpec
 from data_pipeline.batches.draws.neighbours import NeighbourDraw
@@ -109,6 +112,10 @@ def index_of(out, step):
     return np.load(out / "index" / str(step) / NEIGHBOURS)
 
 
+def files_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 def encoder_of(out, step):
     """(system, encoder) of a run after a step."""
     system, saved = load_run(out, step)
@@ -166,7 +173,7 @@ def test_neighbours_are_the_nearest_terms_by_the_encoder_of_the_step(straight, d
     # And the encoder has moved.
     assert (index_of(straight, 2) != found).any()
     assert sorted(path.name for path in (straight / "index").iterdir()) == ["2", "4"]
-    assert [path.name for path in (straight / "index" / "4").iterdir()] == [NEIGHBOURS]
+    assert files_in(straight / "index" / "4") == [NEIGHBOURS, f"{NEIGHBOURS}.about"]
     assert saved_steps(straight) == [2, 4, 6]
 
 
@@ -198,7 +205,7 @@ def test_neighbours_by_bfloat16_and_of_concepts_by_the_means_of_their_terms(
             np.testing.assert_array_equal(found, expected)
         held = [np.isin(one, other).mean() for one, other in zip(expected, found, strict=True)]
         assert np.mean(held) > 0.99
-        assert [path.name for path in folder.iterdir()] == [NEIGHBOURS]
+        assert files_in(folder) == [NEIGHBOURS, f"{NEIGHBOURS}.about"]
         draw.with_index(folder)
 
 
@@ -260,6 +267,44 @@ def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, 
     assert ours.step == STEPS
     assert_same_parameters(ours.params, theirs.params)
     assert not list((out / "index").glob(".*"))
+
+
+def test_killed_when_an_index_is_whole_it_is_not_made_again(run, straight, tmp_path, monkeypatch):
+    """No checkpoint after the refresh of step 2 tells of it; vectors of a kill amid it are gone."""
+    out, whole, publish = tmp_path / "run", neighbours.embed_tokens, RunFiles.publish
+    made = out / "index" / "2"
+
+    def killed(files):
+        if made.exists():
+            raise ConnectionError("the machine is gone")
+        publish(files)
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(RunFiles, "publish", killed)
+        run(out)
+    assert saved_steps(out) == [2]
+    (made / "vectors.npy").touch()
+    calls = []
+    patched = lambda *a, **k: (calls.append(1), whole(*a, **k))[1]  # noqa: E731
+    monkeypatch.setattr(neighbours, "embed_tokens", patched)
+    run(out)
+    assert len(calls) == 1, "of the refresh after step 4"
+    assert files_in(made) == files_in(straight / "index" / "2")
+    assert_same_parameters(load_run(out)[1].params, load_run(straight)[1].params)
+
+
+def test_an_index_of_another_encoder_is_made_again(run, straight, tmp_path, monkeypatch):
+    """As where a run goes another way to the same step: with other rates, on other devices."""
+    out, make = tmp_path / "run", Refresh._make
+
+    def make_beside_another(refresh, step, *rest):
+        if step == 2:
+            shutil.copytree(straight / "index" / "4", out / "index" / ".2.partial")
+        return make(refresh, step, *rest)
+
+    monkeypatch.setattr(Refresh, "_make", make_beside_another)
+    run(out)
+    np.testing.assert_array_equal(index_of(out, 2), index_of(straight, 2))
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.slow)])

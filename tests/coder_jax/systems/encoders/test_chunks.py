@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coder_jax.systems.encoders.chunks import write_rows
+from coder_jax.systems.encoders.chunks import remove_rows, write_rows
 
 
 class Fails(Exception):
@@ -42,5 +42,16 @@ def test_it_goes_on_with_what_is_of_the_same(tmp_path, chunk, about, made):
     rows, again = rows_of(path, chunk, about=about)
     assert again == made
     np.testing.assert_array_equal(rows, np.arange(20).reshape(10, 2))
-    assert list(tmp_path.iterdir()) == [path], "chunks are gone"
-    assert rows_of(path, chunk)[1] == [], "what is there is not made again"
+    assert set(tmp_path.iterdir()) == {path, tmp_path / "rows.npy.about"}, "chunks are gone"
+    assert rows_of(path, chunk, about=about)[1] == [], "what is there is not made again"
+    assert len(rows_of(path, chunk, about="still others")[1]) == -(-10 // chunk)
+    remove_rows(path, tmp_path / "never_made.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_whole_file_is_known_by_its_note_alone(tmp_path):
+    """A kill before the note is written, or the file of an older version: it is made anew."""
+    path = tmp_path / "rows.npy"
+    rows_of(path, 10)
+    (tmp_path / "rows.npy.about").unlink()
+    assert rows_of(path, 10)[1] == [(0, 10)]
