@@ -15,7 +15,8 @@
 #   bash benchmarks/accelerator.sh OUT --parts flags
 #       Some parts alone; the others stay in the file as they are.
 #   bash benchmarks/accelerator.sh OUT --small
-#       Everything tiny, to see in a minute or two that it runs, on a CPU too.
+#       Everything tiny, to see in a minute or two that it runs, on a CPU too; results go to
+#       OUT/accelerator_small.json and its like.
 #   bash benchmarks/accelerator.sh OUT --list
 #       The parts, and what each runs.
 #

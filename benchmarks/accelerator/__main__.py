@@ -28,14 +28,15 @@ from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
 
 ABOUT = "prepared.json"
-RESULTS, PAGE, LOG = "accelerator.json", "accelerator.md", "accelerator.log"
+# Files of results, and what --small calls them: it must not take the place of real ones.
+NAME, SMALL_NAME = "accelerator", "accelerator_small"
 # Of `data_pipeline.batches.files`, which needs a package that may come as a wheel.
 INDEX = "batches.json"
 NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
 
 
-def relations_of(prepared: Path) -> int:
-    """Relations of the prepared batches.
+def what_was_prepared(prepared: Path) -> tuple[int, Row]:
+    """Relations of the prepared batches, and what was noted of them.
 
     Raises:
         BadInput: nothing was prepared.
@@ -47,7 +48,10 @@ def relations_of(prepared: Path) -> int:
             f"found no {absent[0]}; expected what `bash benchmarks/accelerator.sh --prepare OUT` "
             "writes on a machine with TensorFlow; copy it here, and name it with --prepared"
         )
-    return len(json.loads(index.read_text(encoding="utf-8"))["manifest"]["relations"])
+    index_there, about = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (index, prepared / ABOUT)
+    )
+    return len(index_there["manifest"]["relations"]), about
 
 
 def chosen_parts(parts: Sequence[Part], kinds: Sequence[str]) -> list[Part]:
@@ -59,7 +63,7 @@ def chosen_parts(parts: Sequence[Part], kinds: Sequence[str]) -> list[Part]:
 
 
 def take(
-    part: Part, later: Sequence[Part], left: float, failed: Mapping[str, str], out: Path
+    part: Part, later: Sequence[Part], left: float, failed: Mapping[str, str], log: Path
 ) -> Row:
     """Runs a part, or says why it is not run; its row of the results.
 
@@ -68,7 +72,7 @@ def take(
         later: those after it.
         left: seconds that are left of the whole.
         failed: parts that gave nothing, and why.
-        out: folder of the results.
+        log: gets what it says.
     """
     before = machine()
     row: Row = {"part": part.name, "kind": part.kind, "command": part.command, "note": part.note}
@@ -86,7 +90,7 @@ def take(
         tell(f"{part.name} (at most {limit:.0f} s)")
         with tempfile.TemporaryDirectory() as folder:
             found = Path(folder) / "rows.json"
-            ended, limit_s = run_part(part, found, limit, out / LOG), limit
+            ended, limit_s = run_part(part, found, limit, log), limit
             if ended.missing is None:
                 rows = read_rows(found)
     if ended.missing:
@@ -96,40 +100,74 @@ def take(
 
 
 def measure(args: argparse.Namespace) -> int:
-    """Runs the parts; 0 if at least one measured something, else 1."""
+    """Runs the parts; 0 if at least one measured what was asked for, else 1.
+
+    Raises:
+        BadInput: nothing was prepared, or the file of results is of what was prepared before.
+    """
     until = time.monotonic() + 60 * args.minutes
     if args.small:  # programs that run for a moment: compilation would take most of the time
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     prepared = args.prepared or args.out / "prepared"
-    # As many as the paper's UMLS has; of a trial no more than there are.
-    relations = max(0 if args.small else args.relations, relations_of(prepared))
-    about = json.loads((prepared / ABOUT).read_text(encoding="utf-8"))
-    results = args.out / RESULTS
+    there, about = what_was_prepared(prepared)
+    results, shown, log = (
+        args.out / f"{SMALL_NAME if args.small else NAME}.{ending}"
+        for ending in ("json", "md", "log")
+    )
+    if args.parts:
+        check_origin(results, about)
+    asked = set(args.parts) or set(KINDS) - set(NOT_MEASURED)
     with tempfile.TemporaryDirectory() as folder:
         use_wheels(prepared / "wheels", Path(folder) / "site")
-        sizes = SMALL if args.small else FULL
-        maker = Maker(prepared.resolve(), Path(folder), sizes, relations)
-        parts = chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
-        if args.list:
-            print("\n".join(f"{part.kind}: {part.command}" for part in parts))
-            return 0
-        args.out.mkdir(parents=True, exist_ok=True)
-        if not args.parts:
-            results.unlink(missing_ok=True)
         failed: dict[str, str] = {}
-        measured = []
+        measured = False
+        held: list[Row] = []  # until something is measured, what was there stays
+        parts = parts_of(args, prepared.resolve(), Path(folder), there)
+        args.out.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(parts):
-            row = take(part, parts[number + 1 :], until - time.monotonic(), failed, args.out)
+            row = take(part, parts[number + 1 :], until - time.monotonic(), failed, log)
+            held.append(row)
             if row["missing"]:
                 failed[part.name] = row["missing"]
-            elif part.kind not in NOT_MEASURED:
-                measured.append(part.name)
-            # After each part: what was measured stays, however this process ends.
-            keep_rows(results, [row], ("part",), prepared=about)
-            with written_whole(args.out / PAGE) as new:
-                new.write_text(page(read_rows(results), about), encoding="utf-8")
-    print(f"\n{summary(read_rows(results))}\n\nAll of it: {args.out / PAGE}, {results}")
+            elif part.kind in asked:
+                if not (measured or args.parts):
+                    results.unlink(missing_ok=True)
+                measured = True
+            if measured or args.parts:
+                # After each part: what was measured stays, however this process ends.
+                keep_rows(results, held, ("part",), prepared=about)
+                held = []
+                with written_whole(shown) as new:
+                    new.write_text(page(read_rows(results), about), encoding="utf-8")
+    if held:
+        print(f"\n{summary(held)}\n\nNothing was measured; {log} has what the parts said.")
+    else:
+        print(f"\n{summary(read_rows(results))}\n\nAll of it: {shown}, {results}")
     return 0 if measured else 1
+
+
+def parts_of(args: argparse.Namespace, prepared: Path, work: Path, there: int) -> list[Part]:
+    """The parts that the command line asks for.
+
+    Args:
+        args: of the command line.
+        prepared, work: folders of what was prepared, and for the encoders.
+        there: relations of the prepared batches.
+    """
+    # As many as the paper's UMLS has; of a trial no more than there are.
+    relations = max(0 if args.small else args.relations, there)
+    maker = Maker(prepared, work, SMALL if args.small else FULL, relations)
+    return chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
+
+
+def check_origin(results: Path, about: Row) -> None:
+    """BadInput if results are there of other batches: parts of both in one file tell nothing."""
+    before = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+    if before and before.get("prepared") != about:
+        raise BadInput(
+            f"{results} was measured on other batches than those prepared here; leave --parts out "
+            "to measure everything anew, or give another OUT"
+        )
 
 
 def use_wheels(wheels: Path, site: Path) -> None:
@@ -186,6 +224,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
 
     def work() -> int:
+        if args.list:
+            parts = parts_of(args, args.prepared or args.out / "prepared", args.out / "models", 0)
+            print("\n".join(f"{part.kind}: {part.command}" for part in parts))
+            return 0
         if not args.prepare:
             return measure(args)
         from benchmarks.accelerator.prepare import prepare

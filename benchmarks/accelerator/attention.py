@@ -14,24 +14,18 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.accelerator.attention_ways import (
-    DROPPED,
-    OURS,
-    REFERENCE,
-    Beside,
-    Way,
-    Ways,
-    make_ways,
-)
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.random_encoders import NAMES, SHAPES
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.batches.files import INDEX
+
+if TYPE_CHECKING:  # it imports jax, which reads the settings that `measure` makes
+    from benchmarks.accelerator.attention_ways import Beside, Way, Ways
 
 SETTINGS = ("shape", "way", "device")
 
@@ -50,7 +44,7 @@ def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return segments[used], positions[used]
 
 
-def compiled_ways(ways: Ways) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+def compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Each way as compiled programs, (forward, forward and backward); what they give; why not.
 
     A way that cannot be on this device says so while it is traced, compiled or run.
@@ -60,7 +54,7 @@ def compiled_ways(ways: Ways) -> tuple[dict[str, Any], dict[str, Any], dict[str,
     made, results, refused = {}, {}, {}
     for name, way in ways.all.items():
 
-        def loss(q: Any, k: Any, v: Any, beside: Beside, way: Way = way) -> Any:
+        def loss(q: Any, k: Any, v: Any, beside: "Beside", way: "Way" = way) -> Any:
             out = way(q, k, v, beside).astype(np.float32)
             return (out * beside.weights_RLHK).sum(), out
 
@@ -77,11 +71,16 @@ def compiled_ways(ways: Ways) -> tuple[dict[str, Any], dict[str, Any], dict[str,
 
 
 def largest_differences(results: dict[str, Any], reference: str) -> dict[str, dict[str, float]]:
-    """The largest difference of each way's output and gradients from those of a reference."""
+    """The largest difference of each way's output and gradients from those of a reference.
+
+    None at all where the reference is not among the results.
+    """
 
     def far(ours: Any, theirs: Any) -> float:
         return float(np.abs(np.asarray(ours, np.float32) - np.asarray(theirs, np.float32)).max())
 
+    if reference not in results:  # it could not be computed here
+        return {}
     exact_grads, exact_out = results[reference]
     return {
         name: {
@@ -95,6 +94,8 @@ def largest_differences(results: dict[str, Any], reference: str) -> dict[str, di
 def compare(shape: str, args: argparse.Namespace) -> list[Row]:
     """One row for each way, for the heads of one encoder."""
     import jax
+
+    from benchmarks.accelerator.attention_ways import DROPPED, OURS, REFERENCE, make_ways
 
     sizes = SHAPES[shape]
     segments, positions = read_rows(args.data)

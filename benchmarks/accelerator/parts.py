@@ -104,6 +104,11 @@ SMALL = Sizes(
 )
 
 
+def memory_part(shape: str, dtype: str) -> str:
+    """The name of the part that measures our step alone, without a flag."""
+    return f"memory, {shape}, {dtype}"
+
+
 def systems_here() -> tuple[tuple[str, ...], str]:
     """The systems of the train step whose packages are here, and what is said of the others."""
     absent = {
@@ -222,13 +227,14 @@ class Maker:
         named = flag.removeprefix("--")
         arguments = ("--dtype", dtype, "--relations", str(self.relations), *self.sizes.step)
         return Part(
-            name=named or f"memory, {shape}, {dtype}",
+            name=named or memory_part(shape, dtype),
             kind="flags" if flag else "memory",
             module="accelerator.step",
             arguments=(*self.on(shape), *arguments, *(("--flags", named) if flag else ())),
             expected=45,
             most=120,
-            needs=(MODELS,),
+            # A flag is told beside the same step without, measured in the same call.
+            needs=(MODELS, memory_part(shape, dtype)) if flag else (MODELS,),
             spare=spare,
             xla_flags=flag,
         )

@@ -64,6 +64,17 @@ def machines(parts: Sequence[Row]) -> list[str]:
     return list(lines.values())
 
 
+def without_flags(parts: Sequence[Row], flags: Sequence[Row]) -> list[Row]:
+    """The parts that measured the same steps as those of flags, without any."""
+
+    def works(part: Row) -> set[tuple[str, str]]:
+        return {(row["encoder"], row["dtype"]) for row in part["rows"]}
+
+    wanted = set().union(*map(works, flags))
+    measured = [part for part in parts if part["kind"] == "memory" and not part["missing"]]
+    return [part for part in measured if works(part) & wanted]
+
+
 def page(parts: Sequence[Row], prepared: Row) -> str:
     """The whole file.
 
@@ -77,11 +88,10 @@ def page(parts: Sequence[Row], prepared: Row) -> str:
         f"{made['date'][:10]}."
     )
     blocks = ["# Measured on an accelerator", *machines(parts), origin, summary(parts)]
-    baseline = [part for part in parts if part["kind"] == "memory" and not part["missing"]][:1]
     for kind, title in TITLES.items():
         found = [part for part in parts if part["kind"] == kind and not part["missing"]]
         if found:
-            if kind == "flags":  # beside the same step without a flag
-                found = baseline + found
+            if kind == "flags":
+                found = without_flags(parts, found) + found
             blocks += [f"## {title}", *tables_of(kind, found)]
     return "\n\n".join(blocks) + "\n"

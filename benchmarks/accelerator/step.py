@@ -112,16 +112,17 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table; times are beside the first row of the same work."""
+    """The rows as a Markdown table; times are beside the first of the same work and device."""
     lines = [
         "| encoder | flags of XLA | s/step | rounds, s | of the first | compilation, s | planned, "
         "GB: state | at work | in all | used at most, GB | first loss |",
         "|---|---|" + 9 * "---:|",
     ]
-    first: dict[tuple[str, str], float] = {}
+    first: dict[tuple[str, ...], float] = {}
     for row in rows:
         planned, used = row["planned"] or {}, row["used"] or {}
-        usual = first.setdefault((row["encoder"], row["dtype"]), row["step_s"])
+        work = tuple(str(row[name]) for name in ("encoder", "dtype", "relations", "device"))
+        usual = first.setdefault(work, row["step_s"])
         cells = [
             f"{row['encoder']}, {row['dtype']}, {row['terms']:,} terms, {row['relations']:,} "
             "matrices",

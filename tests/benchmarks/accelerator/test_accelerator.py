@@ -60,8 +60,8 @@ def ran(monkeypatch):
     return names, failing
 
 
-def read(out):
-    return {row["part"]: row for row in json.loads((out / "accelerator.json").read_text())["rows"]}
+def read(out, name="accelerator_small"):
+    return {row["part"]: row for row in json.loads((out / f"{name}.json").read_text())["rows"]}
 
 
 def test_all_parts_are_kept_with_the_machine(prepared, ran, capsys):
@@ -72,8 +72,9 @@ def test_all_parts_are_kept_with_the_machine(prepared, ran, capsys):
     for name, row in rows.items():
         assert row["rows"] == [{"row": name}] and row["missing"] is None
         assert row["machine"]["commit"] and row["seconds"] == 1.0 and row["command"]
-    assert (out / "accelerator.md").read_text() == f"{len(rows)} tiny\n"
-    assert json.loads((out / "accelerator.json").read_text())["prepared"]["data"] == "tiny"
+    assert (out / "accelerator_small.md").read_text() == f"{len(rows)} tiny\n"
+    kept = json.loads((out / "accelerator_small.json").read_text())
+    assert kept["prepared"]["data"] == "tiny"
     assert "| `search` | 1 |" in capsys.readouterr().out
 
 
@@ -87,6 +88,7 @@ def test_what_fails_costs_itself_and_what_needs_it(prepared, ran):
     assert "parity, tiny" not in ran[0] and rows["attention"]["missing"] is None
     ran[1].update(attention="no memory")
     assert command.main([str(out), "--small"]) == 1  # nothing was measured
+    assert read(out) == rows, "what was there stays"
 
 
 def test_some_parts_alone_keep_the_others(prepared, ran):
@@ -97,21 +99,56 @@ def test_some_parts_alone_keep_the_others(prepared, ran):
     assert command.main([str(out), "--small", "--parts", "parity", "search"]) == 0
     assert ran[0] == ["device", "models", "parity, tiny", "search"]
     assert read(out)["attention"]["missing"] is None and read(out)["search"]["missing"]
-    keep_rows(out / "accelerator.json", [{"part": "of another version"}], ("part",))
+    keep_rows(out / "accelerator_small.json", [{"part": "of another version"}], ("part",))
     assert command.main([str(out), "--small"]) == 0  # all anew
     assert "of another version" not in read(out)
 
 
-def test_what_there_is_no_time_for_is_said(prepared, ran):
+def test_a_flag_is_measured_beside_the_step_without(prepared, ran):
+    out = prepared.parent
+    assert command.main([str(out), "--small", "--parts", "flags"]) == 0
+    first, *flags = ran[0][2:]
+    assert first == "memory, tiny, bfloat16" and len(flags) == 2
+    ran[1].update({first: "no memory"})
+    assert command.main([str(out), "--small", "--parts", "flags"]) == 1
+    assert read(out)[flags[0]]["missing"] == f"{first} is missing: no memory"
+
+
+def test_a_kind_that_only_helps_may_be_asked_for(prepared, ran):
+    assert command.main([str(prepared.parent), "--small", "--parts", "device"]) == 0
+    ran[1].update(device="no driver")
+    assert command.main([str(prepared.parent), "--small", "--parts", "device"]) == 1
+
+
+def test_a_small_trial_leaves_what_was_measured(prepared, ran):
+    out = prepared.parent
+    assert command.main([str(out)]) == 0
+    assert command.main([str(out), "--small"]) == 0
+    assert "parity, base" in read(out, "accelerator") and "parity, tiny" in read(out)
+
+
+def test_parts_on_other_batches_are_refused(prepared, ran, capsys):
+    out = prepared.parent
+    assert command.main([str(out), "--small"]) == 0
+    about = prepared / "prepared.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"data": "another"}))
+    assert command.main([str(out), "--small", "--parts", "search"]) == 2
+    assert "was measured on other batches than those prepared here" in capsys.readouterr().err
+    assert command.main([str(out), "--small"]) == 0
+
+
+def test_what_there_is_no_time_for_is_said(prepared, ran, capsys):
     out = prepared.parent
     assert command.main([str(out), "--small", "--minutes", "0"]) == 1
-    assert not ran[0]
-    assert read(out)["device"]["missing"] == ("0 s of the time are left, it is expected to take 15")
+    assert not ran[0] and not (out / "accelerator_small.json").exists()
+    said = capsys.readouterr().out
+    assert "left out: 0 s of the time are left, it is expected to take 15 |" in said
+    assert "Nothing was measured" in said
 
 
-def test_the_list_runs_nothing(prepared, ran, capsys):
-    assert command.main([str(prepared.parent), "--list"]) == 0
-    assert not ran[0] and not (prepared.parent / "accelerator.json").exists()
+def test_the_list_runs_nothing_and_needs_nothing(tmp_path, ran, capsys):
+    assert command.main([str(tmp_path), "--list"]) == 0
+    assert not ran[0] and not list(tmp_path.iterdir())
     lines = capsys.readouterr().out.splitlines()
     assert any("python -m benchmarks.train_step" in line for line in lines)
     assert any("XLA_FLAGS=--xla_gpu_enable_triton_gemm=false python" in line for line in lines)
@@ -193,5 +230,5 @@ def test_all_of_it_at_its_smallest(repo, tmp_path, hpo_path, minilm_path):
     assert flag["flags"] == "xla_gpu_enable_triton_gemm=false"
     refused = {row["way"]: row["refused"] for row in rows["attention"]["rows"]}
     assert refused["jax.nn by cuDNN"] and not refused["ours"]
-    page = (tmp_path / "out" / "accelerator.md").read_text()
+    page = (tmp_path / "out" / "accelerator_small.md").read_text()
     assert "## Train step beside PyTorch" in page and "## Fused attention" in page

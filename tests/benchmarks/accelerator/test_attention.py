@@ -52,6 +52,7 @@ def test_only_the_reference_is_float32():
 def test_largest_differences():
     ones = np.ones((2, 2))
     results = {"a": ([ones, ones], ones), "b": ([ones, 3 * ones], 1.5 * ones)}
+    assert attention.largest_differences(results, "what was refused") == {}
     assert attention.largest_differences(results, "a") == {
         "a": {"output": 0.0, "gradients": 0.0},
         "b": {"output": 0.5, "gradients": 2.0},

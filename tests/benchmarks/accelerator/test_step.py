@@ -11,6 +11,7 @@ ROW = {
     "dtype": "bfloat16",
     "relations": 1200,
     "terms": 2048,
+    "device": "a card",
     "flags": step.USUAL,
     "compile_s": [31.04, 29.5],
     "planned": {
@@ -47,8 +48,9 @@ def test_planned_memory():
 
 def test_the_table_has_each_flag_beside_the_step_without():
     flag = ROW | {"flags": "xla_gpu_autotune_level=0", "step_s": 0.1, "used": None}
-    text = step.table([ROW, flag | {"planned": None}, ROW | {"dtype": "float32", "step_s": 0.3}])
-    lines = text.splitlines()[2:5]
+    others = [ROW | {"dtype": "float32", "step_s": 0.3}, ROW | {"device": "another", "step_s": 0.2}]
+    text = step.table([ROW, flag | {"planned": None}, *others])
+    lines = text.splitlines()[2:6]
     work = "base, bfloat16, 2,048 terms, 1,200 matrices"
     assert lines[0] == (
         f"| {work} | none | 0.0800 | 0.0700-0.0900 | 1.000 | 31.0 + 29.5 "
@@ -57,7 +59,8 @@ def test_the_table_has_each_flag_beside_the_step_without():
     assert f"| {work} | `xla_gpu_autotune_level=0` | 0.1000 |" in lines[1]
     assert "| 1.250 | 31.0 + 29.5 | - | - | - | - | 1.500000 |" in lines[1]
     assert "| 0.3000 | 0.0700-0.0900 | 1.000 |" in lines[2]  # another work
-    assert "on the host: 4.20, 4.20, 4.20 GB" in text
+    assert "| 0.2000 | 0.0700-0.0900 | 1.000 |" in lines[3]  # another device
+    assert "on the host: 4.20, 4.20, 4.20, 4.20 GB" in text
 
 
 @pytest.mark.parametrize(("size", "text"), [(None, "-"), (1_234_000_000, "1.23")])
