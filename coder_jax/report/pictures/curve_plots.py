@@ -37,25 +37,37 @@ def plot_training(metrics: str | Path, output: str | Path) -> None:
 
 
 def plot_panels(panels: Sequence[Panel], output: str | Path) -> None:
-    """Draws panels side by side.
+    """Draws panels side by side, with one legend below if all show the same things.
 
     Args:
       panels: one or more.
       output: the PNG file.
     """
     columns = min(len(panels), 3 if len(panels) <= 6 else 4)
+    fullest = max(range(len(panels)), key=lambda number: len(panels[number].curves))
+    alike = len(panels) > 1 and all(
+        looks(panel) <= looks(panels[fullest]) and not panel.many for panel in panels
+    )
     with style():
         figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.1)
         for axis, panel in zip(axes, panels, strict=False):
-            draw_panel(axis, panel)
+            draw_panel(axis, panel, legend=not alike)
             axis.set_title(panel.title)
+        if alike:
+            handles, names = axes[fullest].get_legend_handles_labels()
+            figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6))
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         save(figure, output)
 
 
-def draw_panel(axis: Axes, panel: Panel) -> None:
-    """Draws curves with their axes and, of several or well-named ones, a legend.
+def looks(panel: Panel) -> set[tuple[str, int, int]]:
+    """The names of its curves, and how they are drawn."""
+    return {(curve.name, curve.colour, curve.dash) for curve in panel.curves}
+
+
+def draw_panel(axis: Axes, panel: Panel, *, legend: bool = True) -> None:
+    """Draws curves with their axes and, of several or well-named ones and if wanted, a legend.
 
     The gid of the line of curve i is `curve-i`, and `pale-i` where a running mean lies on top.
     """
@@ -82,7 +94,7 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
     axis.yaxis.set_major_formatter("{x:g}")  # 4e-05 at the tick, not a factor over the title
     axis.set(xlabel=panel.x_name, ylabel=panel.unit)
     (name, *more) = (curve.name for curve in panel.curves)
-    if not panel.many and (more or name.lower() != panel.title.lower()):
+    if legend and not panel.many and (more or name.lower() != panel.title.lower()):
         axis.legend(ncols=1 if len(more) < 8 else 2)
 
 

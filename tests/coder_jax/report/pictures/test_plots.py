@@ -1,5 +1,6 @@
 """Plots: PNG files with content, metrics files as they come, matplotlib only when needed."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coder_jax.report.curves import LABELS, PANELS, Curve, Panel, training_panels
+from coder_jax.report.curves import LABELS, PANELS, Curve, Panel, curve_of, training_panels
 from coder_jax.report.pictures import curve_plots, plots
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.coder_v1.objective import CoderV1System
@@ -62,6 +63,24 @@ def axis_of_panel(panel):
         curve_plots.draw_panel(axis, panel)
         FigureCanvasAgg(figure).draw()
     return axis
+
+
+def test_panels_of_the_same_curves_have_one_legend_below(tmp_path, monkeypatch):
+    """Legends within the panels would lie on their curves; other curves have each its own."""
+    drawn = []
+    monkeypatch.setattr(curve_plots, "save", lambda figure, _: drawn.append(figure))
+    first, second, lone = (curve_of(n, [(1, 0.5), (2, 0.7)], colour=c) for c, n in enumerate("abc"))
+    panel = functools.partial(Panel, unit="", x_name="steps", x_range=(1, 2))
+    for curves in ([first], [lone]):  # with one of those of the other panel, or with another
+        curve_plots.plot_panels(
+            [panel("few", curves=curves), panel("all", curves=[first, second])], ""
+        )
+    below, within = (
+        [[text.get_text() for text in legend.get_texts()] for legend in legends if legend]
+        for legends in (drawn[0].legends, [axis.get_legend() for axis in drawn[1].axes])
+    )
+    assert below == [["a", "b"]] and within == [["c"], ["a", "b"]]
+    assert not any(axis.get_legend() for axis in drawn[0].axes) and not drawn[1].legends
 
 
 def ticks(axis):
