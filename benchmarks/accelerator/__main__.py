@@ -21,8 +21,8 @@ from benchmarks.accelerator.run_part import Ended, limit_of, run_part
 from benchmarks.accelerator.wheels import PACKAGES, unpack_missing
 from benchmarks.command import Row
 from benchmarks.machine import machine
-from benchmarks.results_file import keep_rows, read_rows
-from data_pipeline.files.whole_files import written_whole
+from benchmarks.results_file import read_rows
+from data_pipeline.files.whole_files import write_json, written_whole
 from data_pipeline.process.command import run_command
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import tell
@@ -114,35 +114,26 @@ def measure(args: argparse.Namespace) -> int:
         args.out / f"{SMALL_NAME if args.small else NAME}.{ending}"
         for ending in ("json", "md", "log")
     )
-    if args.parts:
-        check_origin(results, about)
+    rows = rows_to_keep(results, about) if args.parts else []
     asked = set(args.parts) or set(KINDS) - set(NOT_MEASURED)
     with tempfile.TemporaryDirectory() as folder:
         use_wheels(prepared / "wheels", Path(folder) / "site")
         failed: dict[str, str] = {}
         measured = False
-        held: list[Row] = []  # until something is measured, what was there stays
         parts = parts_of(args, prepared.resolve(), Path(folder), there)
         args.out.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(parts):
             row = take(part, parts[number + 1 :], until - time.monotonic(), failed, log)
-            held.append(row)
+            rows = [*(one for one in rows if one["part"] != part.name), row]
             if row["missing"]:
                 failed[part.name] = row["missing"]
-            elif part.kind in asked:
-                if not (measured or args.parts):
-                    results.unlink(missing_ok=True)
-                measured = True
-            if measured or args.parts:
-                # After each part: what was measured stays, however this process ends.
-                keep_rows(results, held, ("part",), prepared=about)
-                held = []
+            measured |= part.kind in asked and not row["missing"]
+            if measured:  # until then what was there stays; from then on all that is new does
+                write_json(results, {"prepared": about, "rows": rows})
                 with written_whole(shown) as new:
-                    new.write_text(page(read_rows(results), about), encoding="utf-8")
-    if held:
-        print(f"\n{summary(held)}\n\nNothing was measured; {log} has what the parts said.")
-    else:
-        print(f"\n{summary(read_rows(results))}\n\nAll of it: {shown}, {results}")
+                    new.write_text(page(rows, about), encoding="utf-8")
+    where = f"All of it: {shown}, {results}" if measured else f"Nothing was measured; see {log}"
+    print(f"\n{summary(rows)}\n\n{where}")
     return 0 if measured else 1
 
 
@@ -160,14 +151,15 @@ def parts_of(args: argparse.Namespace, prepared: Path, work: Path, there: int) -
     return chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
 
 
-def check_origin(results: Path, about: Row) -> None:
-    """BadInput if results are there of other batches: parts of both in one file tell nothing."""
-    before = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
-    if before and before.get("prepared") != about:
+def rows_to_keep(results: Path, about: Row) -> list[Row]:
+    """The rows that are there; BadInput if they are of other batches."""
+    rows = read_rows(results)
+    if rows and json.loads(results.read_text(encoding="utf-8")).get("prepared") != about:
         raise BadInput(
             f"{results} was measured on other batches than those prepared here; leave --parts out "
             "to measure everything anew, or give another OUT"
         )
+    return rows
 
 
 def use_wheels(wheels: Path, site: Path) -> None:

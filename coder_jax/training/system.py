@@ -177,11 +177,6 @@ class System(abc.ABC):
         """The system with nothing left to the data, such as the steps of an epoch."""
         return self
 
-    @property
-    def needs_disk(self) -> str:
-        """Why several hosts need --out on a disk that all see; empty where a bucket will do."""
-        return ""
-
     @abc.abstractmethod
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         """The batches of a run.
@@ -272,8 +267,7 @@ class System(abc.ABC):
         Args:
             view, source: of the run, and its batches so far.
             folder: it gets its name when all is written. Empty, or with what a run that was stopped
-                meanwhile, or goes this way again, has written there: perhaps for other parameters,
-                as of other devices.
+                has written there, perhaps for other parameters, as of other devices.
         """
         raise ValueError(f"system {self.name} has no refresh, but refresh_steps")
 

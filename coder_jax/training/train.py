@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.accelerator import devices_in_words
-from coder_jax.devices.agree import (
-    barrier,
-    first_decides,
-    host_count,
-    is_first,
-    must_agree,
-    say,
-)
+from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.runs.checkpoint import Checkpoints
 from coder_jax.runs.checkpoint_reader import newest_step
@@ -40,7 +33,6 @@ from coder_jax.training.step import make_step
 from coder_jax.training.system import Params, View
 from coder_jax.training.window import Window
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.buckets import in_bucket
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped
@@ -80,7 +72,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
         for setting, chosen in value.items() if isinstance(value, dict) else [(name, value)]:
             must_agree(setting, chosen)
     must_agree("the content hash of --data", content_hash(source))
-    check_out(config)
     barrier("all hosts agree")  # before anything is written
     score = system.scorer(source, run) if run.eval_steps else None
 
@@ -247,17 +238,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if stop and not (last and (scores or score is None)):
                 raise Stopped
     return RunResult(files.name, steps, log.seconds, scores)
-
-
-def check_out(config: Config) -> None:
-    """BadInput if hosts that share files are given a bucket, where each has a copy of its own."""
-    reason = config.system.needs_disk
-    if reason and host_count() > 1 and in_bucket(config.run.out):
-        raise BadInput(
-            f"--out {config.run.out} is in a bucket, but {host_count()} hosts of recipe "
-            f"{config.recipe} need a disk that all see, {reason}; give a folder there, or use one "
-            "host"
-        )
 
 
 def in_a_line(config: Config) -> str:

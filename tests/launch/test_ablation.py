@@ -81,24 +81,6 @@ def test_the_table():
     )
 
 
-def test_several_seeds_are_one_row_of_means_and_standard_errors():
-    rows = [
-        {"system": "CODER", "pooling": pooling, "en acc@1": score, "sim spearman": known}
-        for pooling, score, known in (
-            ("cls", 0.70, 0.5),
-            ("mean", 0.3, 0.1),
-            ("cls", 0.72, None),
-            ("cls", 0.74, 0.5),
-        )
-    ]
-    assert markdown(mean_rows(rows, ("system", "pooling"))) == (
-        "| system | pooling | en acc@1 | sim spearman |\n"
-        "| --- | --- | --- | --- |\n"
-        "| CODER | cls | 72.0 ± 1.2 | undefined |\n"  # 2 / sqrt(3) points
-        "| CODER | mean | 30.0 | 0.100 |\n"
-    )
-
-
 def test_each_seed_is_a_training_with_a_folder_of_its_own(words, tmp_path, asked):
     assert ablation.main([*words, "--systems", "coder", "--seeds", "0", "2"]) == 0
     trained = [words for words in asked if words[1] == "train"]

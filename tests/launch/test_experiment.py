@@ -1,4 +1,4 @@
-"""The commands of an experiment: what becomes of one under way when the experiment is stopped."""
+"""What experiments share: commands that are stopped in time, and rows of several seeds."""
 
 import os
 import signal
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+
+from launch.experiment import markdown, mean_rows
 
 CHILD = """
 import sys, time
@@ -53,3 +55,21 @@ def test_a_command_under_way_has_time_to_save(whom, number, status, tmp_path):
     said, _ = process.communicate(timeout=180)
     assert said == "saved\n"
     assert process.returncode == status
+
+
+def test_several_seeds_are_one_row_of_means_and_standard_errors():
+    rows = [
+        {"system": "CODER", "pooling": pooling, "en acc@1": score, "sim spearman": known}
+        for pooling, score, known in (
+            ("cls", 0.70, 0.5),
+            ("mean", 0.3, 0.1),
+            ("cls", 0.72, None),
+            ("cls", 0.74, 0.5),
+        )
+    ]
+    assert markdown(mean_rows(rows, ("system", "pooling"))) == (
+        "| system | pooling | en acc@1 | sim spearman |\n"
+        "| --- | --- | --- | --- |\n"
+        "| CODER | cls | 72.0 ± 1.2 | undefined |\n"  # 2 / sqrt(3) points
+        "| CODER | mean | 30.0 | 0.100 |\n"
+    )

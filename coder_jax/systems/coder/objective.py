@@ -80,10 +80,6 @@ class CoderSystem(RelationSystem):
             return super().needs_dataset
         return "as relation matrices begin with its triplets; or use --relation-start identity"
 
-    @property
-    def needs_disk(self) -> str:
-        return "as they share the regression of relation matrices" if self.starts_by_ridge else ""
-
     def carried_heads(
         self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
     ) -> Params:

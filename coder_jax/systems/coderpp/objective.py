@@ -65,11 +65,6 @@ class CoderPlusPlusSystem(CoderSystem):
     def needs_dataset(self) -> str:
         return "as the neighbours in a batch are found while a run trains"
 
-    @property
-    def needs_disk(self) -> str:
-        finds = "as they share the work of finding neighbours"
-        return finds if self.batch.mined_share else super().needs_disk
-
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The nearest neighbours of all anchors, with the encoder of the moment."""
         from coder_jax.encoding.readers.embed import place

@@ -1,10 +1,10 @@
 """Long work over many rows, in chunks that are files: after a kill it goes on where it was.
 
-FOLDER/chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
-FOLDER/chunks/about        what they were made of, and how many rows each has: others are made anew
+.FILE.chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
+FILE.about                what FILE and its chunks are made of, and how many rows each chunk has
 
-At the end all are joined into one array file, FILE, and the folder goes. FILE.about says what the
-file was made of.
+At the end all are joined into one array file, FILE, and the chunks go. What was made of something
+else is made anew.
 """
 
 import hashlib
@@ -21,9 +21,8 @@ from coder_jax.devices.agree import barrier, first_decides, host_count, host_ind
 from data_pipeline.files.array_files import write_array
 from data_pipeline.files.whole_files import written_whole
 from data_pipeline.process import stopping
+from data_pipeline.process.errors import BadInput
 from data_pipeline.process.progress import progress_bar
-
-CHUNKS, ABOUT = "chunks", "about"
 
 
 def write_rows(
@@ -49,18 +48,21 @@ def write_rows(
 
     Raises:
         Stopped: on all hosts, if one was asked to stop; finished chunks are kept.
+        BadInput: if this host does not see the folder.
     """
     if is_made(path, about, chunk):
         return
-    folder = path.parent / CHUNKS
-    about = told(about, chunk)
-    if is_first():
-        noted = folder / ABOUT
-        if not noted.exists() or noted.read_text(encoding="utf-8") != about:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            noted.write_text(about, encoding="utf-8")
+    folder = chunks_of(path)
+    if is_first() and not (folder.is_dir() and is_of(path, about, chunk)):
+        remove_rows(path)
+        folder.mkdir(parents=True)
+        note_of(path).write_text(note(about, chunk), encoding="utf-8")
     barrier("a folder for chunks")
+    if not folder.is_dir():
+        raise BadInput(
+            f"this host does not see {folder}, where hosts share the work on {what}; give several "
+            "hosts an --out on a disk that all of them see, not in a bucket"
+        )
     bounds = [(first, min(first + chunk, rows)) for first in range(0, rows, chunk)]
     files = [folder / f"{number:07d}.npy" for number in range(len(bounds))]
     mine = range(host_index(), len(bounds), host_count())
@@ -75,40 +77,52 @@ def write_rows(
     if not first_decides(all(file.exists() for file in files)):
         raise stopping.Stopped
     if is_first():
-        note_of(path).unlink(missing_ok=True)  # of a file that was made of something else
         with written_whole(path) as joined:
             like = np.load(files[0], mmap_mode="r")
             write_array(joined, (rows, *like.shape[1:]), like.dtype, map(np.load, files))
-        with written_whole(note_of(path)) as note:
-            note.write_text(about, encoding="utf-8")
         shutil.rmtree(folder)
     barrier("chunks are joined")
 
 
 def is_made(path: Path, about: str, chunk: int) -> bool:
-    """Whether `write_rows` would have nothing to do, as the first host sees it; all hosts call it.
+    """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
+
+    Then chunks go that a kill left while they were removed.
 
     Args:
         path, about, chunk: as for `write_rows`.
     """
-    note = note_of(path)
-    there = path.exists() and note.exists()
-    return first_decides(there and note.read_text(encoding="utf-8") == told(about, chunk))
+    made = first_decides(path.exists() and is_of(path, about, chunk))
+    if made and is_first():
+        shutil.rmtree(chunks_of(path), ignore_errors=True)
+    return made
 
 
-def told(about: str, chunk: int) -> str:
-    """What a note says: a device of another kind takes another number of rows at once."""
+def is_of(path: Path, about: str, chunk: int) -> bool:
+    """Whether what is there of a file is made of the same."""
+    there = note_of(path)
+    return there.exists() and there.read_text(encoding="utf-8") == note(about, chunk)
+
+
+def note(about: str, chunk: int) -> str:
+    """What is noted of a file: a device of another kind makes another number of rows at once."""
     return f"{about}, {chunk} rows at once"
 
 
 def note_of(path: Path) -> Path:
-    """The file that says what a file of rows was made of."""
+    """The file of the note."""
     return path.with_name(f"{path.name}.about")
 
 
+def chunks_of(path: Path) -> Path:
+    """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
+    return path.with_name(f".{path.name}.chunks")
+
+
 def remove_rows(*paths: Path) -> None:
-    """Remove files of `write_rows`, those that are there."""
+    """Remove files of `write_rows`, whole or not, those that are there."""
     for path in paths:
+        shutil.rmtree(chunks_of(path), ignore_errors=True)
         path.unlink(missing_ok=True)
         note_of(path).unlink(missing_ok=True)
 

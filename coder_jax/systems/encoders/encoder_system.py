@@ -212,15 +212,14 @@ class EncoderSystem(System):
         """As `start`, with the encoder of a run that is there."""
         from coder_jax.systems.encoders.initial_encoder import read_run
 
-        taken = noted["encoder"].get("run") if noted else None
+        taken = noted and noted["encoder"].get("run")
         other = read_run(run, best=self.best is not None, noted=taken)
         about, carried = self.carried_encoder(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
         if self.pools and pooling != self.model.pooling:
             say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
-        about["encoder"]["run"] = other.told
         say(f"starting with the encoder of step {other.step} of {run}")
-        return about, carried
+        return {**about, "encoder": about["encoder"] | {"run": other.told}}, carried
 
     def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         about, carried = self.carried_encoder(run, source)

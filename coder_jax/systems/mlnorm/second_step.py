@@ -89,10 +89,6 @@ class MLNormClassesSystem(ClassSystem):
     def needs_dataset(self) -> str:
         return "all of whose terms this recipe makes vectors of"
 
-    @property
-    def needs_disk(self) -> str:
-        return "as they share the work of making vectors and candidates"
-
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")

@@ -1,17 +1,12 @@
 """What a run refuses before anything is written, and what a look at it searches."""
 
-import dataclasses
-
 import pytest
 from short_run import Stops, config
 
-import coder_jax.training.train
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from coder_jax.evaluation.normalization.heldout import with_dictionary_of
 from coder_jax.evaluation.normalization.mentions import Mentions
-from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
-from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
-from coder_jax.training.train import check_out, train
+from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 
@@ -56,23 +51,6 @@ def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, t
     with pytest.raises(BadInput, match="has no relations; use --mu 0"):
         train(config(model, tmp_path / "run"), bare)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_hosts_that_share_files_need_a_disk(model, monkeypatch, hosts):
-    monkeypatch.setattr(coder_jax.training.train, "host_count", lambda: hosts)
-    settings = config(model, "s3://bucket/run")
-    ridge = dataclasses.replace(settings.system, relation_start="ridge")
-    sharing = [ridge, CoderPlusPlusSystem(), MLNormClassesSystem()]
-    for system in [settings.system, *sharing]:
-        for out in ("s3://bucket/run", "runs/there"):
-            asked = dataclasses.replace(settings, system=system)
-            asked = dataclasses.replace(asked, run=dataclasses.replace(settings.run, out=out))
-            if system in sharing and hosts == 2 and out.startswith("s3"):
-                with pytest.raises(BadInput, match=r"is in a bucket, but 2 hosts of recipe .* see"):
-                    check_out(asked)
-            else:
-                check_out(asked)
 
 
 def test_a_look_at_a_run_searches_the_gold_concepts_first():

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from coder_jax.systems.encoders.chunks import remove_rows, write_rows
+from coder_jax.systems.encoders import chunks
+from coder_jax.systems.encoders.chunks import is_made, remove_rows, write_rows
+from data_pipeline.process.errors import BadInput
 
 
 class Fails(Exception):
@@ -47,6 +49,23 @@ def test_it_goes_on_with_what_is_of_the_same(tmp_path, chunk, about, made):
     assert len(rows_of(path, chunk, about="still others")[1]) == -(-10 // chunk)
     remove_rows(path, tmp_path / "never_made.npy")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_left_of_chunks_goes(tmp_path):
+    """A kill while they are removed."""
+    path = tmp_path / "rows.npy"
+    rows_of(path, 10)
+    left = tmp_path / ".rows.npy.chunks"
+    left.mkdir()
+    assert not is_made(path, "others", 10) and left.exists()
+    assert is_made(path, "these", 10) and not left.exists()
+
+
+def test_a_host_that_does_not_see_the_folder_stops(tmp_path, monkeypatch):
+    """As the second of two with an --out in a bucket, of which each has a copy."""
+    monkeypatch.setattr(chunks, "is_first", lambda: False)
+    with pytest.raises(BadInput, match="this host does not see .* not in a bucket"):
+        rows_of(tmp_path / "rows.npy", 10)
 
 
 def test_a_whole_file_is_known_by_its_note_alone(tmp_path):

@@ -1,0 +1,83 @@
+"""A refresh of CODER++ that was cut off goes on to the bit; made of something else, it does not."""
+
+import shutil
+
+import numpy as np
+import pytest
+from neighbour_run import STEPS, files_in, index_of
+from short_run import assert_same_parameters
+
+import coder_jax.systems.coderpp.neighbours as neighbours
+from coder_jax.runs.checkpoint_reader import saved_steps
+from coder_jax.runs.files import RunFiles
+from coder_jax.systems.finished_run import load_run
+from coder_jax.training.refresh import Refresh
+
+
+@pytest.mark.parametrize(
+    "where", ["embed_tokens", pytest.param("nearest_others", marks=pytest.mark.slow)]
+)
+def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, where, monkeypatch):
+    monkeypatch.setattr(neighbours, "TERMS_AT_ONCE", 50)
+    monkeypatch.setattr(neighbours, "QUERIES_CPU", 60)
+    out, whole, calls = tmp_path / "run", getattr(neighbours, where), []
+    chunks = -(-len(index_of(straight, 2)) // (50 if where == "embed_tokens" else 60))
+
+    def breaks(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == chunks + 3:  # in the third chunk of the refresh after step 2
+            raise ConnectionError("the machine is gone")
+        return whole(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(neighbours, where, breaks)
+        run(out)
+    assert (out / "index" / ".2.partial").is_dir() and saved_steps(out) == [2]
+    again = []
+    monkeypatch.setattr(neighbours, where, lambda *a, **k: (again.append(1), whole(*a, **k))[1])
+    run(out)
+    assert len(again) == 2 * chunks - 2, "what was finished is not made again"
+    for step in (2, 4):
+        np.testing.assert_array_equal(index_of(out, step), index_of(straight, step))
+    ours, theirs = load_run(out)[1], load_run(straight)[1]
+    assert ours.step == STEPS
+    assert_same_parameters(ours.params, theirs.params)
+    assert not list((out / "index").glob(".*"))
+
+
+def test_killed_when_an_index_is_whole_it_is_not_made_again(run, straight, tmp_path, monkeypatch):
+    """No checkpoint after the refresh of step 2 tells of it; vectors of a kill amid it are gone."""
+    out, whole, publish = tmp_path / "run", neighbours.embed_tokens, RunFiles.publish
+    made = out / "index" / "2"
+
+    def killed(files):
+        if made.exists():
+            raise ConnectionError("the machine is gone")
+        publish(files)
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(RunFiles, "publish", killed)
+        run(out)
+    assert saved_steps(out) == [2]
+    (made / "vectors.npy").touch()
+    calls = []
+    patched = lambda *a, **k: (calls.append(1), whole(*a, **k))[1]  # noqa: E731
+    monkeypatch.setattr(neighbours, "embed_tokens", patched)
+    run(out)
+    assert len(calls) == 1, "of the refresh after step 4"
+    assert files_in(made) == files_in(straight / "index" / "2")
+    assert_same_parameters(load_run(out)[1].params, load_run(straight)[1].params)
+
+
+def test_an_index_of_another_encoder_is_made_again(run, straight, tmp_path, monkeypatch):
+    """As where a run goes another way to the same step: with other rates, on other devices."""
+    out, make = tmp_path / "run", Refresh._make
+
+    def make_beside_another(refresh, step, *rest):
+        if step == 2:
+            shutil.copytree(straight / "index" / "4", out / "index" / ".2.partial")
+        return make(refresh, step, *rest)
+
+    monkeypatch.setattr(Refresh, "_make", make_beside_another)
+    run(out)
+    np.testing.assert_array_equal(index_of(out, 2), index_of(straight, 2))
