@@ -1,0 +1,76 @@
+"""The learning curves of benchmarks/README.md: the table and the figure, of results/systems.json.
+
+Which runs they are is said there, as `curve` of each: its system and its steps, 0 for the initial
+encoder. Runs of one system and length are seeds; their means and standard errors are shown, as
+`python -m launch.ablation` with several --steps does it of runs of its own.
+
+    python -m benchmarks.learning_curves       # writes results/learning_curves.png and .json
+    python -m coder_jax report --model RUN --curves benchmarks/results/learning_curves.json
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from data_pipeline.files.json_files import read_json
+from data_pipeline.process.command import run_command
+from launch.experiment import Row, markdown, mean_rows
+from launch.learning_curves import KEYS, plot_curves
+
+RESULTS = Path(__file__).parent / "results"
+TEN = ("de", "fr", "es", "it", "pt", "nl", "cs", "tr", "ja", "zh")
+
+
+def row_of(run: dict[str, Any]) -> Row:
+    """The scores of a run that are shown; of the ten languages their mean."""
+    scores = run["scores"]
+    return {
+        **run["curve"],
+        "pooling": "cls",
+        **{f"{name} acc@1": scores[name]["acc@1"] for name in ("own", "public", "cadec")},
+        **{f"{name} spearman": scores[name]["spearman"] for name in ("sim", "rel")},
+        "ten languages acc@1": fmean(scores[name]["acc@1"] for name in TEN),
+    }
+
+
+def rows_of(runs: dict[str, dict[str, Any]]) -> list[Row]:
+    """Means and standard errors, a row for each system and length; rows of a system stand together.
+
+    Args:
+        runs: those of the file; of a run without `curve` there is nothing in the figure.
+    """
+    rows = mean_rows([row_of(run) for run in runs.values() if "curve" in run], KEYS)
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    return sorted(rows, key=lambda row: (systems.index(row["system"]), row["steps"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw the figure and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning_curves",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder (benchmarks/results)")
+    args = parser.parse_args(arguments)
+
+    def work() -> int:
+        rows = rows_of(read_json(RESULTS / "systems.json")["runs"])
+        args.out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            plot_curves(rows, Path(folder))
+            for kind in ("json", "png"):
+                shutil.copyfile(f"{folder}/curves.{kind}", args.out / f"learning_curves.{kind}")
+        print(markdown([{k: v for k, v in row.items() if k != "pooling"} for row in rows]))
+        return 0
+
+    return run_command(work, when_asked=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The learning curves of benchmarks/README.md: its table and its figure are of the kept results."""
+
+import re
+
+import pytest
+
+from benchmarks.learning_curves import RESULTS, main, rows_of
+from coder_jax.report.panel_file import read_panels
+from data_pipeline.files.json_files import read_json
+
+SCORES = ("own acc@1", "public acc@1", "cadec acc@1", "sim spearman", "rel spearman")
+
+
+def test_the_table_tells_what_the_results_hold(repo):
+    text = (repo / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    section = text.split("### Learning curves\n")[1].split("\n### ")[0]
+    told = {}
+    for line in re.findall(r"^\| (.+) \|$", section, re.MULTILINE)[1:]:
+        system, steps, *scores = re.split(r" [|/] ", line)
+        key = system.removesuffix(" alone"), int(steps.replace(",", ""))
+        told[key] = [float(score) for score in scores]
+    rows = rows_of(read_json(RESULTS / "systems.json")["runs"])
+    kept = {
+        (row["system"], row["steps"]): [
+            *(100 * row[name][0] for name in SCORES[:3]),
+            *(row[name][0] for name in SCORES[3:]),
+            100 * row["ten languages acc@1"][0],
+        ]
+        for row in rows
+        if row["steps"]
+    }
+    assert told.keys() == kept.keys() and len(told) >= 11
+    for key, scores in kept.items():
+        for score, shown in zip(scores, told[key], strict=True):
+            unit = 0.001 if score < 1 else 0.1
+            assert shown == pytest.approx(score, abs=0.51 * unit), key
+
+
+def test_it_draws_what_it_prints(tmp_path, capsys):
+    assert main(["--out", str(tmp_path / "curves")]) == 0
+    printed = capsys.readouterr().out
+    assert "| CODER | 250 | 69.9 ± 0.0 |" in printed
+    made = tmp_path / "curves"
+    panels = read_panels(made / "learning_curves.json")
+    assert [panel.title for panel in panels] == [*SCORES, "ten languages acc@1"]
+    assert [curve.name for curve in panels[0].curves] == [
+        "initial encoder",
+        "CODER",
+        "synonyms",
+        "SapBERT",
+        "CODER++",
+    ]
+    kept = RESULTS / "learning_curves.json"
+    assert (made / kept.name).read_bytes() == kept.read_bytes(), "draw the kept figure anew"
+    assert (made / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
