@@ -13,6 +13,7 @@ from data_pipeline.dataset.aligned import aligned
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 
+ENCODE = "encode the terms again with `python -m coder_jax encode`"
 ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
 
 
@@ -40,6 +41,10 @@ class RowsOfFile:
     Numbered rows are read run by run, as a mapping would read the surroundings of each from the
     disk, too: megabytes for a row that lies alone.
 
+    Args:
+      path: of the file.
+      remedy: what to do if it is damaged, for the message.
+
     Attributes:
       path, shape, dtype: of the file.
 
@@ -47,12 +52,12 @@ class RowsOfFile:
       BadInput: the file cannot be read, or has no rows that lie one after the other.
     """
 
-    def __init__(self, path: Path):
-        mapped = map_array(path, "encode the terms again with `python -m coder_jax encode`")
+    def __init__(self, path: Path, remedy: str = ENCODE):
+        mapped = map_array(path, remedy)
         if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
             raise BadInput(
                 f"{path}: found {mapped.dtype} of shape {mapped.shape}, or by columns; expected "
-                "float vectors [n, D], row by row, as `python -m coder_jax encode` writes them"
+                f"float vectors [n, D], row by row: {remedy}"
             )
         self.path, self.shape, self.dtype = path, mapped.shape, mapped.dtype
         self._offset = mapped.offset

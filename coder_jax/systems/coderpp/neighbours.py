@@ -31,6 +31,7 @@ TERMS_AT_ONCE = 16_384
 QUERIES_CPU, QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
 VECTORS, CONCEPTS = "vectors.npy", "concepts.npy"
+DELETE = "delete it and give the same command again, which makes it anew"
 
 
 def write_neighbours(
@@ -96,7 +97,7 @@ def write_vectors(
         about=f"vectors of {about}",
         what="vectors of all terms",
     )
-    return RowsOfFile(path)
+    return RowsOfFile(path, DELETE)
 
 
 def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about: str) -> RowsOfFile:
@@ -115,7 +116,7 @@ def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about:
         about=f"concepts of {about}",
         what="vectors of all concepts",
     )
-    return RowsOfFile(path)
+    return RowsOfFile(path, DELETE)
 
 
 class Neighbours:

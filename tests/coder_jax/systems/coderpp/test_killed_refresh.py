@@ -12,6 +12,7 @@ from coder_jax.runs.checkpoint_reader import saved_steps
 from coder_jax.runs.files import RunFiles
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.refresh import Refresh
+from data_pipeline.process.errors import BadInput
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,12 @@ def test_an_index_of_another_encoder_is_made_again(run, straight, tmp_path, monk
     monkeypatch.setattr(Refresh, "_make", make_beside_another)
     run(out)
     np.testing.assert_array_equal(index_of(out, 2), index_of(straight, 2))
+
+
+def test_damaged_vectors_of_a_refresh_say_to_delete_them(data, tmp_path, monkeypatch):
+    def damaged(path, *_, **__):
+        path.write_bytes(b"\x93NUMPY, and no more")
+
+    monkeypatch.setattr(neighbours, "write_rows", damaged)
+    with pytest.raises(BadInput, match=r"vectors\.npy.* delete it and give the same command again"):
+        neighbours.write_vectors(tmp_path / "vectors.npy", data, None, pooling="cls", about="x")
