@@ -1,8 +1,8 @@
 """The learning curves of benchmarks/README.md: the table and the figure, of results/systems.json.
 
-Which runs they are is said there, as `curve` of each: its system and its steps, 0 for the initial
-encoder. Runs of one system and length are seeds; their means and standard errors are shown, as
-`python -m launch.ablation` with several --steps does it of runs of its own.
+Runs that belong to them have `curve` there: {system, steps}, of the initial encoder 0 steps. Runs
+of one system and length are seeds; their means and standard errors are shown, as `python -m
+launch.ablation` with several --steps does it of runs of its own.
 
     python -m benchmarks.learning_curves       # writes results/learning_curves.png and .json
     python -m coder_jax report --model RUN --curves benchmarks/results/learning_curves.json
@@ -19,7 +19,7 @@ from typing import Any
 
 from data_pipeline.files.json_files import read_json
 from data_pipeline.process.command import run_command
-from launch.experiment import Row, markdown, mean_rows
+from launch.experiment import Row, markdown, mean_rows, without
 from launch.learning_curves import KEYS, plot_curves
 
 RESULTS = Path(__file__).parent / "results"
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plot_curves(rows, Path(folder))
             for kind in ("json", "png"):
                 shutil.copyfile(f"{folder}/curves.{kind}", args.out / f"learning_curves.{kind}")
-        print(markdown([{k: v for k, v in row.items() if k != "pooling"} for row in rows]))
+        print(markdown([without(row, "pooling") for row in rows]))
         return 0
 
     return run_command(work, when_asked=None)

@@ -57,7 +57,7 @@ class RowsOfFile:
         if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
             raise BadInput(
                 f"{path}: found {mapped.dtype} of shape {mapped.shape}, or by columns; expected "
-                f"float vectors [n, D], row by row: {remedy}"
+                f"float vectors [n, D], row by row; {remedy}"
             )
         self.path, self.shape, self.dtype = path, mapped.shape, mapped.dtype
         self._offset = mapped.offset

@@ -248,7 +248,7 @@ def read_vectors(
     changed = differences(comparable(found), comparable(expected))
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
-    vectors = RowsOfFile(path)
+    vectors = RowsOfFile(path, again)
     shape = (terms.count, expected["vectors"]["width"])
     if vectors.shape != shape:
         raise BadInput(f"{path}: found vectors of shape {vectors.shape}, not {shape}; {again}")

@@ -82,7 +82,11 @@ def write_neighbours(
 def write_vectors(
     path: Path, data: TripletDataset, placed: Placed, *, pooling: str, about: str
 ) -> RowsOfFile:
-    """Write the vector of each term, of unit length, without dropout."""
+    """Write the vector of each term, of unit length, without dropout.
+
+    Raises:
+        BadInput: if the file is there and damaged.
+    """
 
     def make(first: int, last: int) -> np.ndarray:
         start = data.token_start[first : last + 1]
@@ -101,7 +105,7 @@ def write_vectors(
 
 
 def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about: str) -> RowsOfFile:
-    """Write the direction of the mean of each concept's terms, of unit length."""
+    """Write the direction of the mean of each concept's terms, of unit length; as above."""
 
     def make(first: int, last: int) -> np.ndarray:
         start = data.term_start[first : last + 1]

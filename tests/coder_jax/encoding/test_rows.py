@@ -82,9 +82,10 @@ def test_reads_that_come_in_pieces_and_a_file_that_ends_early(file, tmp_path):
 )
 def test_a_file_of_something_else(tmp_path, array):
     np.save(tmp_path / "v.npy", array)
-    with pytest.raises(
-        BadInput, match=r"v.npy: found float64 of shape .*expected float vectors \[n, D"
-    ):
+    words = (
+        r"v.npy: found float64 of shape .*expected float vectors \[n, D\], row by row; encode the"
+    )
+    with pytest.raises(BadInput, match=words):
         RowsOfFile(tmp_path / "v.npy")
 
 

@@ -89,5 +89,8 @@ def test_damaged_vectors_of_a_refresh_say_to_delete_them(data, tmp_path, monkeyp
         path.write_bytes(b"\x93NUMPY, and no more")
 
     monkeypatch.setattr(neighbours, "write_rows", damaged)
-    with pytest.raises(BadInput, match=r"vectors\.npy.* delete it and give the same command again"):
-        neighbours.write_vectors(tmp_path / "vectors.npy", data, None, pooling="cls", about="x")
+    words = r"some\.npy.* delete it and give the same command again"
+    with pytest.raises(BadInput, match=words):
+        neighbours.write_vectors(tmp_path / "some.npy", data, None, pooling="cls", about="x")
+    with pytest.raises(BadInput, match=words):
+        neighbours.write_means(tmp_path / "some.npy", data, None, about="x")
