@@ -24,6 +24,7 @@ DIGITS = 4  # of a cut-off
 TOLERANCE = 1e-6
 MOST_ROWS = 200
 LEAST_ANSWERED = 30
+MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
 
 
 class Cutoff(NamedTuple):
@@ -175,6 +176,22 @@ class Cutoffs:
     def of(self, language: str | None = None) -> CutoffTable:
         """The table of a language; that of all mentions where it has none."""
         return self.tables.get(language or ALL, self.tables[ALL])
+
+    def of_another_dictionary(self, terms: int) -> str:
+        """In words, that a dictionary of so many terms is quite another; "" if it need not be.
+
+        Among few terms the nearest is farther ahead of the next than among many, right or wrong.
+        """
+        measured: Mapping[str, Any] = self.measured_on.get("dictionary") or {}
+        there = measured.get("terms")
+        if not isinstance(there, int) or max(there, terms) <= MOST_TIMES * min(there, terms):
+            return ""
+        return (
+            f"how sure answers are was measured with a dictionary of {there:,} terms "
+            f"({measured.get('source')}), this one has {terms:,}: confidence may be far off; "
+            "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
+            "--cutoffs"
+        )
 
     def described(self) -> dict[str, Any]:
         """As JSON holds it."""

@@ -35,7 +35,7 @@ STAND_INS = {
     "--recipe coder_eng": f"--recipe small {SHORT}",
     "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": "$MINILM",
     "--eval-steps 5000": "--eval-steps 8",
-    "cadec=benchmarks/cadec similarity=umnsrs-sim.txt": "",
+    "cadec=yours/cadec similarity=yours/umnsrs-sim.txt": "",
     "SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext": "before=$MINILM",
     "terms.tsv": "runs/demo/dataset/heldout/dictionary.tsv",
     "coded.tsv": "runs/demo/dataset/heldout/mentions.tsv",

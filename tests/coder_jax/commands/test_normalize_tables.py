@@ -110,11 +110,11 @@ def test_no_answer_below_a_similarity(run):
     assert rows[4]["status"] == "exact", "a string of the dictionary needs no cut-off"
 
 
-def measured(files, sure):
+def measured(files, sure, dictionary=8):
     """cutoffs.json by which a similarity of 0.5 has the confidence 0.5."""
     table = CutoffTable(100, [0.2, sure], [100, 40], [50, 38])
     rule = MeasuredRule(3.0, -5.0, 10.0, 0.0)
-    described = {"candidates": "both"}
+    described = {"candidates": "both", "dictionary": {"source": "terms.tsv", "terms": dictionary}}
     tables, rules = {ALL: table, "GER": table}, {ALL: rule, "GER": rule}
     Cutoffs(tables, described, rules).write(files / "cutoffs.json")
 
@@ -123,13 +123,20 @@ def test_as_precise_as_asked_for(run, files, capsys):
     measured(files, 0.5)
     common = ("--column", "local term", "--cutoffs", "cutoffs.json")
     rows = run(*common, "--precision", "0.9", "--language", "GER")
-    assert "answers from confidence 0.500 on: on 100 terms of GER" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "answers from confidence 0.500 on: on 100 terms of GER" in said
+    assert "warning" not in said
     assert rows[3]["status"] == "near" and float(rows[3]["confidence"]) > 0.5
     measured(files, 0.999)
     rows = run(*common, "--precision", "0.9")
     assert rows[3]["status"] == "no answer" and "is below 0.999" in rows[3]["reason"]
     rows = run(*common)
     assert rows[3]["status"] == "near" and rows[3]["confidence"], "told, if not asked for"
+    measured(files, 0.5, dictionary=30_000)
+    capsys.readouterr()
+    run(*common)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "was measured with a dictionary of 30,000 terms (terms.tsv), this one has" in said
     with pytest.raises(BadInput, match=r"no cut-off of all.*the best is 0.95"):
         run(*common, "--precision", "0.99")
     with pytest.raises(BadInput, match="was measured with both; leave it out, or measure anew"):
