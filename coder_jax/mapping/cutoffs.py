@@ -182,13 +182,13 @@ class Cutoffs:
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
-        measured: Mapping[str, Any] = self.measured_on.get("dictionary") or {}
-        there = measured.get("terms")
-        if not isinstance(there, int) or max(there, terms) <= MOST_TIMES * min(there, terms):
+        measured = self.measured_on.get("dictionary", {"terms": terms})
+        there = measured["terms"]
+        if max(there, terms) <= MOST_TIMES * min(there, terms):
             return ""
         return (
-            f"how sure answers are was measured with a dictionary of {there:,} terms "
-            f"({measured.get('source')}), this one has {terms:,}: confidence may be far off; "
+            f"confidence was measured with a dictionary of {there:,} terms "
+            f"({measured['source']}), this one has {terms:,}: it may be far off; "
             "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
             "--cutoffs"
         )

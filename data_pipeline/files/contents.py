@@ -288,9 +288,24 @@ class MeasuredRule(TypedDict):
     of_margin: Finite
 
 
+class MeasuredDictionary(TypedDict):
+    """The dictionary that answers were taken from."""
+
+    source: str
+    terms: Positive
+
+
+class MeasuredOn(TypedDict, total=False):
+    """What was measured: how candidates were found, by which encoder, in which dictionary."""
+
+    candidates: str
+    model: str
+    dictionary: MeasuredDictionary
+
+
 class Cutoffs(TypedDict):
     """cutoffs.json: a table for each language, and for all mentions."""
 
     tables: dict[str, CutoffTable]
     rules: NotRequired[dict[str, MeasuredRule]]
-    measured_on: dict[str, Any]
+    measured_on: MeasuredOn

@@ -272,9 +272,8 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
         tell(f"{path}: nothing was measured for {args.language} (there is {there}); all is taken")
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
-    confidence = Confidence(*rule[1:])
     sure = 0.0 if args.precision is None else least_confidence(args, measured, language, path)
-    return Chosen(str(kind), rule.weight_of_letters, Rule(least, confidence, sure))
+    return Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
 
 
 def least_confidence(

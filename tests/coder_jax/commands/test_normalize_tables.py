@@ -136,7 +136,7 @@ def test_as_precise_as_asked_for(run, files, capsys):
     capsys.readouterr()
     run(*common)
     said = " ".join(capsys.readouterr().err.split())
-    assert "was measured with a dictionary of 30,000 terms (terms.tsv), this one has" in said
+    assert "confidence was measured with a dictionary of 30,000 terms (terms.tsv), this one" in said
     with pytest.raises(BadInput, match=r"no cut-off of all.*the best is 0.95"):
         run(*common, "--precision", "0.99")
     with pytest.raises(BadInput, match="was measured with both; leave it out, or measure anew"):

@@ -139,6 +139,8 @@ def test_by_language_and_again_from_its_file(measured, tmp_path):
         (("tables", "GER", "right"), [0, 1], "tables.GER: found columns that do not fit"),
         (("tables", "GER", "mentions"), 0, "expected int >= 1"),
         (("tables", ALL), None, "expected object"),
+        (("measured_on",), {"dictionary": "hpo"}, 'dictionary is "hpo"; expected object'),
+        (("measured_on",), {"dictionary": {"source": "hpo", "terms": 0}}, "expected int >= 1"),
         (("format",), "coder_jax run 3", "python -m coder_jax train"),
     ],
 )

@@ -16,6 +16,8 @@ from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 from data_pipeline.sources.obo import read_obo
 
+HPO = {"source": "hpo", "terms": 30_000}
+
 
 @pytest.fixture(scope="module")
 def names(hpo_path):
@@ -39,7 +41,7 @@ def normalizer(names):
 def cutoffs(names, normalizer):
     mentions, gold, _ = names
     halves = ["ENG" if row % 2 else "GER" for row in range(len(mentions))]
-    return measured_cutoffs(normalizer, mentions, gold, halves, {"dictionary": "hpo"})
+    return measured_cutoffs(normalizer, mentions, gold, halves, {"dictionary": HPO})
 
 
 def test_what_was_promised_holds_for_other_names(names, normalizer):
@@ -70,7 +72,7 @@ def test_a_table_and_a_rule_for_each_language(cutoffs, names, normalizer):
     assert cutoffs.of().mentions == sum(not one for one in exact)
     assert cutoffs.of("ENG").mentions + cutoffs.of("GER").mentions == cutoffs.of().mentions
     assert cutoffs.of("FRE") == cutoffs.of()
-    assert cutoffs.measured_on == {"candidates": "characters", "dictionary": "hpo"}
+    assert cutoffs.measured_on == {"candidates": "characters", "dictionary": HPO}
     assert cutoffs.rules["ENG"].of_margin > 0
 
 
