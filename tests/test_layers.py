@@ -31,7 +31,7 @@ FLOORS = (
 )
 PACKAGES = ("data_pipeline", "coder_jax", "launch", "benchmarks")
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-ENTRIES = 12  # in a folder
+ENTRIES = 14  # in a folder
 # Arrows that go up or sideways and are to go: (module, what it imports). No new one may come.
 KNOWN: set[tuple[str, str]] = set()
 # Arrows that close a circle and are to go.

@@ -39,8 +39,9 @@ class Ended(NamedTuple):
 def limit_of(part: Part, later: Sequence[Part], left: float) -> float:
     """Seconds that a part may take.
 
-    As long as `most` if what it leaves is what later parts are expected to need; where there is
-    less for all, its share of what is left. Spare parts get what is left.
+    As long as `most` if what it leaves is what later parts are expected to need, else as long as it
+    is expected to take: the first parts say most, and half the time of one gives nothing. Spare
+    parts get what is left.
 
     Args:
         part: the one.
@@ -48,8 +49,7 @@ def limit_of(part: Part, later: Sequence[Part], left: float) -> float:
         left: seconds of the whole that are left.
     """
     reserved = 0.0 if part.spare else sum(one.expected for one in later if not one.spare)
-    share = left * part.expected / (part.expected + reserved)
-    return min(part.most, max(left - reserved, share))
+    return min(part.most, max(left - reserved, min(left, part.expected)))
 
 
 def run_part(part: Part, json: Path, limit: float, log: Path) -> Ended:

@@ -95,7 +95,11 @@ class Bert(nnx.Module):
             kept_R1LL = probes.sees()[:, None].astype(jnp.float32)
         elif probes is not None:
             seen_RLL &= probes.sees()
-        mask = AttentionMask(jnp.where(seen_RLL, 0.0, MASKED)[:, None], kept_R1LL)
+        mask = AttentionMask(
+            jnp.where(seen_RLL, 0.0, MASKED)[:, None],
+            kept_R1LL,
+            segments_RL if probes is None else None,
+        )
         *layers, last = self.layers
         site = 1
         for layer in layers:

@@ -6,6 +6,8 @@ Shapes: R rows, L tokens per row, T tokens of any axes, D hidden width, H heads,
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.fused_attention import fits, fused_attention
 from coder_jax.models.packed.dropout import hash_dropout
 from coder_jax.models.packed.probes import Probes
 
@@ -30,10 +33,14 @@ MASKED = -1e30
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """What is added to the logits of attention, and what its probabilities are multiplied by."""
+    """What is added to the logits of attention, and what its probabilities are multiplied by.
+
+    Where the mask is that of segments alone, it has these too: a kernel then needs nothing else.
+    """
 
     added_R1LL: jax.Array
     kept_R1LL: jax.Array | None = None
+    segments_RL: jax.Array | None = None
 
 
 def matmul_precision(dtype: Any) -> jax.lax.Precision:
@@ -84,6 +91,74 @@ def layer_norm(config: BertConfig, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.
         use_fast_variance=False,
         rngs=rngs,
     )
+
+
+def normalized(norm: nnx.LayerNorm, x_TD: jax.Array, dtype: Any) -> jax.Array:
+    """The layer normalization of `x_TD`, in `dtype`; in bfloat16 with a gradient in few passes."""
+    if dtype != jnp.bfloat16 or norm.bias is None:
+        return norm(x_TD).astype(dtype)
+    return _norm_bfloat16(norm.epsilon, x_TD, norm.scale[...], norm.bias[...])
+
+
+def activated(name: str, x: jax.Array) -> jax.Array:
+    """The activation of `x`; gelu in bfloat16 with a gradient that is computed once."""
+    if name == "gelu" and x.dtype == jnp.bfloat16:
+        return _gelu_bfloat16(x)
+    return ACTIVATIONS[name](x)
+
+
+# As jax derives them, these two gradients read float32 arrays several times and are computed anew
+# for each of their readers. On an H200 this one saves 0.7 of 39 ms of a step of BERT-base (by the
+# profiler), gelu's 0.3.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _norm_bfloat16(epsilon, x_TD, scale_D, bias_D):
+    return _norm_forward(epsilon, x_TD, scale_D, bias_D)[0]
+
+
+def _norm_forward(epsilon, x_TD, scale_D, bias_D):
+    float_TD = x_TD.astype(jnp.float32)
+    mean_T1 = jnp.mean(float_TD, axis=-1, keepdims=True)
+    variance_T1 = jnp.mean(jnp.square(float_TD - mean_T1), axis=-1, keepdims=True)
+    rate_T1 = jax.lax.rsqrt(variance_T1 + epsilon)
+    scale_TD, bias_TD = (of_all_tokens(array_D, x_TD.ndim) for array_D in (scale_D, bias_D))
+    out_TD = (float_TD - mean_T1) * rate_T1 * scale_TD + bias_TD
+    return out_TD.astype(x_TD.dtype), (x_TD, mean_T1, rate_T1, scale_D)
+
+
+def _norm_backward(epsilon, saved, grad_TD):
+    x_TD, mean_T1, rate_T1, scale_D = saved
+    grad_TD = grad_TD.astype(jnp.float32)
+    unit_TD = (x_TD.astype(jnp.float32) - mean_T1) * rate_T1
+    of_unit_TD = grad_TD * of_all_tokens(scale_D, grad_TD.ndim)
+    mean_grad_T1 = jnp.mean(of_unit_TD, axis=-1, keepdims=True)
+    along_T1 = jnp.mean(of_unit_TD * unit_TD, axis=-1, keepdims=True)
+    grad_x_TD = rate_T1 * (of_unit_TD - mean_grad_T1 - unit_TD * along_T1)
+    tokens = tuple(range(grad_TD.ndim - 1))
+    grads_D = jnp.sum(grad_TD * unit_TD, axis=tokens), jnp.sum(grad_TD, axis=tokens)
+    return (grad_x_TD.astype(x_TD.dtype), *grads_D)
+
+
+def of_all_tokens(array_D: jax.Array, axes: int) -> jax.Array:
+    return array_D.reshape((1,) * (axes - 1) + (-1,))
+
+
+_norm_bfloat16.defvjp(_norm_forward, _norm_backward)
+
+
+@jax.custom_vjp
+def _gelu_bfloat16(x):
+    return ACTIVATIONS["gelu"](x)
+
+
+def _gelu_backward(x, grad):
+    float_x = x.astype(jnp.float32)
+    below = 0.5 * (1.0 + jax.lax.erf(float_x * 0.5**0.5))
+    density = jnp.exp(-0.5 * float_x * float_x) * (0.5 / math.pi) ** 0.5
+    slope = below + float_x * density
+    return (jax.lax.optimization_barrier((grad.astype(jnp.float32) * slope).astype(x.dtype)),)
+
+
+_gelu_bfloat16.defvjp(lambda x: (_gelu_bfloat16(x), x), _gelu_backward)
 
 
 def table(config: BertConfig, size: int, rngs: nnx.Rngs) -> nnx.Embed:
@@ -167,9 +242,18 @@ class Layer(nnx.Module):
         """Multi-head attention."""
         config = self.config
         rows, length, width = x_RLD.shape
-        qkv_RL3HK = self.qkv(x_RLD).reshape(
-            rows, length, 3, config.num_heads, width // config.num_heads
-        )
+        head_width = width // config.num_heads
+        qkv_RL3HK = self.qkv(x_RLD).reshape(rows, length, 3, config.num_heads, head_width)
+        if mask.segments_RL is not None and fits(length, head_width, self.dtype):
+            return fused_attention(
+                qkv_RL3HK,
+                mask.segments_RL,
+                positions_RL,
+                dropout_ids_RL,
+                rate=config.attention_dropout,
+                site=site,
+                max_positions=config.max_positions,
+            ).reshape(x_RLD.shape)
         q_RLHK, k_RLHK, v_RLHK = (qkv_RL3HK[:, :, i] for i in range(3))
         return attention(config, q_RLHK, k_RLHK, v_RLHK, mask, positions_RL, dropout_ids_RL, site)
 
@@ -178,10 +262,10 @@ class Layer(nnx.Module):
         config = self.config
         attended = self.attention_output(attended_TD)
         attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
-        x_TD = self.attention_norm(x_TD + attended).astype(self.dtype)
-        inner = self.output(ACTIVATIONS[config.activation](self.intermediate(x_TD)))
+        x_TD = normalized(self.attention_norm, x_TD + attended, self.dtype)
+        inner = self.output(activated(config.activation, self.intermediate(x_TD)))
         inner = drop_features(inner, dropout_ids_T, site + 2, config.hidden_dropout)
-        return self.output_norm(x_TD + inner).astype(self.dtype)
+        return normalized(self.output_norm, x_TD + inner, self.dtype)
 
     def __call__(self, x_RLD, mask, positions_RL, dropout_ids_RL, site) -> jax.Array:
         attended_RLD = self.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site)

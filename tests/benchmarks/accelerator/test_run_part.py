@@ -123,7 +123,7 @@ def test_a_part_has_all_the_time_that_later_parts_do_not_need():
     first, later = part(expected=10, most=100), [part(expected=30), part(expected=9, spare=True)]
     assert run_part.limit_of(first, later, 200) == 100  # its most
     assert run_part.limit_of(first, later, 60) == 30  # 30 are kept for the later one
-    assert run_part.limit_of(first, later, 20) == 5  # too little for both: its share
+    assert run_part.limit_of(first, later, 20) == 10  # the first gets what it needs
     assert run_part.limit_of(later[1], [first], 50) == 20  # a spare part gets what there is
     assert run_part.limit_of(first, later, -5) <= 0
 

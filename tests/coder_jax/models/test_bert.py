@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 from tiny_bert import TINY, single_row
 
+from coder_jax.models import bert_layers
 from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import (
     POOLINGS,
@@ -157,3 +158,31 @@ def test_config_from_hugging_face_and_back():
     short = {k: v for k, v in TINY.to_hf().items() if k != "hidden_size"}
     with pytest.raises(BadInput, match="hidden_size missing"):
         BertConfig.from_hf(short)
+
+
+def test_the_gradients_for_bfloat16_are_those_that_jax_derives():
+    rng = np.random.default_rng(0)
+    config = TINY
+    norm = bert_layers.layer_norm(config, nnx.Rngs(0))
+    x = jnp.asarray(3 * rng.standard_normal((50, config.hidden_size), np.float32) + 1)
+    weights = jnp.asarray(rng.standard_normal(x.shape, np.float32))
+    scale, bias = (jnp.asarray(rng.standard_normal(x.shape[1], np.float32)) for _ in range(2))
+
+    def derived(x, scale, bias):
+        centred = x - x.mean(axis=1, keepdims=True)
+        variance = (centred**2).mean(axis=1, keepdims=True)
+        unit = centred / jnp.sqrt(variance + norm.epsilon)
+        return ((unit * scale[None] + bias[None]) * weights).sum()
+
+    def by_hand(x, scale, bias):
+        return (bert_layers._norm_bfloat16(norm.epsilon, x, scale, bias) * weights).sum()
+
+    for ours, expected in zip(
+        jax.grad(by_hand, (0, 1, 2))(x, scale, bias),
+        jax.grad(derived, (0, 1, 2))(x, scale, bias),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
+    gelu = jax.grad(lambda x: (bert_layers._gelu_bfloat16(x) * weights).sum())(x)
+    expected = jax.grad(lambda x: (bert_layers.ACTIVATIONS["gelu"](x) * weights).sum())(x)
+    np.testing.assert_allclose(gelu, expected, atol=1e-6)
