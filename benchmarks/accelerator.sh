@@ -7,7 +7,7 @@
 #       Phenotype Ontology. --data DATASET takes a built dataset; --wheels 3.12 adds the small
 #       packages that a machine with jax and PyTorch often lacks, for its version of Python.
 #   bash benchmarks/accelerator.sh OUT
-#       Then, where OUT was copied to: measures for at most nine minutes and writes
+#       Then, where OUT was copied to: measures for at most fourteen minutes and writes
 #       OUT/accelerator.json, the tables OUT/accelerator.md and OUT/accelerator.log. The parts: step
 #       and vectors as on the CPU; train steps, encoding and search beside their peers; memory and
 #       compilation; fused attention; flags of XLA. Each has a process and a time limit of its own:

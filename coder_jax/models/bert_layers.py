@@ -95,7 +95,7 @@ def layer_norm(config: BertConfig, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.
 
 def normalized(norm: nnx.LayerNorm, x_TD: jax.Array, dtype: Any) -> jax.Array:
     """The layer normalization of `x_TD`, in `dtype`; in bfloat16 with a gradient in few passes."""
-    if dtype != jnp.bfloat16 or norm.bias is None:
+    if dtype != jnp.bfloat16 or norm.scale is None or norm.bias is None:
         return norm(x_TD).astype(dtype)
     return _norm_bfloat16(norm.epsilon, x_TD, norm.scale[...], norm.bias[...])
 
