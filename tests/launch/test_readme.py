@@ -23,7 +23,7 @@ from coder_jax.systems.recipes import RECIPES
 
 MOST_BYTES_OF_A_PICTURE = 300_000
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#]+)(#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)")
 CITED = ("README.md", "CONTRIBUTING.md", "launch/README.md", "benchmarks/README.md")
 SHORT = "--steps 8 --warmup-steps 2 --log-steps 4"
 # What stands in the README for files of the user's own and for models of the hub.
@@ -55,18 +55,20 @@ def commands(text: str) -> list[list[str]]:
     return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
 
 
+def headings(file: Path) -> set[str]:
+    """The anchors of a file's headings, as GitHub makes them."""
+    found = re.findall("^#+ (.*)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in found}
+
+
 def test_its_links_and_pictures_lead_somewhere(repo):
     text = (repo / "README.md").read_text(encoding="utf-8")
     for file in CITED:
-        for target, _ in LINK.findall((repo / file).read_text(encoding="utf-8")):
+        for target, anchor in LINK.findall((repo / file).read_text(encoding="utf-8")):
             if "://" not in target:
-                assert (repo / file).parent.joinpath(target).exists(), f"{file}: {target}"
-    headings = {
-        re.sub(r"[^\w -]", "", h).lower().replace(" ", "-")
-        for h in re.findall("^#+ (.*)", text, re.M)
-    }
-    for target in re.findall(r"\]\(#([^)]*)\)", text):
-        assert target in headings, target
+                there = (repo / file).parent / target if target else repo / file
+                assert there.exists(), f"{file}: {target}"
+                assert not anchor or anchor[1:] in headings(there), f"{file}: {target}{anchor}"
     (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert 0 < (repo / picture).stat().st_size <= MOST_BYTES_OF_A_PICTURE
 
