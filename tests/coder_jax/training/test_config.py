@@ -147,6 +147,20 @@ def test_json_with_a_setting_of_another_version_is_refused():
         from_json(CoderSystem, values, "run.json")
 
 
+def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
+    now = to_json(RECIPES["small"]())["system"]
+    of_system = {"keep_similarities": 0.0, "relation_start": "identity", "ridge_penalty": 0.3}
+    batch = now["batch"] | {"mask_shared_names": False}
+    before = now | of_system | {"ridge_triplets": 2_000, "batch": batch}
+    assert differences(before, now) == []
+    before.pop("name")
+    assert from_json(CoderSystem, before, "run.json") == RECIPES["small"]().system
+    used = before | {"relation_start": "ridge", "batch": batch | {"mask_shared_names": True}}
+    assert len(differences(used | {"name": "coder"}, now)) == 2
+    with pytest.raises(BadInput, match="has the unknown"):
+        from_json(CoderSystem, used, "run.json")
+
+
 @pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])
 def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
     (tmp_path / mark).write_text("{}")
