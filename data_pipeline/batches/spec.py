@@ -11,7 +11,6 @@ from data_pipeline.batches.checks import check_least
 from data_pipeline.process.errors import BadInput
 
 
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpec:
     """The batch of a step is a function of the dataset, this, and the step's number.
