@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.encoder_flops import encoder_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.config import OptimizerConfig, from_json
 from data_pipeline.batches.files import INDEX, batch_path
 from data_pipeline.batches.spec import BatchSpec
 
@@ -46,7 +46,8 @@ class Work:
     @property
     def spec(self) -> BatchSpec:
         """What the batches are made of."""
-        return BatchSpec(**json.loads((self.batches / INDEX).read_text(encoding="utf-8"))["spec"])
+        index = json.loads((self.batches / INDEX).read_text(encoding="utf-8"))
+        return from_json(BatchSpec, index["spec"], INDEX)
 
     def stored(self, step: int) -> "Terms":
         """The terms of a step, from its file."""

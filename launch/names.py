@@ -17,6 +17,7 @@ The dataset is made by
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -109,7 +110,11 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "all cores)",
     )
     parser.add_argument(
-        "--recipes", nargs="+", default=["bne"], help="of BNE, each a training (default: bne)"
+        "--recipes",
+        nargs="+",
+        default=["bne"],
+        help="of BNE, each a training, with its flags in quotes: bne 'bne --negatives random' "
+        "(default: bne)",
     )
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
     parser.add_argument(
@@ -125,7 +130,7 @@ def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[s
     """The flags of each training that its result depends on."""
     steps = ["--steps", str(args.steps)] if args.steps is not None else []
     return {
-        name: ["--recipe", recipe, *steps, "--seed", str(seed), *flags]
+        name: ["--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
         for recipe in args.recipes
         for name, seed in with_seeds(recipe, args.seeds).items()
     }

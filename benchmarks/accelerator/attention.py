@@ -32,11 +32,12 @@ SETTINGS = ("shape", "way", "device")
 
 def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """`segments` and `positions` of the first batch in `folder`, int32 [R, L] each."""
+    from coder_jax.training.config import from_json
     from data_pipeline.batches.files import BatchFiles
     from data_pipeline.batches.spec import BatchSpec
 
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    batch = BatchFiles(folder, BatchSpec(**index["spec"])).batch(0)
+    batch = BatchFiles(folder, from_json(BatchSpec, index["spec"], INDEX)).batch(0)
     segments, positions = (
         batch[name].reshape(-1, batch[name].shape[-1]) for name in ("segments", "positions")
     )

@@ -30,8 +30,8 @@ An ontology of your own on one machine: small, or coderpp_small; of many languag
 UMLS on accelerators: coder_eng for English, coder_all for all languages, then coderpp to train
 these on with nearest neighbours. Mentions whose semantic group is known: mlnorm, mlnorm_classes.
 Mentions that may mean several concepts: recall, then rank. A light encoder without a BERT, of words
-and characters: bne. The others are there to compare with: SapBERT, the first CODER paper, parts of
-a loss left out."""
+and characters: bne. The others are there to compare with: SapBERT, the first CODER paper. The flags
+of the papers' ablations are in launch/README.md."""
 OF_ONE = """\
 --recipe NAME --help tells of one recipe: its commands, how long it takes, what to expect.
 

@@ -36,8 +36,7 @@ class VectorFileProtocol:
     width: int
     vectors: int  # in the file
     used: int  # of them, those that a benchmark asked for
-    # Casing and cleaning of what is looked up; empty in records of before it was kept.
-    look_up: str = ""
+    look_up: str  # casing and cleaning of what is looked up
 
 
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -61,11 +61,6 @@ class CutoffTable:
         ]
 
 
-def answered_at(similarities: np.ndarray, cutoff: float) -> np.ndarray:
-    """Which similarities, float [n], are answered at a cut-off, bool [n]."""
-    return np.asarray(similarities, np.float64) >= cutoff - TOLERANCE
-
-
 def precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
     """Precision and coverage at each cut-off that tells mentions apart.
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from coder_jax.training.system import System
+from data_pipeline.files.identity import GONE
 from data_pipeline.files.json_files import typed
 from data_pipeline.process.errors import BadInput
 
@@ -181,8 +182,8 @@ def names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[st
     """The names in nested dictionaries of settings that others do not have."""
     names = []
     for name, value in there.items():
-        if name not in others:
+        if name not in others and (name, value) not in GONE:
             names.append(name)
-        elif isinstance(value, Mapping) and isinstance(others[name], Mapping):
+        elif isinstance(value, Mapping) and isinstance(others.get(name), Mapping):
             names += names_beside(value, others[name])
     return names

@@ -10,13 +10,6 @@ import numpy as np
 from data_pipeline.batches.checks import check_least
 from data_pipeline.process.errors import BadInput
 
-SHARED_NAMES = "shared_names"  # the array of a batch that `mask_shared_names` adds
-
-
-def words_of_bits(bits: int) -> int:
-    """The words of 32 bits that hold so many bits."""
-    return -(-bits // 32)
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpec:
@@ -56,9 +49,6 @@ class BatchSpec:
     """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
     semantic_types: bool = False
     """Tell the semantic type of each term's concept (CODER v1's type loss)."""
-    mask_shared_names: bool = False
-    """Leave pairs of terms out of the negatives whose concepts have a name in common, which says of
-    neither that it is wrong."""
     row_length: int = 128
     """Tokens in a packed row."""
     seed: int = 0
@@ -84,8 +74,7 @@ class BatchSpec:
         """The arrays of a batch beside its packed rows, and the shape of each in one group."""
         names = ("concepts", "types") if self.semantic_types else ("concepts",)
         terms = self.terms // self.groups
-        masks = {SHARED_NAMES: (terms * words_of_bits(terms),)} if self.mask_shared_names else {}
-        return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,), **masks}
+        return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,)}
 
     def told(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""

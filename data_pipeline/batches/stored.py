@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.batches.spec import SHARED_NAMES, StepSpec
+from data_pipeline.batches.spec import StepSpec
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
 from data_pipeline.terminology.semantic_groups import ANY
@@ -56,7 +56,6 @@ def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict
         "relations": (-1, len(manifest["relations"]) - 1),
         "types": (-1, len(manifest["semantic_types"]) - 1),
         "semantic_groups": (0, ANY),
-        SHARED_NAMES: (-(2**31), 2**31 - 1),  # bits
     }
     if batch.keys() != shapes.keys() | {"tokens"}:
         raise _broken(path, f"the arrays {', '.join(batch)}", ", ".join([*shapes, "tokens"]))

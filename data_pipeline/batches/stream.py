@@ -16,12 +16,11 @@ from data_pipeline.batches.draws.groups import Draw
 from data_pipeline.batches.draws.neighbour_spec import NeighbourSpec
 from data_pipeline.batches.draws.neighbours import NeighbourDraw
 from data_pipeline.batches.draws.pairs import PairDraw
-from data_pipeline.batches.draws.shared_names import SharedNames
 from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.spec import SHARED_NAMES, BatchSpec, StepCut
+from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
 from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process.errors import BadInput
@@ -115,9 +114,6 @@ class BatchMaker(PackedGroups):
                 f"{spec.row_length}; use a row_length of at least {self.max_length}"
             )
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
-        self.shared = None
-        if isinstance(spec, BatchSpec) and spec.mask_shared_names:
-            self.shared = SharedNames(dataset)
         self.token_start = as_tensor(dataset.token_start)
         self.tokens = as_tensor(dataset.tokens)
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
@@ -159,7 +155,7 @@ class BatchMaker(PackedGroups):
                 of its block), R as in `self.plan.ample`; and what `Draw` says of the terms,
                 [P, B, groups, ...] each, without the terms.
         """
-        drawn = self._drawn(step, self.groups.ravel())
+        drawn = self.draw(step, self.groups.ravel())
         passes, blocks, _ = shape = self.groups.shape
         terms = tf.reshape(drawn.pop("terms"), [passes * blocks, -1])
         packed = self._pack(terms, step)
@@ -170,13 +166,6 @@ class BatchMaker(PackedGroups):
             },
             **{name: tf.reshape(values, [*shape, -1]) for name, values in drawn.items()},
         }
-
-    def _drawn(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
-        """What `Draw` says of some groups, and what follows from that."""
-        drawn = self.draw(step, groups)
-        if self.shared is not None:
-            drawn[SHARED_NAMES] = self.shared.bits(drawn["concepts"])
-        return drawn
 
     def _pack(self, terms: tf.Tensor, step: tf.Tensor) -> dict[str, tf.Tensor]:
         """The rows of all blocks of terms [blocks, N], block by block, [blocks * R, L] each."""
@@ -219,7 +208,7 @@ class BatchMaker(PackedGroups):
             `tokens` int32 [sum of lengths]; `lengths` int32 [G, N]; and what `Draw` says of the
             terms, without the terms.
         """
-        drawn = self._drawn(step, np.arange(self.spec.groups))
+        drawn = self.draw(step, np.arange(self.spec.groups))
         terms = tf.reshape(drawn.pop("terms"), [-1])
         lengths = self._lengths(terms)
         within = tf.ragged.range(lengths).flat_values

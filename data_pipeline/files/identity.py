@@ -29,7 +29,6 @@ class Kind:
       file: its name in the folder that it describes, "" where it has none of its own.
       command: what writes it.
       content: what each such file has beside its format, a type for `json_files.typed`.
-      unmarked: whether files without a format, of before it was written, are read too.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Kind:
     file: str
     command: str
     content: Any
-    unmarked: bool = False
 
     @property
     def format(self) -> str:
@@ -57,10 +55,7 @@ SKIP_GRAMS = Kind(
     *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", contents.SkipGrams)
 )
 RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", contents.Run))
-ENCODER = Kind(
-    *("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder),
-    unmarked=True,
-)
+ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder))
 VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", contents.Vectors))
 EVALUATION = Kind(
     *("evaluation", 2, "", "python -m coder_jax evaluate --json", contents.Evaluation)
@@ -75,6 +70,14 @@ KINDS = {
 
 FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 HASH = re.compile(r"[0-9a-f]{64}")
+# Settings that there are no more, as runs have them that did not use them.
+GONE = (
+    ("keep_similarities", 0.0),
+    ("mask_shared_names", False),
+    ("relation_start", "identity"),
+    ("ridge_penalty", 0.3),
+    ("ridge_triplets", 2_000),
+)
 
 
 def marked(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
     again = f"make it again with `{kind.command}`"
     content = read_json(path, again)
     found = content.get("format")
-    if found != kind.format and not (found is None and kind.unmarked):
+    if found != kind.format:
         raise BadInput(
             f"{path} has the format {found!r}, expected {kind.format!r}: {_remedy(found, kind)}"
         )
@@ -141,7 +144,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str =
         a, b = there.get(name, "absent"), here.get(name, "absent")
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b:
+        elif a != b and (b != "absent" or (name, a) not in GONE):
             lines.append(f"{prefix}{name}: {shortened(a)} there, {shortened(b)} here")
     return lines
 

@@ -22,7 +22,6 @@ from data_pipeline.files.identity import SKIP_GRAMS, read_identity, write_identi
 from data_pipeline.files.rows import read_text
 from data_pipeline.files.whole_files import recover_folder, whole_folder
 from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.text.words import words_of
 
 TABLES = ("words", "names", "concepts")
 ODD_LINES = "odd_lines.txt"
@@ -67,30 +66,6 @@ class SkipGrams:
     words: VectorTable
     names: VectorTable
     concepts: VectorTable
-
-    def rows_of_names(self, names: Iterable[str]) -> np.ndarray:
-        """int64 [len(names)]: the rows in `names` of names as a source writes them, or -1."""
-        return self.names.rows(" ".join(words_of(name)) for name in names)
-
-    def means_of_words(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The mean of the vectors of a name's words, as SG_W has names.
-
-        Args:
-          names: as a source writes them.
-
-        Returns:
-          float32 [len(names), width], 0 where no word is known; and how many are, int64
-          [len(names)].
-        """
-        means = np.zeros((len(names), self.manifest["width"]), np.float32)
-        known = np.zeros(len(names), np.int64)
-        for place, name in enumerate(names):
-            rows = self.words.rows(words_of(name))
-            rows = rows[rows >= 0]
-            if known_words := len(rows):
-                known[place] = known_words
-                means[place] = self.words.vectors[rows].mean(axis=0)
-        return means, known
 
 
 def write_skip_grams(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 import tiny_bert
 from tiny_rrf import write_release
@@ -16,7 +17,7 @@ from data_pipeline.dataset.word_pieces import WordPieces
 from data_pipeline.process.errors import BadInput
 from data_pipeline.synthetic.release import Size
 from data_pipeline.synthetic.release import write_release as write_invented
-from data_pipeline.terminology.cleaning.rules import clean_term as clean_by_polars
+from data_pipeline.terminology.cleaning.rules import clean
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_the_peers_clean_as_we_do():
         "İ",
     ]
     for term in [*terms, "\u00a0Ödem\u3000(left)", "pain, NOS", "NOS", "a\tb nos\u2003nos c"]:
-        assert clean_term(term) == clean_by_polars(term, "paper")
+        assert clean_term(term) == clean(pl.Series([term]), "paper")[0]
 
 
 @pytest.mark.slow

@@ -4,7 +4,10 @@ import itertools
 
 import numpy as np
 
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
+from coder_jax.evaluation.normalization.benchmark import NormalizationFold
 from coder_jax.evaluation.normalization.mentions import Mentions
+from data_pipeline.dataset.dictionary import Dictionary
 
 
 def naive_scores(mentions, gold, dictionary, concepts, ks, tolerance=1e-6):
@@ -48,3 +51,17 @@ def naive_scores(mentions, gold, dictionary, concepts, ks, tolerance=1e-6):
 
 def benchmark_of(*folds):
     return Mentions("toy", "toy", list(folds), "hash")
+
+
+def score(mentions, gold, dictionary, concepts, ks=(1, 3, 5), **settings):
+    """What the evaluation says of vectors that are there, of mentions and of terms."""
+    terms = [f"term {row}" for row in range(len(dictionary))]
+    names = [f"mention {row}" for row in range(len(mentions))]
+    vector_of = dict(zip([*terms, *names], [*dictionary, *mentions], strict=True))
+    fold = NormalizationFold("", names, gold, Dictionary(terms, concepts, "toy"))
+    return evaluate_normalization(
+        lambda strings: np.stack([vector_of[string] for string in strings]),
+        benchmark_of(fold),
+        ks=ks,
+        **settings,
+    )

@@ -46,7 +46,8 @@ def after(flag, words):
 
 
 def test_the_road_from_text_to_the_table(words, asked, tmp_path, capsys):
-    more = ["--recipes", "bne", "bne_synonyms", "--seeds", "0", "1", "--steps", "7"]
+    other = "bne --concept-weight 0"
+    more = ["--recipes", "bne", other, "--seeds", "0", "1", "--steps", "7"]
     more += ["--compare", "MiniLM=org/mini", "--exact-match", "train.txt", "--pairs", "32"]
     more += ["--epochs", "3"]
     assert names.main([*words, *more]) == 0
@@ -59,9 +60,8 @@ def test_the_road_from_text_to_the_table(words, asked, tmp_path, capsys):
     assert all(after("--exact-match", words) == "train.txt" for words in asked if "--json" in words)
     runs = [words for words in asked if "train" in words]
     told = [[after(flag, words) for flag in ("--recipe", "--seed", "--steps")] for words in runs]
-    assert told == [
-        [recipe, seed, "7"] for recipe in ("bne", "bne_synonyms") for seed in ("0", "1")
-    ]
+    assert told == [[recipe, seed, "7"] for recipe in ("bne", "bne") for seed in ("0", "1")]
+    assert ["--concept-weight" in words for words in runs] == [False, False, True, True]
     assert all(after("--init", words) == str(out / "vectors") for words in runs)
     assert all(after("--pairs", words) == "32" for words in runs)
     table = (out / "table.md").read_text().splitlines()
@@ -70,7 +70,7 @@ def test_the_road_from_text_to_the_table(words, asked, tmp_path, capsys):
         "| mean of word vectors",
         "| MiniLM",
         "| bne",
-        "| bne_synonyms",
+        f"| {other}",
     ]
     assert table[4] == "| bne | 50.0 ± 0.0 | 25.0 ± 0.0 |"
     assert "table.md" in capsys.readouterr().out

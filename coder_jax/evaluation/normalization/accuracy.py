@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coder_jax.evaluation.normalization.counts import (
-    ConceptRows,
     count_ranks,
     rows_by_concept,
 )
@@ -62,40 +61,6 @@ class NormalizationResult:
     ranks: GoldCounts | None = field(default=None, compare=False, repr=False)
 
 
-def score_normalization(
-    mention_vectors: np.ndarray,
-    gold: Sequence[str],
-    dictionary: ConceptRows,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
-    tie_tolerance: float = TIE_TOLERANCE,
-) -> NormalizationResult:
-    """Ranks the concepts of a dictionary for each mention and scores the rank of the gold one.
-
-    The similarity of a mention and a concept is the largest cosine over the concept's terms. A
-    mention with several gold concepts is scored by the best of them; the others never count as
-    competitors. Concepts whose similarity is within `tie_tolerance` of the gold one's are tied.
-
-    Args:
-      mention_vectors: float [n, D], any length; cosines are taken here.
-      gold: n concept identifiers; several are joined with "|".
-      dictionary: from `rows_of_vectors` or `rows_by_concept`; its vectors are read block by block.
-      ks: the k of acc@k. A k larger than the number of concepts is allowed.
-      tie_tolerance: in units of cosine.
-
-    Returns:
-      A NormalizationResult without folds.
-
-    Raises:
-      ValueError: lengths, widths or ks do not fit.
-      BadInput: a vector is not finite.
-      Stopped: a signal asked for it.
-    """
-    _check_ks(ks)
-    counts = count_ranks(mention_vectors, gold, dictionary, tie_tolerance)
-    return _result(counts, len(dictionary.concept_ids), ks)
-
-
 def _check_ks(ks: Sequence[int]) -> None:
     if not ks or min(ks) < 1:
         raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
@@ -124,6 +89,10 @@ def evaluate_normalization(
 ) -> NormalizationResult:
     """Scores an encoder on a normalization benchmark; several folds give the mean over folds.
 
+    The similarity of a mention and a concept is the largest cosine over the concept's terms. A
+    mention with several gold concepts is scored by the best of them; the others never count as
+    competitors. Concepts whose similarity is within `tie_tolerance` of the gold one's are tied.
+
     Up to ENCODED_AT_ONCE distinct strings of all mentions and dictionaries are encoded once. Of
     more, the vectors of mentions are held and those of a dictionary asked for block by block, its
     gold concepts' terms twice: with `EncodedTerms` a file of vectors may be larger than memory.
@@ -131,8 +100,8 @@ def evaluate_normalization(
     Args:
       encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
       benchmark: from `benchmarks.read_benchmark`; its folds hold the dictionaries.
-      ks: the k of acc@k.
-      tie_tolerance: see `score_normalization`.
+      ks: the k of acc@k. A k larger than the number of concepts is allowed.
+      tie_tolerance: in units of cosine.
 
     Raises:
       BadInput: the encoder gives a vector that is not finite.

@@ -80,16 +80,6 @@ def rows_by_concept(
     return ConceptRows(vectors_of, rows_P[order], numbers_P[order], ids)
 
 
-def rows_of_vectors(vectors: Rows, concepts: Sequence[str]) -> ConceptRows:
-    """As `rows_by_concept`, of vectors that are there: float [N, D], one for each of N rows.
-
-    Raises:
-      ValueError: lengths do not fit.
-    """
-    check_labels("dictionary", vectors, concepts)
-    return rows_by_concept(vectors.__getitem__, concepts)
-
-
 def check_labels(name: str, vectors: Rows, labels: Sequence[str]) -> None:
     """ValueError if there is not one vector for each label, and at least one."""
     if len(np.shape(vectors)) != 2 or len(vectors) != len(labels) or not len(labels):

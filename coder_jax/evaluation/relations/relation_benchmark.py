@@ -123,8 +123,7 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
         header += ["missing", "unnamed", "frozen", "fine-tuned", "macro F1", "most frequent"]
         rows = []
         for record in records:
-            # Records of before "unseen" was counted have none: such files were refused.
-            counts = [f"{record.counts.get(name, 0):,}" for name in header[2:8]]
+            counts = [f"{record.counts[name]:,}" for name in header[2:8]]
             accuracy, macro_f1 = (
                 percent(record.scores[name], record.intervals.get(name))
                 for name in ("accuracy", "macro_f1")

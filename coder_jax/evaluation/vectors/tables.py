@@ -70,7 +70,6 @@ OF_SKIP_GRAMS: dict[str, type[TableVectors]] = {
     "names": SkipGramNames,
     "concepts": ConceptVectors,
 }
-VECTORS_OF = tuple(OF_SKIP_GRAMS)
 
 
 def is_skip_grams(path: str | Path) -> bool:
@@ -83,7 +82,7 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
 
     Args:
       path: a file as `read_vector_file` takes it, or a folder of skip-grams.
-      vectors_of: of VECTORS_OF; names only of a folder.
+      vectors_of: of OF_SKIP_GRAMS; names only of a folder.
       keys: terms, or for vectors of concepts identifiers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Recipes of BNE (Phan, Sun and Tay 2019), its ablations, and the released code's way.
+"""Recipes of BNE (Phan, Sun and Tay 2019), and the released code's way.
 
 Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 value where it stands. What a recipe does not set is the default of `BneSystem`, `NameModel` and
@@ -14,7 +14,7 @@ value where it stands. What a recipe does not set is the default of `BneSystem`,
 | one positive and one negative pair per name and loss, 64 pairs a step | paper, 4; that 64 are \
 pairs: our reading |
 | the negative is the hardest other name of the step | our reading of "sampled from a mini-batch, \
-similar to" Wieting 2015, who take that; any other: bne_random |
+similar to" Wieting 2015, who take that; any other: --negatives random |
 | each concept once an epoch, with two of its names | our reading; the paper does not say |
 | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters of a word, \
 dropout on the words' representations | released code alone |
@@ -73,43 +73,6 @@ def bne_small() -> Config[BneSystem]:
     optimizer = dataclasses.replace(config.optimizer, steps=1_500)
     system = dataclasses.replace(config.system, batch=batch)
     return dataclasses.replace(config, system=system, optimizer=optimizer)
-
-
-def bne_words() -> Config[BneSystem]:
-    """Ablation of `bne`: means of vectors of words as targets, though names have tokens."""
-    config = recipe("bne_words")
-    batch = dataclasses.replace(config.system.batch, targets="words")
-    return dataclasses.replace(config, system=dataclasses.replace(config.system, batch=batch))
-
-
-def bne_synonyms() -> Config[BneSystem]:
-    """Ablation of `bne`: the loss of synonyms alone (table 4: UMNSRS similarity .496, not .637)."""
-    return recipe("bne_synonyms", concept_weight=0.0, context_weight=0.0)
-
-
-def bne_no_synonyms() -> Config[BneSystem]:
-    """Ablation of `bne`: without the loss of synonyms; not in the paper."""
-    return recipe("bne_no_synonyms", synonym_weight=0.0)
-
-
-def bne_no_concepts() -> Config[BneSystem]:
-    """Ablation of `bne`: without the loss of concepts; not in the paper."""
-    return recipe("bne_no_concepts", concept_weight=0.0)
-
-
-def bne_no_contexts() -> Config[BneSystem]:
-    """Ablation of `bne`: without the loss of contexts; not in the paper."""
-    return recipe("bne_no_contexts", context_weight=0.0)
-
-
-def bne_random() -> Config[BneSystem]:
-    """Ablation of `bne`: any other name of the step is a name's negative, not the hardest.
-
-    After 1,500 steps it finds less than `bne` after 1,000, on vectors of 6.5 million words: of
-    mentions of diseases 68.7 % and 70.0 % (development halves of NCBI disease and BC5CDR), not 75.5
-    and 72.8; coverage of synonyms at 10 is 55.4 %, not 63.3.
-    """
-    return recipe("bne_random", negatives="random")
 
 
 def bne_released() -> Config[BneSystem]:

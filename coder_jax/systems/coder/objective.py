@@ -1,20 +1,15 @@
 """CODER: MS-loss on term-term and on term-relation-term pairs (Yuan et al. 2022, section 3.3)."""
 
 import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax
 
-from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.groups.group import Group, MultiSimilarity, cosine, distance, term_loss
 from coder_jax.systems.groups.multi_similarity import multi_similarity_loss
 from coder_jax.systems.groups.relation_system import RelationSystem
 from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.system import Params, Part, SavedRun
-from data_pipeline.batches.checks import check_least
-from data_pipeline.batches.spec import BatchSource
+from coder_jax.training.system import Part
 from data_pipeline.process.errors import BadInput
 
 
@@ -36,13 +31,6 @@ class CoderSystem(RelationSystem):
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
-    relation_start: Literal["identity", "ridge"] = "identity"
-    """Where relation matrices begin: at the identity, with noise (the paper); or at the ridge
-    regression of tails on heads in the initial encoder's vectors, label by label."""
-    ridge_penalty: float = 0.3
-    """What pulls a matrix of `--relation-start ridge` to the identity; a triplet weighs 1."""
-    ridge_triplets: int = 2_000
-    """Most triplets of a label that the regression takes; their terms are encoded."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
@@ -51,68 +39,11 @@ class CoderSystem(RelationSystem):
                 f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
                 "matrices needs b1 < sqrt(b2); use --relation-update dense"
             )
-        check_least(self, 1, "ridge_triplets")
-        if self.ridge_penalty <= 0:
-            raise BadInput(f"ridge_penalty is {self.ridge_penalty}; it must be more than 0")
-        if self.starts_by_ridge and self.score != "bilinear":
-            raise BadInput(
-                f"relation_start is 'ridge', but the score is {self.score!r}, which has no "
-                "matrices; use --relation-start identity"
-            )
         if self.batch.corrupted_tails:
             raise BadInput(
                 "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
                 "a recipe of CODER v1"
             )
-
-    @property
-    def starts_by_ridge(self) -> bool:
-        """Whether a regression says where relation matrices begin."""
-        return bool(self.mu) and self.relation_start == "ridge"
-
-    def told(self) -> dict[str, Any]:
-        begun = {"relations begin at": "ridge regression"} if self.starts_by_ridge else {}
-        return super().told() | begun
-
-    @property
-    def needs_dataset(self) -> str:
-        if not self.starts_by_ridge:
-            return super().needs_dataset
-        return "as relation matrices begin with its triplets; or use --relation-start identity"
-
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        carried = super().carried_heads(run, manifest, about)
-        if "relations" in carried and self.starts_by_ridge:
-            raise BadInput(
-                "relation_start is 'ridge', but the relation matrices of the run to start from go "
-                "on, as the dataset has the same labels; use --relation-start identity, or take "
-                "its encoder alone: --init RUN in place of --from RUN"
-            )
-        return carried
-
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
-    ) -> Params:
-        begun = super().prepare(source, about, initial, folder)
-        if not self.starts_by_ridge:
-            return begun
-        from coder_jax.encoding.readers.embed import place
-        from coder_jax.systems.coder.relation_start import ridge_matrices
-
-        graph, _ = split_encoder(self.structure(about))
-        begun["relations"] = ridge_matrices(
-            folder,
-            source.dataset,  # type: ignore[attr-defined]  # of a `BatchMaker`
-            place(merge_encoder(graph, initial["encoder"])),
-            initial["encoder"],
-            pooling=self.model.pooling,
-            penalty=self.ridge_penalty,
-            most=self.ridge_triplets,
-            seed=self.batch.seed,
-        )
-        return begun
 
     def head_parts(self) -> dict[str, Part]:
         return {"relations": self.relation_part(lazy=self.relation_update == "lazy")}

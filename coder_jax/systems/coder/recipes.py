@@ -1,4 +1,4 @@
-"""Recipes of CODER (Yuan et al. 2022): its encoders, their ablations, and small machines.
+"""Recipes of CODER (Yuan et al. 2022): its encoders, and small machines.
 
 Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 value where it stands. What a recipe does not set is the default of `CoderSystem`, `BatchSpec`,
@@ -54,22 +54,6 @@ def coder_all() -> Config[CoderSystem]:
         system=CoderSystem(model=ModelConfig(init="bert-base-multilingual-cased")),
         optimizer=OptimizerConfig(steps=125_000),
     )
-
-
-def coder_eng_no_relations() -> Config[CoderSystem]:
-    """CODER_ENG's ablation without the relation similarity (table 5).
-
-    The paper's scores: Cadec 54.18, PsyTar 50.58.
-    """
-    return Config(recipe="coder_eng_no_relations", system=CoderSystem(mu=0.0))
-
-
-def coder_eng_transe() -> Config[CoderSystem]:
-    """CODER_ENG's ablation with a TransE-like similarity (table 5, appendix A.5).
-
-    The paper's scores: Cadec 57.35, PsyTar 51.35.
-    """
-    return Config(recipe="coder_eng_transe", system=transe_like(CoderSystem(), 28.0))
 
 
 def transe_like(system: CoderSystem, distance: float) -> CoderSystem:

@@ -1,9 +1,9 @@
-"""Recipes of CODER v1 (Yuan et al. 2020): its encoders, their ablations, and a small machine.
+"""Recipes of CODER v1 (Yuan et al. 2020): its encoders, and a small machine.
 
 | value | where it stands |
 |---|---|
 | 256 terms in a group, at most 8 of a concept; 8 groups in a step; rate 2e-5 | paper, section 4.1 |
-| mu 1, margin 1; weight of semantic types 0.1 in ablations | paper, section 3 and table 6 |
+| mu 1, margin 1 | paper, section 3 |
 | AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
 | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code |
 """
@@ -49,29 +49,6 @@ def coder_v1_all() -> Config[CoderV1System]:
     model = ModelConfig(init="bert-base-multilingual-cased")
     system = dataclasses.replace(base.system, model=model)
     return dataclasses.replace(base, recipe="coder_v1_all", system=system)
-
-
-def _ablation(name: str, *, mu: float = 1.0, type_weight: float = 0.0) -> Config[CoderV1System]:
-    """CODER v1 with another loss on the same terms, those of the corrupted tails too."""
-    base = coder_v1_eng()
-    batch = dataclasses.replace(base.system.batch, semantic_types=type_weight > 0)
-    system = dataclasses.replace(base.system, batch=batch, mu=mu, type_weight=type_weight)
-    return dataclasses.replace(base, recipe=name, system=system)
-
-
-def coder_v1_eng_types() -> Config[CoderV1System]:
-    """CODER v1's ablation MS+REL+STY (table 6): semantic types are learnt, too."""
-    return _ablation("coder_v1_eng_types", type_weight=0.1)
-
-
-def coder_v1_eng_types_no_relations() -> Config[CoderV1System]:
-    """CODER v1's ablation MS+STY (table 6)."""
-    return _ablation("coder_v1_eng_types_no_relations", mu=0.0, type_weight=0.1)
-
-
-def coder_v1_eng_no_relations() -> Config[CoderV1System]:
-    """CODER v1's ablation MS (table 6)."""
-    return _ablation("coder_v1_eng_no_relations", mu=0.0)
 
 
 def small_v1() -> Config[CoderV1System]:

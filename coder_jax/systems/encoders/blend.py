@@ -26,8 +26,8 @@ from coder_jax.systems.encoders.trained import of_another_run
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.process.errors import BadInput
 
-# Parts that are of use beside another encoder; `initial` is what --keep-similarities pulls to.
-HEADS = {"encoder", "relations", "types", "initial"}
+# Parts that are of use beside another encoder.
+HEADS = {"encoder", "relations", "types"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:

@@ -31,11 +31,6 @@ class Group:
     """int32 [N], the semantic type of each term's concept; negative where it has none."""
     type_logits: jax.Array | None = None
     """float32 [N, S], the score of each semantic type for each term."""
-    share_a_name: jax.Array | None = None
-    """bool [N, N], terms of two concepts that have a name in common, which are no negatives; None
-    if such concepts are told apart like any others."""
-    initial_vectors: jax.Array | None = None
-    """float32 [N, D], of the same terms by the encoder that the run began with."""
 
     @property
     def related(self) -> jax.Array:
@@ -52,9 +47,8 @@ class Group:
 
     @property
     def negatives(self) -> jax.Array:
-        """bool [N, N], terms of two concepts, but for those that may share a name."""
-        other_NN = self.concepts[:, None] != self.concepts[None, :]
-        return other_NN if self.share_a_name is None else other_NN & ~self.share_a_name
+        """bool [N, N], terms of two concepts."""
+        return self.concepts[:, None] != self.concepts[None, :]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,25 +112,6 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
         "mined_positives": mined["positives"],
         "mined_negatives": mined["negatives"],
     }
-
-
-def unpacked_bits(words: jax.Array, terms: int) -> jax.Array:
-    """bool [..., N, N] from int32 [..., N * W] of 32 bits each, the lowest first; W = N / 32."""
-    rows = words.reshape(*words.shape[:-1], terms, -1)
-    bits = jnp.stack([rows >> place & 1 for place in range(32)], axis=-1)
-    return bits.reshape(*rows.shape[:-1], -1)[..., :terms].astype(bool)
-
-
-def similarity_drift(group: Group) -> jax.Array:
-    """The mean squared difference of cosines between the encoder and the one it began with.
-
-    Over pairs of terms of different concepts: those of one concept are to move together. As a term
-    of a loss it keeps what similarities the initial encoder has learnt elsewhere (a distillation of
-    similarities, as in Tung and Mori 2019); the papers of CODER do not have it.
-    """
-    assert group.initial_vectors is not None
-    now, then = (cosine(x, x) for x in (group.vectors, group.initial_vectors))
-    return mean_where(jnp.square(now - jax.lax.stop_gradient(then)), group.negatives)
 
 
 def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:

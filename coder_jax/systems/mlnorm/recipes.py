@@ -24,7 +24,7 @@ from data_pipeline.batches.draws.term_spec import TermSpec
 
 # Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
 # those of a step.
-FRENCH, MIRROR, ALL, AT_ONCE = 179_992, 544_383, 3_022_975, 128
+FRENCH, MIRROR, AT_ONCE = 179_992, 544_383, 128
 
 
 def mlnorm() -> Config[MLNormSystem]:
@@ -39,45 +39,10 @@ def mlnorm() -> Config[MLNormSystem]:
     Quaero's EMEA of 2015. The steps are 15 epochs of its terms: with other data set --steps and
     --warmup-steps. Not trained to its end here.
     """
-    return first_step("mlnorm", 15 * (FRENCH + MIRROR))
-
-
-def mlnorm_fr() -> Config[MLNormSystem]:
-    """Ablation of `mlnorm` (S1, FR-only): the French terms alone, of the same data and concepts.
-
-    30 epochs of them, as in the paper (section 5); F1 .644 on Quaero's EMEA of 2015 there, where
-    the rows' order in table 5 is inferred. The command is that of `mlnorm`. Not trained here.
-    """
-    return first_step("mlnorm_fr", 30 * FRENCH, "FRE")
-
-
-def mlnorm_en() -> Config[MLNormSystem]:
-    """Ablation of `mlnorm` (S1, EN-only): the English mirror alone, of the same data and concepts.
-
-    20 epochs of them, as in the paper (section 5); F1 .551 on Quaero's EMEA of 2015 there, where
-    the rows' order in table 5 is inferred. The command is that of `mlnorm`. Not trained here.
-    """
-    return first_step("mlnorm_en", 20 * MIRROR, "ENG")
-
-
-def mlnorm_one_step() -> Config[MLNormSystem]:
-    """Ablation of both steps: `mlnorm` on the data of `mlnorm_classes`, and no second step.
-
-        bash launch/train.sh --recipe mlnorm_one_step --data data/fr_all --out runs/one_step
-
-    15 hours on a V100 in the paper, where both steps took 7 on a P40, and F1 .762 on Quaero's EMEA
-    of 2015 against .765. The paper does not say how many epochs; here 15, as in step 1. Not trained
-    here.
-    """
-    return first_step("mlnorm_one_step", 15 * ALL)
-
-
-def first_step(recipe: str, terms: int, *languages: str) -> Config[MLNormSystem]:
-    """The settings of a run that takes so many terms, of all languages or of some."""
-    steps = round(terms / AT_ONCE / 100) * 100
+    steps = round(15 * (FRENCH + MIRROR) / AT_ONCE / 100) * 100
     return Config(
-        recipe=recipe,
-        system=MLNormSystem(batch=TermSpec(terms=AT_ONCE, languages=languages)),
+        recipe="mlnorm",
+        system=MLNormSystem(batch=TermSpec(terms=AT_ONCE)),
         optimizer=OptimizerConfig(
             steps=steps, warmup_steps=steps // 10, weight_decay=0.0, clip_norm=0.0
         ),

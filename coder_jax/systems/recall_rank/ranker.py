@@ -23,7 +23,6 @@ from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
-from coder_jax.systems.recall_rank.prediction.fusion import Fusion
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
 from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities, score_of
 from coder_jax.training.config import OptimizerConfig, RunConfig
@@ -44,7 +43,6 @@ from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.mentions.candidates import candidate_rows
 from data_pipeline.process.errors import BadInput
 
-BOTH_AND_ALONE: tuple[Fusion, Fusion] = ("mean", "rank")
 HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 
 from data_pipeline.batches.draws.shuffles import mix
-from data_pipeline.batches.spec import words_of_bits
-from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
 from data_pipeline.dataset.store import TripletDataset
 
 TERMS_AT_ONCE = 1 << 20
@@ -43,28 +41,6 @@ class SharedNames:
             return np.zeros(asked.shape, bool)
         place = np.minimum(np.searchsorted(self.pairs, asked), self.pairs.size - 1)
         return self.pairs[place] == asked
-
-    def bits(self, concepts_GN: tf.Tensor) -> tf.Tensor:
-        """int32 [G, N * W]: for each term N bits, whether its concept shares a name with another's.
-
-        Bit j % 32 of word j // 32 of term i, W = N / 32 words each, says it of terms i and j, two
-        of one concept not counted.
-
-        Args:
-            concepts_GN: int32, of the terms of G groups.
-        """
-        groups, terms = concepts_GN.shape
-        one = tf.cast(concepts_GN, tf.int64)
-        asked = one[:, :, None] * self.concepts + one[:, None, :]
-        words = words_of_bits(terms)
-        if not self.pairs.size:
-            return tf.zeros([groups, terms * words], tf.int32)
-        pairs = as_tensor(self.pairs)
-        place = tf.minimum(tf.searchsorted(pairs, tf.reshape(asked, [-1])), self.pairs.size - 1)
-        shared = tf.reshape(tf.gather(pairs, place), asked.shape) == asked
-        padded = tf.pad(tf.cast(shared, tf.int32), [[0, 0], [0, 0], [0, words * 32 - terms]])
-        in_words = tf.reshape(padded, [groups, terms * words, 32])
-        return tf.reduce_sum(tf.bitwise.left_shift(in_words, tf.range(32)), axis=-1)
 
 
 def name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:

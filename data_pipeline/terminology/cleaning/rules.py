@@ -190,11 +190,3 @@ def check_rules(rules: str) -> None:
     """BadInput for a name that is no rule set's."""
     if rules not in CLEANING:
         raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
-
-
-def clean_term(term: str, rules: str) -> str:
-    """One cleaned term; exactly what `clean` gives, since it is `clean` on a column of one row.
-
-    For many terms call `clean(polars.Series(terms), rules)`: it is far quicker per term.
-    """
-    return clean(pl.Series([term], dtype=pl.String), rules)[0]

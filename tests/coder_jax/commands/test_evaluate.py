@@ -217,6 +217,7 @@ def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch)
 
 def test_a_dictionary_in_other_languages_is_warned_of(files, tiny_folder, monkeypatch, capsys):
     settings = {"pooling": "cls", "cleaning": "none", "max_length": 32, "attend_padding": False}
+    settings["format"] = "coder_jax encoder 1"
     model = shutil.copytree(tiny_folder, files / "model")
     (model / "coder_jax.json").write_text(json.dumps(settings | {"languages": ["ENG"]}))
     release = files / "MRCONSO.RRF"

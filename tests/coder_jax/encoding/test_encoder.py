@@ -16,6 +16,7 @@ from coder_jax.encoding.remembered import RememberingEncoder
 from coder_jax.models.encoder_settings import EncoderSettings, read_settings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.files.identity import ENCODER
 from data_pipeline.process.errors import BadInput
 
 
@@ -31,10 +32,13 @@ def test_a_plain_bert_gets_the_settings_of_the_paper(encoder):
     assert encoder.report.loaded > 30
 
 
+MARK = {"format": ENCODER.format}
+
+
 def test_settings_of_our_export_and_what_overrides_them(tiny_folder, tmp_path):
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     saved = {"pooling": "mean", "cleaning": "paper", "max_length": 20, "attend_padding": True}
-    (folder / "coder_jax.json").write_text(json.dumps(saved | {"recipe": {"name": "any"}}))
+    (folder / "coder_jax.json").write_text(json.dumps(saved | MARK | {"recipe": {"name": "any"}}))
     assert TermEncoder.from_pretrained(folder).settings == EncoderSettings(**saved)
     changed = TermEncoder.from_pretrained(
         folder, "cls", cleaning="none", max_length=24, attend_padding=False
@@ -104,7 +108,7 @@ def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules,
 )
 def test_broken_settings(tmp_path, saved, message):
     whole = {"pooling": "cls", "cleaning": "none", "max_length": 32, "attend_padding": False}
-    (tmp_path / "coder_jax.json").write_text(json.dumps(whole | saved))
+    (tmp_path / "coder_jax.json").write_text(json.dumps(MARK | whole | saved))
     with pytest.raises(BadInput, match=message):
         read_settings(tmp_path)
 

@@ -11,7 +11,6 @@ from coder_jax.mapping.cutoffs import (
     MOST_ROWS,
     Cutoffs,
     CutoffTable,
-    answered_at,
     cutoff_for,
     measure_cutoffs,
     precision_and_coverage,
@@ -31,7 +30,7 @@ def test_equal_but_for_rounding_stay_together():
     similarities = np.array([0.9999999, 1.0000001, 0.8, 0.79999995, 0.123456], np.float32)
     table = precision_and_coverage(similarities, np.array([True, True, False, True, False]))
     assert table == CutoffTable(5, [0.1234, 0.8, 1.0], [5, 4, 2], [3, 3, 2])
-    assert [int(answered_at(similarities, cutoff).sum()) for cutoff in table.cutoffs] == [5, 4, 2]
+    assert [int((similarities >= cutoff - 1e-6).sum()) for cutoff in table.cutoffs] == [5, 4, 2]
     assert precision_and_coverage(similarities[3:4], np.array([True])).cutoffs == [0.8]
 
 
@@ -100,7 +99,7 @@ def test_a_promise_is_kept_by_others():
     similarities = rng.uniform(0.4, 1, 200_000)
     right = rng.random(200_000) < similarities**2
     cutoff = cutoff_for(precision_and_coverage(similarities[::2], right[::2]), 0.8)
-    given = answered_at(similarities[1::2], cutoff)
+    given = similarities[1::2] >= cutoff
     precision = right[1::2][given].mean()
     # Of a difference of two shares; rows lie .001 of precision apart.
     standard_error = np.sqrt(2 * 0.8 * 0.2 / given.sum())

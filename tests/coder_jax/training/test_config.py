@@ -1,6 +1,7 @@
 """The configuration: the paper's values, flags, differences, messages."""
 
 import dataclasses
+import functools
 import types
 
 import pytest
@@ -104,29 +105,61 @@ def test_the_recipe_chooses_the_system():
         parse(["--recipe", "coder_eng", "--transe-margin", "2"])
 
 
-@pytest.mark.parametrize(
-    ("name", "mu", "type_weight"),
-    [
-        ("coder_v1_eng", 1.0, 0.0),
-        ("coder_v1_eng_types", 1.0, 0.1),
-        ("coder_v1_eng_types_no_relations", 0.0, 0.1),
-        ("coder_v1_eng_no_relations", 0.0, 0.0),
-    ],
-)
-def test_the_ablations_of_coder_v1_differ_in_the_loss_alone(name, mu, type_weight):
-    """Table 6: MS+REL, MS+REL+STY, MS+STY, MS."""
-    config, whole = RECIPES[name](), RECIPES["coder_v1_eng"]()
-    assert (config.system.mu, config.system.type_weight) == (mu, type_weight)
-    changed = {line.split(":")[0] for line in differences(to_json(config), to_json(whole))}
-    assert changed <= {"recipe", "system.mu", "system.type_weight", "system.batch.semantic_types"}
-    assert config.system.batch.terms == 8 * 255 and config.optimizer.steps == 125_000
+# What each ablation changes of its recipe.
+NO_RELATIONS = {"system.mu": 0.0}
+TYPES = {"system.batch.semantic_types": True, "system.type_weight": 0.1}
+STEPS = "optimizer.steps", "optimizer.warmup_steps"
+ABLATIONS = {
+    "CODER, no relations": ("coder_eng", NO_RELATIONS),
+    "CODER, TransE-like": (  # A.5; the base is negative, as the similarity is
+        "coder_eng",
+        {
+            **{"system.score": "translation", "system.mu": 0.1, "system.relation.alpha": 0.2},
+            **{"system.relation.beta": 5.0, "system.relation.base": -28.0},
+        },
+    ),
+    "CODER v1, types too": ("coder_v1_eng", TYPES),
+    "CODER v1, types, no relations": ("coder_v1_eng", TYPES | NO_RELATIONS),
+    "CODER v1, no relations": ("coder_v1_eng", NO_RELATIONS),
+    "MLNorm, French alone": (
+        "mlnorm",
+        {"system.batch.languages": ["FRE"], **dict(zip(STEPS, (42_200, 4_220), strict=True))},
+    ),
+    "MLNorm, English alone": (
+        "mlnorm",
+        {"system.batch.languages": ["ENG"], **dict(zip(STEPS, (85_100, 8_510), strict=True))},
+    ),
+    "MLNorm, both steps in one, on the data of `mlnorm_classes`": (
+        "mlnorm",
+        dict(zip(STEPS, (354_300, 35_430), strict=True)),
+    ),
+    "BNE, words as targets": ("bne", {"system.batch.targets": "words"}),
+    "BNE, synonyms alone": (
+        "bne",
+        {"system.concept_weight": 0.0, "system.context_weight": 0.0},
+    ),
+    "BNE, no synonyms": ("bne", {"system.synonym_weight": 0.0}),
+    "BNE, no concepts": ("bne", {"system.concept_weight": 0.0}),
+    "BNE, no contexts": ("bne", {"system.context_weight": 0.0}),
+    "BNE, random negatives": ("bne", {"system.negatives": "random"}),
+}
 
 
-def test_the_ablation_with_translations_is_the_appendix():
-    """A.5; the base is negative, as the similarity is."""
-    system = RECIPES["coder_eng_transe"]().system
-    assert dataclasses.astuple(system.relation) == (0.2, 5, -28, 0.1) and system.mu == 0.1
-    assert system.term == RECIPES["coder_eng"]().system.term and system.score == "translation"
+def test_flags_make_the_ablations(repo):
+    """Each row of the table in launch/README.md, and no other setting changes."""
+    text = (repo / "launch" / "README.md").read_text(encoding="utf-8")
+    _, table = text.split("| ablation |")
+    rows = [row.split(" | ") for row in table.split("\n\n")[0].splitlines()[2:]]
+    flags = {row[0].removeprefix("| "): row[1].strip("`").split() for row in rows}
+    assert flags.keys() == ABLATIONS.keys()
+    for name, (recipe, changes) in ABLATIONS.items():
+        wanted = to_json(RECIPES[recipe]())
+        for path, value in changes.items():
+            *parts, setting = path.split(".")
+            values = functools.reduce(lambda inside, part: inside[part], parts, wanted)
+            assert values[setting] != value
+            values[setting] = value
+        assert to_json(parse(["--recipe", *flags[name]])) == wanted
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -145,6 +178,20 @@ def test_json_with_a_setting_of_another_version_is_refused():
     del values["temperature"], values["batch"]["seed"]
     with pytest.raises(BadInput, match="run.json: CoderSystem has no seed; expected the settings"):
         from_json(CoderSystem, values, "run.json")
+
+
+def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
+    now = to_json(RECIPES["small"]())["system"]
+    of_system = {"keep_similarities": 0.0, "relation_start": "identity", "ridge_penalty": 0.3}
+    batch = now["batch"] | {"mask_shared_names": False}
+    before = now | of_system | {"ridge_triplets": 2_000, "batch": batch}
+    assert differences(before, now) == []
+    before.pop("name")
+    assert from_json(CoderSystem, before, "run.json") == RECIPES["small"]().system
+    used = before | {"relation_start": "ridge", "batch": batch | {"mask_shared_names": True}}
+    assert len(differences(used | {"name": "coder"}, now)) == 2
+    with pytest.raises(BadInput, match="has the unknown"):
+        from_json(CoderSystem, used, "run.json")
 
 
 @pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])

@@ -7,10 +7,8 @@ import pytest
 from data_pipeline.files.identity import (
     BATCHES,
     DATASET,
-    ENCODER,
     EVALUATION,
     KINDS,
-    RUN,
     differences,
     is_of_kind,
     read_identity,
@@ -56,14 +54,6 @@ def test_other_files_are_refused(tmp_path, content, message):
         path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=message):
         read_identity(path, BATCHES)
-
-
-def test_files_of_before_there_was_a_format(tmp_path):
-    old = {"pooling": "cls", "cleaning": "none", "max_length": 32, "attend_padding": False}
-    write_json(tmp_path / "a.json", old)
-    assert read_identity(tmp_path / "a.json", ENCODER) == old
-    with pytest.raises(BadInput, match="has the format None"):
-        read_identity(tmp_path / "a.json", RUN)
 
 
 def test_of_a_kind_whatever_its_version(tmp_path):

@@ -108,18 +108,6 @@ def test_a_folder_has_all_that_was_seen_often_enough_and_its_counts(options):
     assert "heart attack (2), mi (2), pain (2)" in report
 
 
-def test_rows_and_means_by_name(options):
-    grams = build_skip_grams(options)
-    rows = grams.rows_of_names(["Heart-Attack", "stroke", "MI"])
-    assert rows.tolist() == [grams.names.strings.index("heart attack"), -1, 1]
-    means, known = grams.means_of_words(["Heart of unknown pain", "stroke", "the MI"])
-    assert known.tolist() == [2, 0, 1]
-    heart, pain = grams.words.rows(["heart", "pain"])
-    expected = (grams.words.vectors[heart] + grams.words.vectors[pain]) / 2
-    np.testing.assert_allclose(means[0], expected, rtol=1e-6)
-    assert not means[1].any() and means.dtype == np.float32
-
-
 def test_the_same_command_gives_the_same_bytes_and_another_seed_does_not(options, tmp_path):
     one = build_skip_grams(options)
     two = build_skip_grams(dataclasses.replace(options, out=tmp_path / "two"))

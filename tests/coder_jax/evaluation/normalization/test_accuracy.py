@@ -3,22 +3,17 @@
 import jax
 import numpy as np
 import pytest
-from naive_ranks import benchmark_of, naive_scores
+from naive_ranks import benchmark_of, naive_scores, score
 
 from coder_jax.evaluation.normalization import accuracy, counts
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization, score_normalization
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
-from coder_jax.evaluation.normalization.counts import rows_by_concept, rows_of_vectors
+from coder_jax.evaluation.normalization.counts import count_ranks, rows_by_concept
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import stopping
 from data_pipeline.process.errors import BadInput
 
 KS = (1, 3, 5)
-
-
-def score(mentions, gold, dictionary, concepts, *more, **settings):
-    rows = rows_of_vectors(dictionary, concepts)
-    return score_normalization(mentions, gold, rows, *more, **settings)
 
 
 def at_angles(*degrees):
@@ -211,9 +206,9 @@ def test_bad_vectors_are_refused():
     ):
         score(good, ["A", "B"], good * [[1], [np.nan]], ["A", "B"])
     with pytest.raises(ValueError, match=r"mention vectors of shape \(2, 2\) for 1 concepts"):
-        score(good, ["A"], good, ["A", "B"])
+        count_ranks(good, ["A"], rows_by_concept(good.__getitem__, ["A", "B"]), 0)
     with pytest.raises(ValueError, match="width 2 and dictionary vectors of width 3"):
-        score(good, ["A", "B"], np.ones((1, 3)), ["A"])
+        count_ranks(good, ["A", "B"], rows_by_concept(np.ones((1, 3)).__getitem__, ["A"]), 0)
     with pytest.raises(ValueError, match=r"found ks=\(0, 1\)"):
         score(good, ["A", "B"], good, ["A", "B"], ks=(0, 1))
     fold = NormalizationFold("", ["x"], ["A"], Dictionary(["a"], ["A"], "toy"))

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from naive_ranks import benchmark_of, naive_scores
+from naive_ranks import benchmark_of, naive_scores, score
 
 from coder_jax.encoding.rows import RowsOfFile
 from coder_jax.evaluation.normalization import accuracy, counts
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization, score_normalization
+from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
 from coder_jax.evaluation.normalization.benchmark import NormalizationFold
-from coder_jax.evaluation.normalization.counts import count_ranks, rows_of_vectors
+from coder_jax.evaluation.normalization.counts import count_ranks, rows_by_concept
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process.errors import BadInput
 
@@ -43,7 +43,7 @@ def test_equals_a_loop_over_all_concepts(small_blocks, seed):
     largest = max(concepts.count(concept) for concept in "AB")
     assert largest >= 2 * counts.BLOCK_PAIRS, "a concept fills a whole block"
     expected, unreachable, tied = naive_scores(mentions, gold, vectors, concepts, KS)
-    result = score_normalization(mentions, gold, rows_of_vectors(vectors, concepts), KS)
+    result = score(mentions, gold, vectors, concepts, KS)
     assert result.scores == pytest.approx(expected, abs=1e-12)
     assert (result.unreachable, result.tied) == (unreachable, tied) and tied > 0
 
@@ -51,9 +51,9 @@ def test_equals_a_loop_over_all_concepts(small_blocks, seed):
 @pytest.mark.parametrize("pairs", [1, 2, 16, 64])
 def test_blocks_change_no_count(monkeypatch, pairs):
     mentions, gold, vectors, concepts = invented(9)
-    whole = count_ranks(mentions, gold, rows_of_vectors(vectors, concepts), 1e-6)
+    whole = count_ranks(mentions, gold, rows_by_concept(vectors.__getitem__, concepts), 1e-6)
     monkeypatch.setattr(counts, "BLOCK_PAIRS", pairs)
-    parts = count_ranks(mentions, gold, rows_of_vectors(vectors, concepts), 1e-6)
+    parts = count_ranks(mentions, gold, rows_by_concept(vectors.__getitem__, concepts), 1e-6)
     for one, other in zip(parts, whole, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -69,9 +69,9 @@ def test_vectors_in_a_file_are_read_a_block_at_a_time(small_blocks, tmp_path, dt
             most.append(len(rows))
             return super().__getitem__(rows)
 
-    rows = rows_of_vectors(Watched(tmp_path / "vectors.npy"), concepts)
+    rows = rows_by_concept(Watched(tmp_path / "vectors.npy").__getitem__, concepts)
     of_file = count_ranks(mentions, gold, rows, 1e-6)
-    in_memory = rows_of_vectors(vectors.astype(dtype).astype(np.float32), concepts)
+    in_memory = rows_by_concept(vectors.astype(dtype).astype(np.float32).__getitem__, concepts)
     for one, other in zip(of_file, count_ranks(mentions, gold, in_memory, 1e-6), strict=True):
         np.testing.assert_array_equal(one, other)
     assert max(most) == 4 and sum(most) > ROWS
@@ -110,4 +110,4 @@ def test_a_broken_vector_is_named_by_its_row(small_blocks):
     mentions, gold, vectors, concepts = invented(3)
     vectors[17, 1] = np.nan
     with pytest.raises(BadInput, match=r"1 dictionary vectors of 4 with NaN .*\(first: row 17\)"):
-        count_ranks(mentions, gold, rows_of_vectors(vectors, concepts), 1e-6)
+        count_ranks(mentions, gold, rows_by_concept(vectors.__getitem__, concepts), 1e-6)

@@ -13,7 +13,6 @@ from coder_jax.devices.mesh import put_batch
 from coder_jax.systems.bne.objective import BneSystem, NameModel
 from coder_jax.systems.bne.recipes import bne, bne_released
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
@@ -90,22 +89,8 @@ def test_the_released_recipe_trains_as_many_numbers_as_its_checkpoint():
     assert sum(shape.size for shape in jax.tree.leaves(params)) == 1_350_002
 
 
-def test_recipes_are_the_ablations_that_they_tell():
-    weights = {
-        name: tuple(make().system.weights.values())
-        for name, make in RECIPES.items()
-        if name.startswith("bne")
-    }
-    assert weights == {
-        **dict.fromkeys(("bne", "bne_small", "bne_words", "bne_random"), (1, 1, 1)),
-        "bne_released": (1, 1, 1),
-        "bne_synonyms": (1, 0, 0),
-        "bne_no_synonyms": (0, 1, 1),
-        "bne_no_concepts": (1, 0, 1),
-        "bne_no_contexts": (1, 1, 0),
-    }
-    assert RECIPES["bne_random"]().system.negatives == "random"
-    assert RECIPES["bne_words"]().system.batch.targets == "words"
+def test_the_recipe_has_three_losses_and_the_model_of_the_paper():
+    assert tuple(bne().system.weights.values()) == (1, 1, 1)
     assert bne().system.model == NameModel()
 
 

@@ -15,7 +15,6 @@ from coder_jax.models.hf_weights import load_bert
 from coder_jax.runs.checkpoint_reader import read_params, saved_steps
 from coder_jax.systems.encoders.blend import averaged, interpolated
 from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.groups.group_system import INITIAL
 from coder_jax.training.train import train
 from data_pipeline.process.errors import BadInput
 
@@ -118,19 +117,6 @@ def test_a_start_that_has_changed_or_was_a_run(model, trained, tmp_path):
     begun = dataclasses.replace(run, identity={**run.identity, "start": start})
     with pytest.raises(BadInput, match="the run began with what another run had learnt"):
         interpolated(system, begun, 0.5)
-
-
-def test_a_run_that_keeps_similarities(trained):
-    """Its parameters hold the encoder of the start, too, which stays as it is."""
-    system, run = load_run(trained)
-    params = {**run.params, INITIAL: read_params(trained, 2)["encoder"]}
-    kept = dataclasses.replace(run, params=params)
-    mixed = interpolated(system, averaged(trained, kept, 2), 0.5)
-    close(mixed.params[INITIAL], params[INITIAL])
-    close(
-        mixed.params["encoder"],
-        interpolated(system, averaged(trained, run, 2), 0.5).params["encoder"],
-    )
 
 
 def test_a_head_that_would_not_fit(trained):

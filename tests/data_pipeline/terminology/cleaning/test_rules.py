@@ -8,7 +8,6 @@ from data_pipeline.terminology.cleaning.rules import (
     CLEANING,
     IN_WORDS,
     clean,
-    clean_term,
     semantic_tags,
     without_tags,
 )
@@ -34,13 +33,18 @@ PAPER = {
 }
 
 
+def cleaned(term, rules):
+    """One term, as a column of one row."""
+    return clean(pl.Series([term]), rules)[0]
+
+
 @pytest.mark.parametrize("term", PAPER)
 def test_paper_rules(term):
-    assert clean_term(term, "paper") == PAPER[term]
+    assert cleaned(term, "paper") == PAPER[term]
 
 
 def test_none_only_folds_blanks():
-    assert clean_term("  Pain\n NOS (x-ray)\t", "none") == "Pain NOS (x-ray)"
+    assert cleaned("  Pain\n NOS (x-ray)\t", "none") == "Pain NOS (x-ray)"
 
 
 LOOKUP = {
@@ -64,7 +68,7 @@ LOOKUP = {
 
 @pytest.mark.parametrize("term", LOOKUP)
 def test_lookup_drops_a_semantic_tag_and_nothing_else(term):
-    assert clean_term(term, "lookup") == LOOKUP[term]
+    assert cleaned(term, "lookup") == LOOKUP[term]
 
 
 def test_the_tags_of_a_dictionary():
@@ -101,8 +105,8 @@ MLNORM = {
 
 @pytest.mark.parametrize("term", MLNORM)
 def test_mlnorm_rules(term):
-    assert clean_term(term, "mlnorm") == MLNORM[term]
-    assert clean_term(MLNORM[term], "mlnorm") == MLNORM[term]
+    assert cleaned(term, "mlnorm") == MLNORM[term]
+    assert cleaned(MLNORM[term], "mlnorm") == MLNORM[term]
 
 
 def test_mlnorm_makes_ascii_of_every_character():
@@ -122,7 +126,7 @@ def test_column_expression_and_single_term_agree(rules):
     terms = [*PAPER, *LOOKUP, *MLNORM, *(f"{a} {b}" for a in PAPER for b in PAPER)]
     column = clean(pl.Series(terms), rules).to_list()
     lazy = pl.LazyFrame({"t": terms}).select(clean(pl.col("t"), rules)).collect()["t"].to_list()
-    assert column == lazy == [clean_term(term, rules) for term in terms]
+    assert column == lazy == [cleaned(term, rules) for term in terms]
     assert not any(set(term) & set("\t\n\r") for term in column)
 
 
@@ -130,4 +134,4 @@ def test_unknown_rules_are_refused():
     with pytest.raises(
         BadInput, match="unknown cleaning 'papper'; expected one of lookup, mlnorm, none, paper"
     ):
-        clean_term("x", "papper")
+        cleaned("x", "papper")
