@@ -45,14 +45,14 @@ from launch.experiment import (
     RESULTS,
     SCORES,
     Row,
+    add_arguments,
     call,
-    check_settings,
     dataset_hash,
     described,
-    drop_unnoted,
     folder_of,
     markdown,
     mean_rows,
+    recorded,
     with_seeds,
     without,
     write_text,
@@ -89,28 +89,18 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Other flags go to every training: python -m coder_jax train --recipe small --help",
     )
-    parser.add_argument("--data", required=True, help="folder of a built dataset")
+    add_arguments(parser, "system")
     parser.add_argument("--init", required=True, help="folder or hub id of the initial encoder")
-    parser.add_argument("--out", type=Path, required=True, help="folder of all runs and results")
-    parser.add_argument(
-        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
-    )
-    parser.add_argument(
-        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
-    )
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all"
     )
     parser.add_argument(
-        "--steps", nargs="+", type=int, default=[250], help="of each training (default: 250)"
-    )
-    parser.add_argument(
-        "--seeds",
+        "--steps",
         nargs="+",
         type=int,
-        default=[0],
-        help="trainings of each system; the table has their means and standard errors (default: "
-        "0). Of several --steps, those after the first are trained with the first seed alone",
+        default=[250],
+        help="of each training (default: 250); those after the first are trained with the first "
+        "seed alone",
     )
     parser.add_argument(
         "--refreshes",
@@ -223,17 +213,10 @@ def main(arguments: list[str] | None = None) -> int:
             raise BadInput(f"--refreshes {args.refreshes}: expected at least 1")
         settings = settings_of(args, flags)
         rows, versions = [], {}
-        done = check_settings(args.out, SETTINGS, settings)
-        trainings = trainings_of(args, flags)
-        drop_unnoted(args.out, trainings, done)
-        args.out.mkdir(parents=True, exist_ok=True)
-        write_json(args.out / SETTINGS, settings | {"systems": done})
-        for name in (INITIAL, *trainings):
-            training = trainings.get(name)
-            records = results_of(name, args, training)
-            if training:
-                done[name] = settings["systems"][name]
-            write_json(args.out / SETTINGS, settings | {"systems": done})
+        trainings: dict[str, Training | None] = {INITIAL: None, **trainings_of(args, flags)}
+        results = ((name, results_of(name, args, one)) for name, one in trainings.items())
+        found = recorded(args.out, SETTINGS, settings, results)
+        for (name, training), records in zip(trainings.items(), found, strict=True):
             what = (training.system, training.steps) if training else (INITIAL, 0)
             rows += [row_of(*what, pooling, records) for pooling in ("cls", "mean")]
             versions[name] = records[0]["versions"]

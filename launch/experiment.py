@@ -4,6 +4,7 @@ An experiment keeps its settings in its folder and takes no result of other sett
 command that was stopped goes on when it is given again; what is done is not done again.
 """
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -14,14 +15,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coder_jax.runs.folder import check_identity
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.json_files import read_json
-from data_pipeline.files.whole_files import written_whole
+from data_pipeline.files.whole_files import write_json, written_whole
 from data_pipeline.process.errors import BadInput
 from data_pipeline.process.stopping import Stopped, poll
 
@@ -40,6 +41,7 @@ SCORES = {
     "spearman": "{:.3f}",
 }
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 def call(*words: str | Path) -> None:
@@ -68,6 +70,30 @@ def call(*words: str | Path) -> None:
             f"`{name}` ended with status {status}: see above; when that is mended, the same "
             "command goes on"
         )
+
+
+def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:
+    """The arguments that all experiments have.
+
+    Args:
+      trained: what has several trainings, in the help.
+    """
+    parser.add_argument("--data", required=True, help="folder of a built dataset")
+    parser.add_argument("--out", type=Path, required=True, help="folder of all that is made")
+    parser.add_argument(
+        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
+    )
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0],
+        help=f"trainings of each {trained}; the table has their means and standard errors "
+        "(default: 0)",
+    )
 
 
 def dataset_hash(path: str) -> str | None:
@@ -127,20 +153,27 @@ def check_settings(out: Path, file: str, settings: Row) -> Row:
     return done
 
 
-def drop_unnoted(out: Path, names: Iterable[str], done: Row) -> None:
-    """Remove scores and exports of trainings that were cut off before their settings were noted.
+def recorded(out: Path, file: str, settings: Row, results: Iterable[tuple[str, T]]) -> Iterator[T]:
+    """The results of an experiment; when one is there, OUT says what settings it is of.
 
-    They are made again: of which settings they are is not known. Of its run `train` knows it.
+    Scores and exports of trainings that were cut off before that are made again: of which settings
+    they are is not known. Of its run `train` knows it.
 
     Args:
-      out, done: the folder of the experiment, and what `check_settings` gave.
-      names: of the trainings.
+      out, file, settings: as for `check_settings`.
+      results: (name, result) of each, made one after the other as they are asked for.
     """
-    for name in names:
-        if name not in done:
-            folder = out / folder_of(name)
-            (folder / RESULTS).unlink(missing_ok=True)
-            shutil.rmtree(folder / EXPORT, ignore_errors=True)
+    done = check_settings(out, file, settings)
+    for folder in (out / folder_of(name) for name in settings["systems"] if name not in done):
+        (folder / RESULTS).unlink(missing_ok=True)
+        shutil.rmtree(folder / EXPORT, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / file, settings | {"systems": done})
+    for name, result in results:
+        if name in settings["systems"]:
+            done[name] = settings["systems"][name]
+            write_json(out / file, settings | {"systems": done})
+        yield result
 
 
 def with_seeds(name: str, seeds: Sequence[int]) -> dict[str, int]:

@@ -34,14 +34,14 @@ from launch.experiment import (
     RESULTS,
     SCORES,
     Row,
+    add_arguments,
     call,
-    check_settings,
     dataset_hash,
     described,
-    drop_unnoted,
     folder_of,
     markdown,
     mean_rows,
+    recorded,
     with_seeds,
     write_text,
 )
@@ -61,16 +61,9 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Other flags go to every training: python -m coder_jax train --recipe bne --help",
     )
-    parser.add_argument("--data", required=True, help="folder of a built dataset")
+    add_arguments(parser, "recipe")
     parser.add_argument(
         "--text", nargs="+", type=Path, required=True, metavar="FILE", help="as for skip_gram"
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder of all that is made")
-    parser.add_argument(
-        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
-    )
-    parser.add_argument(
-        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
     )
     parser.add_argument(
         "--exact-match", nargs="+", default=[], metavar="[NAME=]FILE", help="as for evaluate"
@@ -117,13 +110,6 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "(default: bne)",
     )
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
-    parser.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[0],
-        help="trainings of each recipe; the table has their means and standard errors (default: 0)",
-    )
 
 
 def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
@@ -237,15 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
     def work() -> int:
         began = time.monotonic()
         settings = settings_of(args, flags)
-        done, rows = check_settings(args.out, SETTINGS, settings), []
-        drop_unnoted(args.out, settings["systems"], done)
-        args.out.mkdir(parents=True, exist_ok=True)
-        write_json(args.out / SETTINGS, settings | {"systems": done})
-        for name, row in rows_of(args, flags):
-            rows.append(row)
-            if name in settings["systems"]:
-                done[name] = settings["systems"][name]
-                write_json(args.out / SETTINGS, settings | {"systems": done})
+        rows = list(recorded(args.out, SETTINGS, settings, rows_of(args, flags)))
         write_json(args.out / "table.json", {"seeds": args.seeds, "rows": rows})
         shown = markdown(mean_rows(rows, ("encoder",)))
         write_text(args.out / "table.md", shown)
