@@ -23,7 +23,7 @@ DICTIONARY = Dictionary(
 )
 ENCODER = VectorFileProtocol(
     **{"model": "w.bin", "weights_hash": "1f", "keyed_by": "words", "pooling": "mean of words"},
-    **{"width": 3, "vectors": 9, "used": 4},
+    **{"width": 3, "vectors": 9, "used": 4, "look_up": "as they stand"},
 )
 PLACES = {
     "back pain": [1, 0, 0],

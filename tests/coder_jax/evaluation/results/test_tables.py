@@ -10,7 +10,7 @@ from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
 
 ENCODER = VectorFileProtocol(
     **{"model": "w.bin", "weights_hash": "1f", "keyed_by": "words", "pooling": "mean of words"},
-    **{"width": 3, "vectors": 9, "used": 4},
+    **{"width": 3, "vectors": 9, "used": 4, "look_up": "as they stand"},
 )
 
 
