@@ -34,7 +34,7 @@ def test_published_rows_stand_below_ours_and_are_marked(capsys):
         benchmark="ddbrc",
         kind="relation classification",
         scores={"accuracy": 0.9, "macro_f1": 0.8, "most_frequent": 0.1},
-        counts={"train": 4, "test": 2, "labels": 2, "missing": 0, "unnamed": 0},
+        counts={"train": 4, "test": 2, "labels": 2, "unseen": 0, "missing": 0, "unnamed": 0},
         scoring={"features": "fine-tuned"},
     )
     print_records([relations, concepts, record], k=[1])
