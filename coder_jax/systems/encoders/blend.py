@@ -97,14 +97,12 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
 
 
 def between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries.
+    """Arrays between those of two nested dictionaries of the same keys."""
 
-    Parameters that were saved have the numbers of layers as text, in names.
-    """
-    if isinstance(new, dict):
-        named = {str(name): value for name, value in old.items()}
-        return {name: between(named[str(name)], value, weight) for name, value in new.items()}
-    return (weight * new + (1 - weight) * np.asarray(old)).astype(np.float32)
+    def mixed(start: Any, end: Any) -> np.ndarray:
+        return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
+
+    return jax.tree.map(mixed, old, new)
 
 
 def check(run: SavedRun, flag: str) -> None:
