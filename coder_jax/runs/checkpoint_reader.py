@@ -91,9 +91,23 @@ def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if it cannot be read.
     """
+    return read_text(out, step, "identity")
+
+
+def read_notes(out: Path, step: int) -> dict[str, Any]:
+    """What the run knew when the checkpoint after `step` steps was saved (`Checkpoints.save`).
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    return read_text(out, step, "notes")
+
+
+def read_text(out: Path, step: int, item: str) -> dict[str, Any]:
+    """An item of a checkpoint that is JSON; BadInput if it cannot be read."""
     folder = checkpoint_folder(out) / str(step)
     try:
-        return or_damaged(lambda: read_json_item(folder, "identity"))
+        return or_damaged(lambda: read_json_item(folder, item))
     except Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"

@@ -56,7 +56,9 @@ def write_model(
 
     torch.manual_seed(seed)
     sizes = {k: v for k, v in TINY.to_hf().items() if k not in ("model_type", "architectures")}
-    model = AutoModel.from_config(AutoConfig.for_model(model_type, **(sizes | CHANGES | changes))).eval()
+    model = AutoModel.from_config(
+        AutoConfig.for_model(model_type, **(sizes | CHANGES | changes))
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -69,7 +69,9 @@ def still(model: Path, out: Path):
     return dataclasses.replace(
         plain,
         system=dataclasses.replace(plain.system, batch=SPEC, model=encoder),
-        optimizer=dataclasses.replace(plain.optimizer, steps=2, learning_rate=STILL, warmup_steps=1),
+        optimizer=dataclasses.replace(
+            plain.optimizer, steps=2, learning_rate=STILL, warmup_steps=1
+        ),
     )
 
 
