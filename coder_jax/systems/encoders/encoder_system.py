@@ -18,7 +18,7 @@ from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.runs.files import is_run
 from coder_jax.systems.encoders.contents import EncoderRun, RunWithEncoder
-from coder_jax.systems.encoders.packed_encoder import unit
+from coder_jax.systems.encoders.packed_encoder import PACKED, unit
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.proof import Proof
 from coder_jax.training.system import (
@@ -303,8 +303,12 @@ class EncoderSystem(System):
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
         """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
-        packed = (rows[name] for name in ("tokens", "positions", "segments"))
-        return {"vectors": unit(bert.term_vectors(*packed, terms, self.model.pooling))}
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        return {
+            "vectors": unit(
+                bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
+            )
+        }
 
     def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof | None:
         from coder_jax.systems.encoders.proof import encoder_proof

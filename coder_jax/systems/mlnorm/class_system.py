@@ -12,6 +12,7 @@ import tyro
 
 from coder_jax.models.bert import Bert
 from coder_jax.systems.encoders.encoder_system import EncoderSystem
+from coder_jax.systems.encoders.packed_encoder import PACKED
 from coder_jax.systems.mlnorm.class_softmax import padded_rows, unit_rows
 from coder_jax.systems.mlnorm.head import apply_head, head_shapes
 from coder_jax.training.config import OptimizerConfig
@@ -66,8 +67,8 @@ class ClassSystem(EncoderSystem):
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        packed = (rows[name] for name in ("tokens", "positions", "segments"))
-        pooled = bert.term_vectors(*packed, terms, self.model.pooling)
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
         vectors = apply_head(params["head"], extra or params["statistics"], pooled)
         classes = unit_rows(params["classes"][:PROVED])
         cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
