@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import tiny_bert
 import tiny_modernbert
@@ -21,6 +22,7 @@ from short_run import config, one_device
 from tiny_bert import TERMS
 from tiny_run import dataset_for
 
+from coder_jax.devices.mesh import make_mesh
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
@@ -29,9 +31,11 @@ from coder_jax.report.subject import load_subject
 from coder_jax.runs.checkpoint_reader import read_params
 from coder_jax.systems.coder.objective import CoderSystem
 from coder_jax.systems.encoders.blend import averaged, interpolated
+from coder_jax.systems.encoders.trained import trained_settings
 from coder_jax.systems.finished_run import load_run
 from coder_jax.training.start import start
 from coder_jax.training.state import place_read
+from coder_jax.training.system import Tick
 from coder_jax.training.train import train
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.batches.stream import BatchMaker
@@ -164,3 +168,54 @@ def test_parameters_are_read_as_they_were_saved(trained):
     assert jax.tree.structure(run.params) == jax.tree.structure(shapes)
     layers = range(len(load_bert(trained.model)[0].layers))
     assert list(read_params(trained.out, 1)["encoder"]["layers"]) == list(layers)
+
+
+@pytest.mark.slow
+def test_twelve_layers_as_by_hand(tmp_path):
+    """Three steps of a run, and the same in plain JAX from the weights of the file."""
+    model = tmp_path / "model"
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    tiny_modernbert.write_model(model, num_hidden_layers=12, **sizes)
+    source = source_of(model)
+    plain = still(model, tmp_path / "run")
+    optimizer = dataclasses.replace(
+        plain.optimizer, steps=3, learning_rate=1e-3, schedule="constant", clip_norm=0.0
+    )
+    short = dataclasses.replace(plain, optimizer=optimizer)
+    with one_device():
+        train(short, source)
+
+    bert, hf_config, _ = load_bert(model)
+    structure, encoder = split_encoder(bert)
+    system = short.system
+    about = system.about({"config": hf_config, "pooler": False}, source.manifest)
+    shapes, _ = system.shapes(about)
+    begun = system.begin({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
+    assert begun.keys() == {"relations"}
+    params = {"encoder": encoder, **begun}
+    loss = system.loss(about, make_mesh(1, jax.devices()[:1]), dropout=False)
+    # Rises over one step, then stays; the relations do not decay.
+    rate = optax.join_schedules([lambda _: 5e-4, lambda _: 1e-3], [1])
+    gradient = jax.jit(jax.grad(lambda params, batch, tick: loss(params, {}, batch, tick)[0]))
+    by_hand = optax.adamw(
+        rate,
+        weight_decay=optimizer.weight_decay,
+        mask=lambda tree: {
+            "encoder": jax.tree.map(lambda array: array.ndim >= 2, tree["encoder"]),
+            "relations": False,
+        },
+    )
+    state = by_hand.init(params)
+    for step, batch in enumerate(source.batches(0, 3)):
+        one_pass = {name: array[0] for name, array in batch.items()}
+        updates, state = by_hand.update(gradient(params, one_pass, Tick(step, 0)), state, params)
+        params = optax.apply_updates(params, updates)
+    trained_system, run = load_run(tmp_path / "run")
+    settings = trained_settings(run)
+    wanted = TermEncoder(
+        merge_encoder(structure, params["encoder"]), load_tokenizer(model), settings
+    )
+    found = trained_system.trained(run).encoder.encode(TERMS)
+    np.testing.assert_allclose(found, wanted.encode(TERMS), rtol=0, atol=1e-5)
+    before = TermEncoder(bert, load_tokenizer(model), settings).encode(TERMS)
+    assert np.abs(found - before).max() > 1e-3
