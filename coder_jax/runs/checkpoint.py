@@ -130,7 +130,8 @@ class Checkpoints:
             params, rest: the parameters, and all else of the state.
             identity: of run.json.
             notes: what the run knows at this step: `best`, [step, score] of the best checkpoint so
-                far, which stays; and what the caller wants to find again.
+                far, which stays; and what the caller wants to find again, such as the proof of
+                what is saved (`training/proof.py`).
         """
         if step == self.latest:
             return
