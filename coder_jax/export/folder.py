@@ -46,6 +46,7 @@ def export_encoder(
     card: Mapping[str, Any] | None = None,
     pytorch_bin: bool = False,
     beside: Callable[[Path], dict[str, float]] | None = None,
+    proof: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Writes and checks an export.
 
@@ -61,6 +62,8 @@ def export_encoder(
       card: what the model card tells; see `model_card`.
       pytorch_bin: also write pytorch_model.bin.
       beside: writes more into the folder, and says what it found different, as this does.
+      proof: `terms` and `outputs` of them, of the training whose encoder it is; None where it is
+        none's.
 
     Returns:
       The largest difference of vectors for each library that opened the export; see
@@ -86,7 +89,7 @@ def export_encoder(
             if relations is not None:
                 write_relations(new, relations)
             write_descriptions(new, settings, card, relations)
-            differences = verify_export(new, bert, settings=settings)
+            differences = verify_export(new, bert, settings=settings, proof=proof)
             if beside is not None:
                 differences |= beside(new)
             for path in new.rglob("*.safetensors"):  # written for the owner alone

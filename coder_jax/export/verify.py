@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,23 @@ def require_torch() -> None:
 
 
 def verify_export(
-    folder: Path, bert: Bert, *, settings: EncoderSettings, tolerance: float = TOLERANCE
+    folder: Path,
+    bert: Bert,
+    *,
+    settings: EncoderSettings,
+    tolerance: float = TOLERANCE,
+    proof: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Opens an export the way its users will and compares vectors of PROBE_TERMS with ours.
+    """Opens an export the way its users will and compares its vectors with ours.
+
+    Ours are those of PROBE_TERMS by `bert`, and those that training itself gave.
 
     Args:
       folder: the export.
       bert: the encoder that was exported.
       settings: pooling, cleaning and length of the export.
       tolerance: largest absolute difference allowed between elements of unit vectors.
+      proof: `terms` and `outputs`, with their `vectors`, of training; None where there are none.
 
     Returns:
       The largest difference for each library that opened the folder: 'transformers', and
@@ -112,17 +120,26 @@ def verify_export(
         pooling=settings.pooling,
         max_length=settings.max_length,
     )
+    ours, terms = with_proof(ours, proof)
     # Not cleaned: the exported tokenizer does it.
-    theirs = {"transformers": transformers_vectors(folder, PROBE_TERMS, settings)}
+    theirs = {"transformers": transformers_vectors(folder, terms, settings)}
     has_modules = (folder / "modules.json").exists()
     if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
-        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, PROBE_TERMS)
+        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
     return {
         name: largest_difference(
             ours, vectors, f"the export opened by {name} gives vectors that", folder, tolerance
         )
         for name, vectors in theirs.items()
     }
+
+
+def with_proof(ours: np.ndarray, proof: Mapping[str, Any] | None) -> tuple[np.ndarray, list[str]]:
+    """(vectors, terms): those of PROBE_TERMS, and behind them those that training gave."""
+    if proof is None:
+        return ours, PROBE_TERMS
+    of_training = np.array(proof["outputs"]["vectors"], np.float32)
+    return np.concatenate([ours, of_training]), [*PROBE_TERMS, *proof["terms"]]
 
 
 def largest_difference(

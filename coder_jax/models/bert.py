@@ -12,7 +12,7 @@ H heads, K head width.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -204,12 +204,40 @@ class Bert(nnx.Module):
         return nnx.merge(graph, nnx.state(self))
 
 
-def split_encoder(bert: Bert) -> tuple[nnx.GraphDef, dict[str, Any]]:
+class Structure(NamedTuple):
+    """An encoder without its parameters.
+
+    Attributes:
+      graph: what nnx makes it of.
+      names: of its parameters, such as ('layers', 10, 'output', 'bias'), in the order of the graph.
+    """
+
+    graph: nnx.GraphDef
+    names: tuple[tuple[Any, ...], ...]
+
+
+def split_encoder(bert: Bert) -> tuple[Structure, dict[str, Any]]:
     """The structure of an encoder, and its parameters as nested dictionaries of arrays."""
     graph, params = nnx.split(bert, nnx.Param)
-    return graph, nnx.to_pure_dict(params)
+    return Structure(graph, tuple(nnx.to_flat_state(params).paths)), nnx.to_pure_dict(params)
 
 
-def merge_encoder(graph: nnx.GraphDef, params: Mapping[str, Any]) -> Bert:
-    """The encoder with these parameters, arrays or tracers."""
-    return nnx.merge(graph, nnx.State(params))
+def merge_encoder(structure: Structure, params: Mapping[str, Any]) -> Bert:
+    """The encoder with these parameters, arrays or tracers.
+
+    nnx.merge pairs them with the graph by their sorted order, so their names must be the graph's.
+
+    Raises:
+      ValueError: they have other names; a number of a layer is an integer, never text.
+    """
+    state = nnx.State(params)
+    found = tuple(nnx.to_flat_state(state).paths)
+    if found != structure.names:
+        ours, theirs = ({*found} - {*structure.names}), ({*structure.names} - {*found})
+        first = [min(names, key=repr, default="no other") for names in (ours, theirs)]
+        raise ValueError(
+            f"the parameters are not those of the encoder: found {first[0]}, expected {first[1]} "
+            f"(and {len(ours) + len(theirs)} differences in all); names and integers must be those "
+            "of split_encoder, as arrays are paired by their order"
+        )
+    return nnx.merge(structure.graph, state)

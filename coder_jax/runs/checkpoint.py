@@ -21,7 +21,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from coder_jax.devices.agree import barrier, first_decides, is_first
-from coder_jax.runs.checkpoint_reader import examine, in_a_line, or_damaged
+from coder_jax.runs.checkpoint_reader import check_keys, examine, in_a_line, or_damaged
 from coder_jax.runs.checksums import Damaged, check_sums, checksums
 from coder_jax.runs.extension import as_it_was
 from coder_jax.runs.folder import check_identity
@@ -130,10 +130,12 @@ class Checkpoints:
             params, rest: the parameters, and all else of the state.
             identity: of run.json.
             notes: what the run knows at this step: `best`, [step, score] of the best checkpoint so
-                far, which stays; and what the caller wants to find again.
+                far, which stays; and what the caller wants to find again, such as the proof of
+                what is saved (`training/proof.py`).
         """
         if step == self.latest:
             return
+        check_keys({"params": params, "rest": rest})
         items = {
             "params": ocp.args.StandardSave(params),
             "rest": ocp.args.StandardSave(rest),

@@ -91,9 +91,23 @@ def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if it cannot be read.
     """
+    return read_text(out, step, "identity")
+
+
+def read_notes(out: Path, step: int) -> dict[str, Any]:
+    """What the run knew when the checkpoint after `step` steps was saved (`Checkpoints.save`).
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    return read_text(out, step, "notes")
+
+
+def read_text(out: Path, step: int, item: str) -> dict[str, Any]:
+    """An item of a checkpoint that is JSON; BadInput if it cannot be read."""
     folder = checkpoint_folder(out) / str(step)
     try:
-        return or_damaged(lambda: read_json_item(folder, "identity"))
+        return or_damaged(lambda: read_json_item(folder, item))
     except Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"
@@ -125,7 +139,7 @@ def read_item(folder: Path, item: str) -> Any:
         saved = read_json_item(folder, "checksums")
         arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
         with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
-            shapes = reader.metadata(folder / item).item_metadata.tree
+            shapes = numbered(reader.metadata(folder / item).item_metadata.tree)
             like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
             restored = reader.restore(folder / item, args=ocp.args.StandardRestore(like))
         return restored, saved
@@ -134,6 +148,36 @@ def read_item(folder: Path, item: str) -> Any:
     saved = {name: value for name, value in saved.items() if name.startswith(f"{item}/")}
     check_sums(checksums({item: restored}), saved)
     return restored
+
+
+def numbered(tree: Any) -> Any:
+    """A tree as it was saved, from one whose numbers of children became text, as in metadata.
+
+    nnx numbers the layers of an encoder, 0, 1, 2, ...; Orbax writes keys as text, by which 10 comes
+    before 2. `check_keys` sees to it that no name which is saved looks like a number.
+    """
+    if isinstance(tree, list):
+        return [numbered(child) for child in tree]
+    if not isinstance(tree, dict):
+        return tree
+    numbers = bool(tree) and all(is_number(key) for key in tree)
+    pairs = [(int(key) if numbers else key, numbered(child)) for key, child in tree.items()]
+    return dict(sorted(pairs) if numbers else pairs)
+
+
+def is_number(key: Any) -> bool:
+    """Whether a key is the text of a number of a child."""
+    return isinstance(key, str) and key.isascii() and key.isdecimal() and str(int(key)) == key
+
+
+def check_keys(tree: Any) -> None:
+    """ValueError if what is read later would not have the keys that are saved now."""
+    for path, _ in jax.tree_util.tree_leaves_with_path(tree):
+        if any(is_number(getattr(key, "key", None)) for key in path):
+            raise ValueError(
+                f"{jax.tree_util.keystr(path)}: found a number as text; expected an integer, or a "
+                "name that is no number: when it is read, a number is an integer"
+            )
 
 
 def read_json_item(folder: Path, item: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import jax
 from coder_jax.runs.checkpoint_reader import (
     best_step,
     read_extra,
+    read_notes,
     read_params,
     read_saved_identity,
     saved_steps,
@@ -16,9 +17,11 @@ from coder_jax.runs.extension import as_it_was
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import system_of
+from coder_jax.training.proof import check_proof
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.files.identity import differences
 from data_pipeline.process.errors import BadInput
+from data_pipeline.process.progress import tell
 
 
 def check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
@@ -41,7 +44,8 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
             it by, else the newest.
 
     Raises:
-        BadInput: if there is no run in `out`, or no such checkpoint.
+        BadInput: if there is no run in `out`, or no such checkpoint; or if what is read of it gives
+            other outputs than training gave.
     """
     files = small_files(out)
     identity = read_identity(files)
@@ -57,10 +61,17 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
         step = best_step(out) if system.best else steps[-1]
     check_unchanged(out, step, identity)
     has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
-    return system, SavedRun(
+    run = SavedRun(
         step=step,
         params=read_params(out, step),
         identity=identity,
         folder=files,
         extra=read_extra(out, step) if has_extra else {},
+        notes=read_notes(out, step),
     )
+    if not check_proof(lambda terms: system.answers(run, terms), run, f"step {step} of {out}"):
+        tell(
+            f"step {step} of {out} was saved by a version that kept no proof: what is read of it "
+            "is not compared with what training gave"
+        )
+    return system, run

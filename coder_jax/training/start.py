@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.agree import first_decides, say
-from coder_jax.runs.checkpoint_reader import best_step, read_extra, read_params, saved_steps
+from coder_jax.runs.checkpoint_reader import (
+    best_step,
+    read_extra,
+    read_notes,
+    read_params,
+    saved_steps,
+)
 from coder_jax.runs.extension import before_change
 from coder_jax.runs.files import small_files
 from coder_jax.runs.folder import read_identity
@@ -27,19 +33,25 @@ class OtherRun:
         identity: of its run.json.
         step: of the checkpoint that was read.
         params: of that checkpoint, NumPy arrays.
+        notes: of that checkpoint.
         folder: of its small files.
     """
 
     identity: dict[str, Any]
     step: int
     params: dict[str, Any]
+    notes: dict[str, Any]
     folder: Path
 
     @property
     def saved(self) -> SavedRun:
         """What `System.carry` is given of it."""
         return SavedRun(
-            step=self.step, params=self.params, identity=self.identity, folder=self.folder
+            step=self.step,
+            params=self.params,
+            identity=self.identity,
+            folder=self.folder,
+            notes=self.notes,
         )
 
     @property
@@ -76,7 +88,8 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
             f"there; it has {', '.join(map(str, steps)) or 'none'}. Choose another --out to begin "
             "with one of these; on a network file system, try again in a minute"
         )
-    return OtherRun(identity, step, read_params(Path(out), step), folder)
+    params, notes = read_params(Path(out), step), read_notes(Path(out), step)
+    return OtherRun(identity, step, params, notes, folder)
 
 
 def start(

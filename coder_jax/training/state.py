@@ -147,7 +147,7 @@ def new_state(
 def place_read(read: Any, like: Any) -> Any:
     """Arrays that were read, laid out as the shapes of `like`.
 
-    A number of a layer may have become text where it was read, so arrays are found by their names.
+    Arrays are found by their names, whatever order they come in.
 
     Raises:
         BadInput: if one is missing, or has another shape.

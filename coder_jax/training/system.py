@@ -23,6 +23,7 @@ from data_pipeline.files.contents import Run
 
 if TYPE_CHECKING:
     from coder_jax.training.config import OptimizerConfig, RunConfig
+    from coder_jax.training.proof import Proof
 
 Params = dict[str, Any]
 """One entry for each part: an array, or a nested dictionary of arrays."""
@@ -112,6 +113,8 @@ class SavedRun:
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
     extra: Tree = dataclasses.field(default_factory=dict)
     """NumPy arrays, as in training; {} where the system has none."""
+    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of the checkpoint; {} where the parameters are not its own."""
     weights: str = ""
     """What parameters were made of, for people, if they are not those of the step."""
 
@@ -279,7 +282,18 @@ class System(abc.ABC):
         """
         return None
 
+    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> "Proof | None":
+        """What proves at each save that what is read of the run is what was trained (`proof.py`).
+
+        None: nothing does; then `answers` is not asked.
+        """
+        return None
+
     # ---- When it is trained ----
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        """What is read of a run makes of terms: arrays, by the names of the outputs of `proof`."""
+        return {}
 
     @abc.abstractmethod
     def trained(self, run: SavedRun) -> Trained:

@@ -26,6 +26,7 @@ from coder_jax.runs.metrics import MetricsLog, scores_in_words
 from coder_jax.runs.tracking import tracking
 from coder_jax.training.config import Config, to_json
 from coder_jax.training.optimizer import learning_rate
+from coder_jax.training.proof import PROOF, START, proved
 from coder_jax.training.refresh import Refresh
 from coder_jax.training.start import start
 from coder_jax.training.state import TrainState, new_state, overview
@@ -145,6 +146,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
         clock = SaveClock(run.save_minutes)
         feed = Feed(step_of_run.mesh, clock)
         refresh = Refresh(system, files, step_of_run.mesh, about)
+        proof = system.proof(source, about)
+        if checkpoints.latest is None:
+            notes[START] = proved(proof, state.params, state.extra, step_of_run.one_host)
         scores: dict[str, dict[str, float]] = {}
 
         def look(step: int, state: TrainState) -> dict[str, dict[str, float]]:
@@ -187,6 +191,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         def save(step: int, state: TrainState) -> None:
             """Save the state after a step."""
             window.check()
+            notes[PROOF] = proved(proof, state.params, state.extra, step_of_run.one_host)
             files.publish()  # before: what a checkpoint goes on from is there with it
             checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
             clock.restart()

@@ -15,6 +15,7 @@ import numpy as np
 
 from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.packed_groups import identity_of
+from data_pipeline.batches.some_terms import decoded
 from data_pipeline.batches.spec import RowPlan, StepCut
 from data_pipeline.files.array_files import map_array
 from data_pipeline.process.errors import BadInput
@@ -101,6 +102,10 @@ class CandidateBatches:
     def fill(self, batch: Mapping[str, np.ndarray]) -> float:
         """The part of the candidates that are any."""
         return float(np.mean(batch["classes"] >= 0))
+
+    def some_terms(self) -> list[str]:
+        """A few terms that are spread over the data, always the same."""
+        return decoded(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
         """These batches with the candidates of an index.

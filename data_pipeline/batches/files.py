@@ -17,6 +17,7 @@ import numpy as np
 from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.packed_groups import PackedGroups, made_ahead
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, pack_rows, plan_rows
+from data_pipeline.batches.some_terms import decoded
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.batches.stored import read_sample, read_stored
 from data_pipeline.dataset.classes import classes_of, write_classes
@@ -115,6 +116,13 @@ class BatchFiles(PackedGroups):
         self.groups = self.cut.groups(spec)
         sample = read_sample(folder / SAMPLE, spec, self.manifest)
         self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
+
+    def some_terms(self) -> list[str]:
+        """A few terms of the first batch, always the same."""
+        first = batch_path(self.folder, self.index["first_step"])
+        stored = read_stored(first, self.spec, self.manifest)
+        start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
+        return decoded(self.folder, stored["tokens"], start)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step, as `BatchMaker.batch` says.

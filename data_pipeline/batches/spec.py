@@ -252,6 +252,10 @@ class BatchSource(Protocol):
         """This host's batches of first_step to last_step - 1."""
         ...
 
+    def some_terms(self) -> list[str]:
+        """A few strings that are spread over the data, always the same."""
+        ...
+
     def with_index(self, index: Path) -> Self:
         """The same data with an index that `System.refresh` has written.
 

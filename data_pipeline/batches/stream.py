@@ -20,6 +20,7 @@ from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.batches.draws.terms import TermDraw
 from data_pipeline.batches.packed_groups import PackedGroups
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
+from data_pipeline.batches.some_terms import decoded
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
 from data_pipeline.dataset.store import TripletDataset
@@ -117,6 +118,10 @@ class BatchMaker(PackedGroups):
         self.token_start = as_tensor(dataset.token_start)
         self.tokens = as_tensor(dataset.tokens)
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
+
+    def some_terms(self) -> list[str]:
+        """A few terms that are spread over the data, always the same."""
+        return decoded(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
         """The same data with the neighbours of an index; its plan of rows stays.

@@ -45,6 +45,7 @@ def write_model(
     model_type: str = "xlm-roberta",
     seed: int = 0,
     texts: tuple[str, ...] = TEXTS,
+    **changes,
 ):
     """A random model of RoBERTa's layout with tokenizer in `folder`; returns transformers' model.
 
@@ -55,7 +56,9 @@ def write_model(
 
     torch.manual_seed(seed)
     sizes = {k: v for k, v in TINY.to_hf().items() if k not in ("model_type", "architectures")}
-    model = AutoModel.from_config(AutoConfig.for_model(model_type, **(sizes | CHANGES))).eval()
+    model = AutoModel.from_config(
+        AutoConfig.for_model(model_type, **(sizes | CHANGES | changes))
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

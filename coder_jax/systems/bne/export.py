@@ -33,10 +33,12 @@ from coder_jax.export.verify import (
     load_module,
     require_torch,
     sentence_transformers_vectors,
+    with_proof,
 )
 from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings, write_settings
 from coder_jax.models.names.files import NameFiles, write_name_encoder
 from coder_jax.systems.encoders.trained import told_of_run
+from coder_jax.training.proof import PROOF
 from coder_jax.training.system import SavedRun
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.files.contents import LONGEST
@@ -106,7 +108,7 @@ def export_names(
     try:
         with whole_folder(out) as new:
             write_files(new, encoder, about)
-            differences = compare(new, encoder)
+            differences = compare(new, encoder, run.notes.get(PROOF))
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -132,17 +134,21 @@ def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) ->
     (folder / "README.md").write_text(model_card(about, encoder.settings), encoding="utf-8")
 
 
-def compare(folder: Path, encoder: TermEncoder) -> dict[str, float]:
-    """The largest difference of the vectors of PROBE_TERMS, by library that opens the export.
+def compare(
+    folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """The largest difference of the export's vectors, by library that opens it.
+
+    They are compared with the encoder's of PROBE_TERMS, and with those that training gave.
 
     Raises:
         RuntimeError: if one is too large, or NaN.
     """
-    ours = encoder.encode(PROBE_TERMS)
+    ours, terms = with_proof(encoder.encode(PROBE_TERMS), proof)
     module = load_module(folder / MODULE).NameEncoder(folder)
-    theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(PROBE_TERMS).numpy()}
+    theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(terms).numpy()}
     if importlib.util.find_spec("sentence_transformers") is not None:
-        found = sentence_transformers_vectors(folder, PROBE_TERMS, trust_remote_code=True)
+        found = sentence_transformers_vectors(folder, terms, trust_remote_code=True)
         theirs["sentence-transformers"] = found
     return {
         name: largest_difference(

@@ -6,11 +6,14 @@ Phan, Sun, Tay, "Robust representation learning of biomedical names", ACL 2019.
 import dataclasses
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import polars as pl
 import tyro
 from jax.sharding import Mesh
 
@@ -26,8 +29,9 @@ from coder_jax.models.names.name_encoder import (
 )
 from coder_jax.systems.bne.contents import NameRun
 from coder_jax.systems.bne.losses import LOSSES, Negatives, bne_loss
-from coder_jax.systems.encoders.packed_encoder import VECTORS, single, token_ids
+from coder_jax.systems.encoders.packed_encoder import VECTORS, single, token_ids, unit
 from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.training.proof import Proof, check_proof
 from coder_jax.training.system import (
     Batch,
     Loss,
@@ -43,11 +47,14 @@ from coder_jax.training.system import (
 )
 from data_pipeline.batches.checks import check_least, check_rate
 from data_pipeline.batches.names.alphabet import Alphabet
-from data_pipeline.batches.names.packing import PACKED
+from data_pipeline.batches.names.packing import PACKED, Row, needs_of, pack_names
 from data_pipeline.batches.names.source import NameBatches, NameSpec
+from data_pipeline.batches.names.word_table import WordTable, numbered
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.files.whole_files import whole_folder
 from data_pipeline.process.errors import BadInput
+from data_pipeline.sources.text.words import words_of
+from data_pipeline.terminology.cleaning.rules import clean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,6 +159,7 @@ class BneSystem(System):
 
     def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """The other run's parameters with its alphabet, for vectors of the same width."""
+        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
         about, params = super().carry(run, source)
         width = self.start(source)[0]["width"]
         if about["width"] != width:
@@ -267,6 +275,29 @@ class BneSystem(System):
 
         return score
 
+    # ---- What proves what leaves the run ----
+
+    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof:
+        assert isinstance(source, NameBatches)
+        terms = source.some_terms()
+        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
+        words, tokens, start = numbered([words_of(name) for name in cleaned])
+        table = WordTable.of(words, Alphabet(about["alphabet"]), source.grams.words)
+        needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
+        row = Row(length, *map(int, needs[1:]))
+        block = pack_names(table, tokens, start, row, int(needs[0]))
+        config = self.config(about)
+
+        def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
+            return {"vectors": unit_vectors(params["encoder"], block, config, len(terms))}
+
+        return Proof(terms, outputs)
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        from coder_jax.systems.bne.export import trained_names
+
+        return {"vectors": trained_names(self, run).encode(terms)}
+
     # ---- When it is trained ----
 
     def told(self) -> dict[str, Any]:
@@ -287,3 +318,9 @@ class BneSystem(System):
         from coder_jax.systems.bne.export import export_names
 
         return export_names(self, run, out, **options)
+
+
+@partial(jax.jit, static_argnames=("config", "names"))
+def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
+    """float32 [N, D]: f of the names of a block, at length 1."""
+    return unit(name_vectors(config, params, block, names))

@@ -22,7 +22,8 @@ from coder_jax.models.hf_files import find_folder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.runs.checkpoint_reader import read_params, saved_steps
 from coder_jax.systems.encoders.encoder_system import EncoderSystem
-from coder_jax.systems.encoders.trained import of_another_run
+from coder_jax.systems.encoders.trained import encoder_of, of_another_run
+from coder_jax.training.proof import START, check_proof
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.process.errors import BadInput
 
@@ -91,20 +92,26 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
             f"--interpolate: {init} has other weights than when the run began: SHA-256 "
             f"{found_hash[:12]}, expected {noted[:12]}; put the old ones back"
         )
+    check_proof(
+        lambda terms: {
+            "vectors": encoder_of(with_encoder(run, parameters, "the start")).encode(terms)
+        },
+        run,
+        f"--interpolate: {init}",
+        START,
+    )
     mixed = between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
     return with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
 
 
 def between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries.
+    """Arrays between those of two nested dictionaries of the same keys."""
 
-    Parameters that were saved have the numbers of layers as text, in names.
-    """
-    if isinstance(new, dict):
-        named = {str(name): value for name, value in old.items()}
-        return {name: between(named[str(name)], value, weight) for name, value in new.items()}
-    return (weight * new + (1 - weight) * np.asarray(old)).astype(np.float32)
+    def mixed(start: Any, end: Any) -> np.ndarray:
+        return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
+
+    return jax.tree.map(mixed, old, new)
 
 
 def check(run: SavedRun, flag: str) -> None:
@@ -120,4 +127,6 @@ def check(run: SavedRun, flag: str) -> None:
 def with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
     """The run with another encoder, as `weights` tells."""
     told = f"{run.weights}; of that {weights}" if run.weights else weights
-    return dataclasses.replace(run, params={**run.params, "encoder": encoder}, weights=told)
+    return dataclasses.replace(
+        run, params={**run.params, "encoder": encoder}, weights=told, notes={}
+    )

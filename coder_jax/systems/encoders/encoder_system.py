@@ -18,7 +18,9 @@ from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.runs.files import is_run
 from coder_jax.systems.encoders.contents import EncoderRun, RunWithEncoder
+from coder_jax.systems.encoders.packed_encoder import PACKED, unit
 from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.training.proof import Proof
 from coder_jax.training.system import (
     Params,
     Part,
@@ -228,6 +230,7 @@ class EncoderSystem(System):
     def carried_encoder(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """As `carry`, of the encoder alone."""
         from coder_jax.systems.encoders.initial_encoder import check_length
+        from coder_jax.systems.encoders.proof import check_encoder
 
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
         self.needs(source.manifest, source.folder)
@@ -243,6 +246,7 @@ class EncoderSystem(System):
         check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
+        check_encoder(run, "the run to start from")
         return self.about(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
     def carried_heads(
@@ -288,6 +292,35 @@ class EncoderSystem(System):
             return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
 
         return score
+
+    # ---- What proves what leaves the run ----
+
+    def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
+        """Packed rows that `proof_outputs` needs beside those of the terms."""
+        return {}
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        return {
+            "vectors": unit(
+                bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
+            )
+        }
+
+    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof | None:
+        from coder_jax.systems.encoders.proof import encoder_proof
+
+        return encoder_proof(self, source, about)
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        from coder_jax.systems.encoders.trained import encoder_of
+
+        return {"vectors": encoder_of(run).encode(terms)}
+
+    # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
         from coder_jax.systems.encoders.trained import trained_encoder

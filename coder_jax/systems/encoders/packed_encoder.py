@@ -126,3 +126,8 @@ def single(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.map(lambda array: array[None], made)
 
     return mapped
+
+
+def unit(vector_ND: jax.Array) -> jax.Array:
+    """Vectors at length 1; zeros stay zeros."""
+    return vector_ND / jnp.maximum(jnp.linalg.norm(vector_ND, axis=-1, keepdims=True), 1e-12)

@@ -15,6 +15,7 @@ from coder_jax.models.architectures import abstract_bert, read_config
 from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.runs.metrics import read_metrics
+from coder_jax.training.proof import PROOF
 from coder_jax.training.system import SavedRun, Trained
 from data_pipeline.batches.spec import StepSpec
 from data_pipeline.dataset.tokenize_terms import load_tokenizer
@@ -41,11 +42,15 @@ class TellingSystem(Protocol):
 
 def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
     """The encoder of a run, its relations, and what is known of it."""
-    tokenizer = load_tokenizer(run.folder / "tokenizer")
-    encoder = TermEncoder(trained_bert(run), tokenizer, trained_settings(system, run))
     relations = trained_relations(run)
     tables = {} if relations is None else {"relations": relations}
-    return Trained(encoder=encoder, card=describe(system, run), tables=tables)
+    return Trained(encoder=encoder_of(run), card=describe(system, run), tables=tables)
+
+
+def encoder_of(run: SavedRun) -> TermEncoder:
+    """The encoder of a run with its tokenizer."""
+    tokenizer = load_tokenizer(run.folder / "tokenizer")
+    return TermEncoder(trained_bert(run), tokenizer, trained_settings(run))
 
 
 def trained_bert(run: SavedRun) -> Bert:
@@ -56,10 +61,10 @@ def trained_bert(run: SavedRun) -> Bert:
     return merge_encoder(graph, run.params["encoder"])
 
 
-def trained_settings(system: EncoderSystem, run: SavedRun) -> EncoderSettings:
+def trained_settings(run: SavedRun) -> EncoderSettings:
     """How terms became vectors in training."""
     return EncoderSettings(
-        pooling=system.model.pooling,
+        pooling=run.identity["config"]["system"]["model"]["pooling"],
         cleaning=run.identity["dataset"]["cleaning"],
         max_length=run.identity["tokenizer"]["max_length"],
     )
@@ -88,7 +93,7 @@ def export_trained(
         card: what the model card says in place of, or beside, what is known of the run.
         pytorch_bin, beside: of `export_encoder`.
     """
-    settings = trained_settings(system, run)
+    settings = trained_settings(run)
     return export_encoder(
         trained_bert(run),
         run.folder / "tokenizer",
@@ -101,6 +106,7 @@ def export_trained(
         card={**describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
         beside=beside,
+        proof=run.notes.get(PROOF),
     )
 
 

@@ -7,16 +7,21 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import tyro
 
+from coder_jax.models.bert import Bert
 from coder_jax.systems.encoders.encoder_system import EncoderSystem
-from coder_jax.systems.mlnorm.class_softmax import padded_rows
-from coder_jax.systems.mlnorm.head import head_shapes
+from coder_jax.systems.encoders.packed_encoder import PACKED
+from coder_jax.systems.mlnorm.class_softmax import padded_rows, unit_rows
+from coder_jax.systems.mlnorm.head import apply_head, head_shapes
 from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.system import Params, SavedRun, Trained, Tree
 from data_pipeline.batches.checks import check_least
 from data_pipeline.batches.draws.term_spec import TermSpec
 from data_pipeline.process.errors import BadInput
+
+PROVED = 64  # classes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,25 @@ class ClassSystem(EncoderSystem):
             "classes": jax.ShapeDtypeStruct((rows, self.width), jnp.float32),
             "class_groups": jax.ShapeDtypeStruct((rows,), jnp.uint16),
         }, statistics
+
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
+        vectors = apply_head(params["head"], extra or params["statistics"], pooled)
+        classes = unit_rows(params["classes"][:PROVED])
+        cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        from coder_jax.systems.mlnorm.prediction.export import trained_classifier
+
+        found = super().answers(run, terms)
+        classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
+        return {**found, "cosines": trained_classifier(self, run).encode(terms) @ classes.T}
 
     def trained(self, run: SavedRun) -> Trained:
         from coder_jax.systems.mlnorm.prediction.export import trained_classifier

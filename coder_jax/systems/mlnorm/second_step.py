@@ -32,6 +32,7 @@ from coder_jax.systems.mlnorm.class_system import ClassSystem
 from coder_jax.systems.mlnorm.head import apply_head
 from coder_jax.systems.mlnorm.objective import MLNormSystem
 from coder_jax.training.config import OptimizerConfig, RunConfig
+from coder_jax.training.proof import check_proof
 from coder_jax.training.system import Batch, Loss, Params, Part, SavedRun, Scorer, Tick, Tree, View
 from data_pipeline.batches.candidates import (
     AGAIN,
@@ -146,6 +147,7 @@ class MLNormClassesSystem(ClassSystem):
                     f"--from: the run was trained on a dataset whose {what} is {other}, that of "
                     f"{source.folder} is {mine}; expected the same: build one with the other's"
                 )
+        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
         about = self.about(identity["start"]["encoder"], source.manifest)
         about["row_length"] = float(learnt[learnt > 0].mean())

@@ -21,7 +21,8 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.encoder_settings import EncoderSettings
 from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.encoders.packed_encoder import read_terms
+from coder_jax.systems.encoders.packed_encoder import PACKED, read_terms
+from coder_jax.systems.encoders.trained import encoder_of
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.losses import number_loss, triplet_margin_loss
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
@@ -207,6 +208,20 @@ class RecallSystem(MentionSystem):
             ),
         )
         return CandidateGenerator(encoder, params["number"])
+
+    # ---- What proves what leaves the run: probabilities of one, two, ... concepts, too ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        _, first = bert.vectors_and_first(tokens, positions, segments, terms, self.model.pooling)
+        numbers = jax.nn.softmax(number_logits(bert, params["number"], first))
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "numbers": numbers}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        generator = CandidateGenerator(encoder_of(run), run.params["number"])
+        return {**super().answers(run, terms), "numbers": generator.numbers(terms)}
 
     # ---- When it is trained ----
 

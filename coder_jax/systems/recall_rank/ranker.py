@@ -11,20 +11,27 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import tyro
 from jax.sharding import Mesh
 
 from coder_jax.devices.agree import say
 from coder_jax.models.architectures import read_config
-from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.models.bert import Bert, merge_encoder, split_encoder
 from coder_jax.models.packed.probes import Probes
 from coder_jax.systems.encoders.encoder_system import ModelConfig
 from coder_jax.systems.encoders.packed_encoder import drop_vectors, read_terms
 from coder_jax.systems.recall_rank.dev_scores import dev_scores
 from coder_jax.systems.recall_rank.mention_system import MentionSystem, dev_mentions
 from coder_jax.systems.recall_rank.prediction.recall_and_rank import Choice, ranked
-from coder_jax.systems.recall_rank.prediction.score_pairs import Mask, probabilities, score_of
+from coder_jax.systems.recall_rank.prediction.score_pairs import (
+    Mask,
+    packed,
+    probabilities,
+    rank_logits,
+    score_of,
+)
 from coder_jax.training.config import OptimizerConfig, RunConfig
 from coder_jax.training.system import (
     Batch,
@@ -38,9 +45,13 @@ from coder_jax.training.system import (
     View,
 )
 from data_pipeline.batches.checks import check_rate
+from data_pipeline.batches.mentions.pairs import inputs_of, pairs_of
 from data_pipeline.batches.mentions.rank import RankBatches, RankSpec
 from data_pipeline.batches.spec import BatchSource, StepCut
 from data_pipeline.dataset.mentions.candidates import candidate_rows
+from data_pipeline.dataset.mentions.store import WORDS
+from data_pipeline.dataset.mentions.write import token_table
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.process.errors import BadInput
 
 HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
@@ -154,6 +165,42 @@ class RankSystem(MentionSystem):
 
         return score
 
+    # ---- What proves what leaves the run: probabilities of terms with their neighbours, too ----
+
+    def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
+        assert isinstance(source, RankBatches)
+        from coder_jax.systems.recall_rank.prediction.term_ranker import keywords_of
+
+        kinds = list(source.manifest["keyword_kinds"])
+        table, _ = token_table(
+            load_tokenizer(source.folder / "tokenizer"),
+            terms,
+            cleaning=source.manifest["cleaning"],
+            max_length=source.manifest["tokenizer"]["max_length"],
+            keywords=keywords_of(source.folder / WORDS, kinds),
+        )
+        rows, strings = neighbours(len(terms)), inputs_of(table)
+        pairs = pairs_of(strings, strings, rows, source.probes, self.batch.pair_length)
+        chosen = np.arange(len(rows))
+        return {
+            "pairs": packed(pairs, chosen, self.batch.row_length),
+            "probes": source.probes,
+        }
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        kinds = rows["probes"].size
+        logits = rank_logits(bert, params["score"], rows["pairs"], terms, kinds, self.mask)
+        found = super().proof_outputs(bert, params, extra, rows, terms)
+        return {**found, "probabilities": jax.nn.sigmoid(logits)}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        from coder_jax.systems.recall_rank.prediction.export import trained_ranker
+
+        scores = trained_ranker(self, run).score_pairs(terms, terms, neighbours(len(terms)))
+        return {**super().answers(run, terms), "probabilities": scores}
+
     # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
@@ -166,3 +213,8 @@ class RankSystem(MentionSystem):
         from coder_jax.systems.recall_rank.prediction.export import export_ranker
 
         return export_ranker(self, run, out, **options)
+
+
+def neighbours(terms: int) -> np.ndarray:
+    """int64 [terms, 2]: pairs of each of some terms and the next one."""
+    return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)

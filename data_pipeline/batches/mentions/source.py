@@ -9,6 +9,7 @@ import numpy as np
 
 from data_pipeline.batches.draws.epochs import EpochBatches
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
+from data_pipeline.batches.some_terms import spread
 from data_pipeline.batches.spec import StepCut, StepSpec
 from data_pipeline.dataset.mentions.store import MentionDataset, open_mentions
 
@@ -49,6 +50,11 @@ class MentionBatches(EpochBatches):
         groups = np.arange(spec.groups)
         sample = np.stack([self.lengths(step, groups) for step in steps])
         self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
+
+    def some_terms(self) -> list[str]:
+        """A few names that are spread over the dictionary, always the same."""
+        names = self.dataset.names.strings
+        return [names[i] for i in spread(len(names))]
 
     @abc.abstractmethod
     def read(self) -> tuple[int, str]:

@@ -19,9 +19,10 @@ from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.batches.names.packing import PACKED, Row, needs_of, pack_names, rows_in_use
 from data_pipeline.batches.names.sets import sets_of
 from data_pipeline.batches.names.targets import Targets
-from data_pipeline.batches.names.word_table import WordTable
+from data_pipeline.batches.names.word_table import WORDS_FROM, WordTable
 from data_pipeline.batches.packed_groups import joined
 from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_sizes
+from data_pipeline.batches.some_terms import spread
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
@@ -172,6 +173,16 @@ class NameBatches(EpochBatches):
     def rows_in_use(self, batch: Any) -> int:
         """The rows that the fullest block of a batch needs."""
         return rows_in_use(batch)
+
+    def some_terms(self) -> list[str]:
+        """A few names that are spread over the sets, always the same."""
+        start, words = self.sets.token_start, self.sets.words
+        return [
+            " ".join(
+                words[n - WORDS_FROM] for n in self.sets.tokens[start[i] + 1 : start[i + 1] - 1]
+            )
+            for i in spread(len(start) - 1)
+        ]
 
     # ---- The draw ----
 

@@ -20,11 +20,10 @@ from safetensors.numpy import load_file, save_file
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.verify import PROBE_TERMS, largest_difference, load_module
-from coder_jax.systems.encoders.trained import export_trained, trained_bert, trained_settings
+from coder_jax.systems.encoders.trained import encoder_of, export_trained
 from coder_jax.systems.mlnorm.prediction.classifier import ConceptClassifier
 from coder_jax.training.system import SavedRun
 from data_pipeline.dataset.classes import CLASSES, read_classes
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
 from data_pipeline.files.json_files import read_json, typed
 from data_pipeline.files.whole_files import write_json
 from data_pipeline.process.errors import BadInput
@@ -49,9 +48,8 @@ def is_classifier(path: str | Path) -> bool:
 
 def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
     """The classifier of a run."""
-    tokenizer = load_tokenizer(run.folder / "tokenizer")
     return ConceptClassifier(
-        TermEncoder(trained_bert(run), tokenizer, trained_settings(system, run)),
+        encoder_of(run),
         {**run.params["head"], **(run.extra or run.params["statistics"])},
         run.params["classes"],
         read_classes(run.folder),

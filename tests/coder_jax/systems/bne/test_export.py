@@ -18,6 +18,7 @@ from coder_jax.export.verify import PROBE_TERMS, load_module
 from coder_jax.systems.bne.export import compare, describe, write_files
 from coder_jax.systems.encoders.blend import averaged
 from coder_jax.systems.finished_run import load_run
+from coder_jax.training.proof import PROOF, check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.names.alphabet import Alphabet
 from data_pipeline.process.errors import BadInput
@@ -231,3 +232,16 @@ def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trai
     assert describe(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
     card = describe(system, averaged(trained[0], run, 2))
     assert card["recipe"]["weights"] == "the mean of steps 4, 8" and card["results"] == []
+
+
+def test_a_run_proves_its_names(trained):
+    """What an encoder of names answers is compared with what training gave."""
+    system, run = load_run(trained[0])
+    terms = run.notes[PROOF]["terms"]
+    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    lstm = run.params["encoder"]["name"]
+    turned = dict(zip(lstm, [*lstm.values()][::-1], strict=True))
+    changed = {**run.params["encoder"], "name": turned}
+    other = dataclasses.replace(run, params={**run.params, "encoder": changed})
+    with pytest.raises(BadInput, match="the run gives other vectors than training gave"):
+        check_proof(lambda terms: system.answers(other, terms), other, "the run")

@@ -30,7 +30,7 @@ def trained(model, source, tmp_path_factory):
 
 
 def arrays(tree, name=""):
-    """Each array by its name; saved encoders write the numbers of layers as text."""
+    """Each array by its name."""
     if not isinstance(tree, dict):
         return {name: np.asarray(tree)}
     return {k: v for part in tree for k, v in arrays(tree[part], f"{name}.{part}").items()}

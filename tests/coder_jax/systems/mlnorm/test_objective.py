@@ -21,6 +21,7 @@ from coder_jax.systems.mlnorm import objective
 from coder_jax.systems.mlnorm.class_softmax import padded_rows
 from coder_jax.systems.mlnorm.token_jitter import jittered
 from coder_jax.training.config import Config, RunConfig
+from coder_jax.training.proof import PROOF, check_proof
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Tick
@@ -220,3 +221,15 @@ def test_what_is_no_class_model_is_named(built, tmp_path):
 def test_numbers_that_cannot_be(changes, words):
     with pytest.raises(BadInput, match=words):
         dataclasses.replace(FIRST, **changes).validate(ADAM)
+
+
+def test_a_run_proves_its_classes(first):
+    """What the head with the classes answers is compared with what training gave."""
+    system, run = load_run(first[0])
+    terms = run.notes[PROOF]["terms"]
+    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    classes = run.params["classes"]
+    changed = np.roll(classes, 1, axis=0)
+    other = dataclasses.replace(run, params={**run.params, "classes": changed})
+    with pytest.raises(BadInput, match="the run gives other cosines than training gave"):
+        check_proof(lambda terms: system.answers(other, terms), other, "the run")

@@ -17,6 +17,7 @@ from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.finished_run import load_run
 from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.prediction.models import load_generator
+from coder_jax.training.proof import PROOF, check_proof
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.train import train
@@ -186,3 +187,14 @@ def test_without_mentions_to_choose_by_it_is_refused(mentions, generator):
         BadInput, match="has no mentions to choose the best checkpoint by; build it with --dev"
     ):
         config.system.scorer(source, config.run)
+
+
+def test_a_run_proves_its_numbers(generator):
+    """What the head of the number of concepts answers is compared with what training gave."""
+    system, run = load_run(generator[0])
+    terms = run.notes[PROOF]["terms"]
+    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    changed = {**run.params["number"], "kernel": 1.1 * run.params["number"]["kernel"]}
+    other = dataclasses.replace(run, params={**run.params, "number": changed})
+    with pytest.raises(BadInput, match="the run gives other numbers than training gave"):
+        check_proof(lambda terms: system.answers(other, terms), other, "the run")

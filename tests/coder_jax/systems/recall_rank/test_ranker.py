@@ -24,6 +24,7 @@ from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRa
 from coder_jax.systems.recall_rank.prediction.score_pairs import distinct_pairs, probabilities
 from coder_jax.systems.recall_rank.prediction.stages import has_stages
 from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+from coder_jax.training.proof import PROOF, check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions.pairs import Pairs
 from data_pipeline.batches.mentions.rank import RankBatches
@@ -291,3 +292,14 @@ def test_a_pooling_that_would_not_be_learnt_is_refused(mentions, name, pooling, 
     config.system.validate(config.optimizer)
     with pytest.raises(BadInput, match=f"--pooling {pooling}.*{said}"):
         dataclasses.replace(config.system, model=model).validate(config.optimizer)
+
+
+def test_a_run_proves_its_ranks(ranker):
+    """What the ranker answers is compared with what training gave."""
+    system, run = load_run(ranker[0])
+    terms = run.notes[PROOF]["terms"]
+    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    changed = {**run.params["score"], "kernel": 1.1 * run.params["score"]["kernel"]}
+    other = dataclasses.replace(run, params={**run.params, "score": changed})
+    with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
+        check_proof(lambda terms: system.answers(other, terms), other, "the run")

@@ -1,0 +1,221 @@
+"""An encoder of any depth leaves its run as it is there: start, export and every reader of a run.
+
+Names of layers are integers; as text "10" comes before "2", which only encoders of eleven layers or
+more can show.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny_bert
+import tiny_modernbert
+import tiny_roberta
+from short_run import config, one_device
+from tiny_bert import TERMS
+from tiny_run import dataset_for
+
+from coder_jax.devices.mesh import make_mesh
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.hf_weights import load_bert, to_hf
+from coder_jax.report.subject import load_subject
+from coder_jax.runs.checkpoint_reader import read_params
+from coder_jax.systems.coder.objective import CoderSystem
+from coder_jax.systems.encoders.blend import averaged, interpolated
+from coder_jax.systems.encoders.trained import trained_settings
+from coder_jax.systems.finished_run import load_run
+from coder_jax.training.start import start
+from coder_jax.training.state import place_read
+from coder_jax.training.system import Tick
+from coder_jax.training.train import train
+from data_pipeline.batches.spec import BatchSpec, RowPlan
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.tokenize_terms import load_tokenizer
+
+DEPTHS = (2, 11, 12, 24)
+SPEC = BatchSpec(groups=1, triplets=2, repeats=2, row_length=32)
+ARCHITECTURES = {
+    "bert": tiny_bert.write_model,
+    "xlm-roberta": tiny_roberta.write_model,
+    "modernbert": tiny_modernbert.write_model,
+}
+STILL = 1e-12  # a learning rate by which no vector moves
+
+
+class Trained(NamedTuple):
+    """A run that has moved nothing, and what it began with."""
+
+    model: Path
+    out: Path
+    source: Any
+    start: np.ndarray
+    """The vectors of TERMS before training."""
+
+
+def settings_of(source) -> EncoderSettings:
+    length = source.manifest["tokenizer"]["max_length"]
+    return EncoderSettings(pooling="cls", cleaning=source.manifest["cleaning"], max_length=length)
+
+
+def still(model: Path, out: Path):
+    """The configuration of two steps that move nothing."""
+    plain = config(model, out, save_steps=1)
+    encoder = dataclasses.replace(plain.system.model, dropout=0.0, dtype="float32")
+    return dataclasses.replace(
+        plain,
+        system=dataclasses.replace(plain.system, batch=SPEC, model=encoder),
+        optimizer=dataclasses.replace(
+            plain.optimizer, steps=2, learning_rate=STILL, warmup_steps=1
+        ),
+    )
+
+
+@contextlib.contextmanager
+def quick_loss() -> Iterator[None]:
+    """A loss that reads no terms: the gradients of many layers take minutes to compile."""
+
+    def loss(system, about, mesh, *, dropout=True):
+        def of_pass(params, extra, batch, tick):
+            return sum(jnp.sum(array) for array in jax.tree.leaves(params)), (extra, {})
+
+        return of_pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CoderSystem, "loss", loss)
+        yield
+
+
+def source_of(model: Path) -> BatchMaker:
+    maker = BatchMaker(dataset_for(model, model.parent / "dataset"), SPEC)
+    maker.plan = RowPlan((maker.plan.ample,))
+    return maker
+
+
+@pytest.fixture(scope="module", params=[f"{a}-{n}" for a in ARCHITECTURES for n in DEPTHS])
+def trained(request, tmp_path_factory):
+    """A run of each architecture and depth, for all readers."""
+    name, layers = request.param.rsplit("-", 1)
+    model = tmp_path_factory.mktemp(request.param) / "model"
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    ARCHITECTURES[name](model, num_hidden_layers=int(layers), **sizes)
+    source, out = source_of(model), model.parent / "run"
+    bert, _, _ = load_bert(model)
+    assert len(bert.layers) == int(layers)
+    before = TermEncoder(bert, load_tokenizer(model), settings_of(source)).encode(TERMS)
+    assert np.abs(before - before[0]).max() > 0.1, "vectors tell terms apart"
+    with one_device(), quick_loss():
+        train(still(model, out), source)
+    return Trained(model, out, source, before)
+
+
+def assert_start(trained: Trained, encoder: TermEncoder) -> None:
+    np.testing.assert_allclose(encoder.encode(TERMS), trained.start, rtol=0, atol=1e-6)
+
+
+def test_export(trained, tmp_path):
+    system, run = load_run(trained.out)
+    assert max(system.export(run, tmp_path / "export").values()) < 1e-5
+    assert_start(trained, TermEncoder.from_pretrained(tmp_path / "export"))
+    start, end = to_hf(load_bert(trained.model)[0]), to_hf(load_bert(tmp_path / "export")[0])
+    assert start.keys() == end.keys()
+    for name, array in start.items():
+        np.testing.assert_allclose(end[name], array, rtol=0, atol=1e-8, err_msg=name)
+
+
+def test_report_and_what_reads_a_run(trained):
+    assert_start(trained, load_subject("run", str(trained.out)).encoder)
+
+
+def test_mixtures_of_checkpoints(trained):
+    system, run = load_run(trained.out)
+    mixed = [interpolated(system, run, weight) for weight in (0.0, 0.5, 1.0)]
+    for one in (*mixed, averaged(trained.out, run, 2)):
+        assert_start(trained, system.trained(one).encoder)
+
+
+@pytest.mark.parametrize("how", ["from", "init"])
+def test_another_run_begins_with_it(trained, how):
+    """What training is given, and what it makes of it."""
+    other = still(trained.out if how == "init" else trained.model, trained.out.parent / "other")
+    if how == "from":
+        other = dataclasses.replace(other, start=str(trained.out))
+    about, initial = start(other, trained.source)
+    structure, like = split_encoder(other.system.structure(about))
+    placed = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        ),
+        like,
+    )
+    for encoder in (initial["encoder"], place_read(initial["encoder"], placed)):
+        bert = merge_encoder(structure, encoder)
+        tokenizer = load_tokenizer(trained.model)
+        assert_start(trained, TermEncoder(bert, tokenizer, settings_of(trained.source)))
+
+
+def test_parameters_are_read_as_they_were_saved(trained):
+    system, run = load_run(trained.out)
+    shapes = system.shapes(run.identity["start"])[0]
+    assert jax.tree.structure(run.params) == jax.tree.structure(shapes)
+    layers = range(len(load_bert(trained.model)[0].layers))
+    assert list(read_params(trained.out, 1)["encoder"]["layers"]) == list(layers)
+
+
+@pytest.mark.slow
+def test_twelve_layers_as_by_hand(tmp_path):
+    """Three steps of a run, and the same in plain JAX from the weights of the file."""
+    model = tmp_path / "model"
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    tiny_modernbert.write_model(model, num_hidden_layers=12, **sizes)
+    source = source_of(model)
+    plain = still(model, tmp_path / "run")
+    optimizer = dataclasses.replace(
+        plain.optimizer, steps=3, learning_rate=1e-3, schedule="constant", clip_norm=0.0
+    )
+    short = dataclasses.replace(plain, optimizer=optimizer)
+    with one_device():
+        train(short, source)
+
+    bert, hf_config, _ = load_bert(model)
+    structure, encoder = split_encoder(bert)
+    system = short.system
+    about = system.about({"config": hf_config, "pooler": False}, source.manifest)
+    shapes, _ = system.shapes(about)
+    begun = system.begin({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
+    assert begun.keys() == {"relations"}
+    params = {"encoder": encoder, **begun}
+    loss = system.loss(about, make_mesh(1, jax.devices()[:1]), dropout=False)
+    # Rises over one step, then stays; the relations do not decay.
+    rate = optax.join_schedules([lambda _: 5e-4, lambda _: 1e-3], [1])
+    gradient = jax.jit(jax.grad(lambda params, batch, tick: loss(params, {}, batch, tick)[0]))
+    by_hand = optax.adamw(
+        rate,
+        weight_decay=optimizer.weight_decay,
+        mask=lambda tree: {
+            "encoder": jax.tree.map(lambda array: array.ndim >= 2, tree["encoder"]),
+            "relations": False,
+        },
+    )
+    state = by_hand.init(params)
+    for step, batch in enumerate(source.batches(0, 3)):
+        one_pass = {name: array[0] for name, array in batch.items()}
+        updates, state = by_hand.update(gradient(params, one_pass, Tick(step, 0)), state, params)
+        params = optax.apply_updates(params, updates)
+    trained_system, run = load_run(tmp_path / "run")
+    settings = trained_settings(run)
+    wanted = TermEncoder(
+        merge_encoder(structure, params["encoder"]), load_tokenizer(model), settings
+    )
+    found = trained_system.trained(run).encoder.encode(TERMS)
+    np.testing.assert_allclose(found, wanted.encode(TERMS), rtol=0, atol=1e-5)
+    before = TermEncoder(bert, load_tokenizer(model), settings).encode(TERMS)
+    assert np.abs(found - before).max() > 1e-3
