@@ -34,8 +34,7 @@ from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.train_step_process import System, SystemProcess
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput, run_command
 
 OURS, PEER = "ours", "torch"
 SETTINGS = ("step", "classes", "terms", "candidates", "width", "device", "huge_pages")

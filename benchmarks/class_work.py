@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.system import OptimizerConfig
 from data_pipeline.terminology.semantic_groups import ANY
 
 GROUPS = 10  # semantic groups, as in the paper's corpus: class c is of group c modulo 10

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
-from data_pipeline.process.command import run_command
+from data_pipeline.process import run_command
 
 Row = dict[str, Any]
 

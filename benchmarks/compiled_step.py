@@ -12,21 +12,21 @@ from jax.experimental import topologies
 from benchmarks.program_cost import StepCost, read_cost
 from coder_jax.devices.mesh import batch_shapes
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.groups.group_system import GroupSystem
-from coder_jax.training.config import Config
+from coder_jax.systems.group_system import GroupSystem
 from coder_jax.training.step import Step, make_step
-from data_pipeline.batches import packed_groups
-from data_pipeline.batches.packed_groups import PackedGroups
+from coder_jax.training.system import Config
+from data_pipeline.batches import packing
+from data_pipeline.batches.packing import PackedGroups
 from data_pipeline.batches.spec import BatchSpec, StepCut
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 # The compiler knows TPUs in slices; of the smallest, one chip can be taken.
 SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 # The usual rows of a block, by blocks in a step and groups in a block: what `packing.plan_rows`
 # chooses for CODER_ENG's groups (256 terms, 11.0 tokens each, rows of 128) drawn from the invented
-# UMLS of `data_pipeline.synthetic` at scale 0.05 with the tokenizer of all-MiniLM-L6-v2: the last
-# size but one, which is enough for nearly all steps. A group needs 22.5 rows in the mean, with a
-# standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
+# UMLS of `benchmarks.synthetic_release` at scale 0.05 with the tokenizer of all-MiniLM-L6-v2: the
+# last size but one, which is enough for nearly all steps. A group needs 22.5 rows in the mean, with
+# a standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
 # some fit a smaller size: 182.7, 94.4, 49.7, 26.5, 29.4 and 29.1 rows.
 USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
 TYPES = 127  # semantic types of UMLS 2020AA
@@ -126,7 +126,7 @@ def measure(
     }
     step = make_step(config, about, PackedGroups.packed, devices=devices)
     rows = usual_rows(config, step.cut, data, rows)
-    shapes = packed_groups.batch_shapes(system.batch, step.cut, rows)
+    shapes = packing.batch_shapes(system.batch, step.cut, rows)
     batch = batch_shapes(step.mesh, step.cut, shapes, PackedGroups.packed)
     found: dict[str, Any] = {
         "devices": len(devices),

@@ -25,10 +25,9 @@ import numpy as np
 
 from benchmarks.machine import machine, one_line
 from benchmarks.process import run_child
-from coder_jax.encoding.rows import unit
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from coder_jax.encoding.vector_files import unit
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput, run_command
 
 LIMIT_GB = 16.0  # what the project promises for 15.5 million terms of width 768
 PARTS = {"evaluate": "evaluate: acc@k and MRR", "normalize": "normalize: the 5 nearest concepts"}
@@ -114,11 +113,10 @@ def _lines(
 
 def evaluate(work: Path) -> dict[str, Any]:
     """Scores the mentions, as `python -m coder_jax evaluate` does once terms are encoded."""
-    from coder_jax.encoding.rows import RowsOfFile
+    from coder_jax.encoding.vector_files import RowsOfFile
     from coder_jax.evaluation.benchmarks import read_benchmark
-    from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-    from coder_jax.evaluation.normalization.benchmark import NormalizationBenchmark
-    from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
+    from coder_jax.evaluation.normalization import NormalizationBenchmark, evaluate_normalization
+    from coder_jax.evaluation.vectors import TERMS, EncodedTerms
     from data_pipeline.dataset.dictionary import read_dictionary
 
     class Encoded(EncodedTerms):
@@ -159,10 +157,10 @@ def evaluate(work: Path) -> dict[str, Any]:
 
 def normalize(work: Path) -> dict[str, Any]:
     """Finds the nearest concepts, as `python -m coder_jax normalize --dictionary-vectors` does."""
-    from coder_jax.encoding.encoded_dictionary import EncodedDictionary, nearest_concepts
-    from coder_jax.encoding.rows import RowsOfFile
+    from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
+    from coder_jax.encoding.vector_files import RowsOfFile
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.files.rows import two_columns
+    from data_pipeline.files.tables import two_columns
 
     dictionary = read_dictionary(work / DICTIONARY)
     terms = EncodedDictionary(

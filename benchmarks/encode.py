@@ -29,7 +29,7 @@ from benchmarks.encoder_flops import encoder_flops
 from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from launch.demo import package_file
 
 # Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each
@@ -74,7 +74,7 @@ def read_terms(source: Path | None) -> tuple[list[str], str]:
 
         terms = read_obo(path).atoms.collect()["term"].to_list()
     else:
-        from coder_jax.encoding.term_lines import decode
+        from coder_jax.encoding.vector_files import decode
 
         terms = decode(path.read_bytes(), path.name, 1)
     distinct = list(dict.fromkeys(terms))
@@ -99,7 +99,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     from benchmarks.limits import measured
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.models.hf_files import find_folder
-    from data_pipeline.dataset.tokenize_terms import tokenize
+    from data_pipeline.dataset.tokenizer import tokenize
 
     folder = find_folder(model_or_default(args.model))
     encoder = TermEncoder.from_pretrained(

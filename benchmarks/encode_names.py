@@ -18,7 +18,7 @@ from benchmarks.encode import read_terms, sample
 from benchmarks.encode_peer import Variant, fastest, load_peer
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 OURS, BERT, PEER = "BNE", "BERT", "BERT by sentence-transformers"
 SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
@@ -29,10 +29,9 @@ def measure(args: argparse.Namespace) -> list[Row]:
     set_up_xla()
     import jax
 
-    from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.readers.name_reader import NameReader
+    from coder_jax.encoding.encoder import NameReader, TermEncoder
     from coder_jax.models.hf_files import find_folder
-    from data_pipeline.sources.text.words import words_of
+    from data_pipeline.sources.text import words_of
 
     names = TermEncoder.from_pretrained(args.names)
     if not isinstance(names.reader, NameReader):

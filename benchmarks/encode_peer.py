@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coder_jax.export.sentence_transformers_files import write_sentence_transformers_files
+from coder_jax.export.folder import write_sentence_transformers_files
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder

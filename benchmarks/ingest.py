@@ -29,8 +29,8 @@ from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
 from benchmarks.release import add_source_arguments, prepared, remove
 from benchmarks.results_file import keep_rows, read_rows
 from benchmarks.rounds import turns
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.command import run_command
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import run_command
 
 
 def measure(

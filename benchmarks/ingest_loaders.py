@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 LOADERS = {
     "ours": "data_pipeline.build",
@@ -36,9 +36,9 @@ BATCH = 10_000  # terms that a peer gives to the tokenizer at once
 
 def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     """Seconds of the parts of our build."""
-    from data_pipeline.build import build_dataset
-    from data_pipeline.build.options import BuildOptions
-    from data_pipeline.dataset.word_pieces import WordPieces
+    from data_pipeline.build_dataset import build
+    from data_pipeline.build_dataset.options import BuildOptions
+    from data_pipeline.dataset.tokenizer import WordPieces
 
     taken = dict.fromkeys((*PARTS, "start"), 0.0)
 
@@ -53,13 +53,13 @@ def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
         return call
 
     for owner, name, part in (
-        (build_dataset, "_read", "parse"),
+        (build, "_read", "parse"),
         (WordPieces, "__call__", "tokenize"),
-        (build_dataset, "load_tokenizer", "start"),  # imports transformers
+        (build, "load_tokenizer", "start"),  # imports transformers
     ):
         setattr(owner, name, timed(part, getattr(owner, name)))
     started = time.perf_counter()
-    build_dataset.build_dataset(
+    build.build_dataset(
         BuildOptions(source=release, out=out, tokenizer=Path(tokenizer), overwrite=True)
     )
     taken["write"] = time.perf_counter() - started - sum(taken.values())
@@ -69,7 +69,7 @@ def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
 def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     """Seconds of the parts of a peer; see `ingest_peers`."""
     from benchmarks.ingest_peers import read_with_pandas, read_with_python
-    from data_pipeline.dataset.tokenize_terms import load_tokenizer
+    from data_pipeline.dataset.tokenizer import load_tokenizer
 
     pieces = load_tokenizer(tokenizer)
     pieces.enable_truncation(MAX_LENGTH)

@@ -29,7 +29,7 @@ _BRACKETED = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 
 
 def clean_term(term: str) -> str:
-    """The rules "paper" of `cleaning.rules`, one string at a time; quick ways out first."""
+    """The rules "paper" of `cleaning`, one string at a time; quick ways out first."""
     term = term.lower()
     if "nos" in term:
         term = _NOS.sub(" ", f"  {term}  ")

@@ -32,7 +32,7 @@ from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.process.command import run_command
+from data_pipeline.process import run_command
 
 # The last first: workers start as copies of a process whose tokenizer has not begun its threads.
 WORKERS = (2, 1, 0)

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_pipeline.files.json_files import read_json
-from data_pipeline.process.command import run_command
+from data_pipeline.files.identity import read_json
+from data_pipeline.process import run_command
 from launch.experiment import Row, markdown, mean_rows, without
 from launch.learning_curves import KEYS, plot_curves
 

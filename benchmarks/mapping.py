@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.whole import write_json
 
 PRECISIONS = (0.7, 0.8, 0.9)
 
@@ -25,11 +25,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """What is written to --json."""
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.measure import measured_cutoffs
+    from coder_jax.mapping.confidence import measured_cutoffs
     from coder_jax.mapping.normalizer import Normalizer
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.sources.mentions import mention_languages, mention_rows
-    from data_pipeline.terminology.cleaning.rules import lookup_rules
+    from data_pipeline.sources.corpora import mention_languages, mention_rows
+    from data_pipeline.terminology.cleaning import lookup_rules
 
     dictionary = read_dictionary(args.dictionary, args.dictionary_languages, raw=True)
     encoder = TermEncoder.from_pretrained(
@@ -67,10 +67,8 @@ def of_test(
     normalizer: Any, cutoffs: Any, language: str, names: list[str], gold: list[str]
 ) -> dict[str, Any]:
     """Shares of right answers, and what was promised beside what was found."""
-    from coder_jax.mapping.cutoffs import cutoff_for
-    from coder_jax.mapping.measure import misspelt
-    from coder_jax.mapping.normalizer import Normalizer
-    from coder_jax.mapping.rule import Confidence, Rule
+    from coder_jax.mapping.confidence import cutoff_for, misspelt
+    from coder_jax.mapping.normalizer import Confidence, Normalizer, Rule
 
     rule, table = cutoffs.rules[language], cutoffs.of(language)
     result: dict[str, Any] = {"names": len(names)}

@@ -19,21 +19,23 @@ from benchmarks.class_work import (
 from benchmarks.our_step import OnDevice
 from benchmarks.process import available_memory
 from benchmarks.program_cost import read_cost
-from coder_jax.devices.memory import device_memory
-from coder_jax.devices.mesh import put_batch
+from coder_jax.devices.mesh import device_memory, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.mlnorm.head import new_statistics
-from coder_jax.systems.mlnorm.objective import MLNormSystem
-from coder_jax.systems.mlnorm.recipes import mlnorm, mlnorm_classes
-from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.mlnorm.classifier import new_statistics
+from coder_jax.systems.mlnorm.training import (
+    MLNormClassesSystem,
+    MLNormSystem,
+    mlnorm,
+    mlnorm_classes,
+)
 from coder_jax.training.state import new_state
 from coder_jax.training.step import Step, make_step
 from coder_jax.training.system import Params, Tree
 from data_pipeline.batches.candidates import CandidateBatches
-from data_pipeline.batches.draws.term_spec import TermSpec
-from data_pipeline.batches.packed_groups import PackedGroups
+from data_pipeline.batches.packing import PackedGroups
+from data_pipeline.batches.spec import TermSpec
 
 ROWS = 1  # the number under which the one compiled step is kept
 ROW_LENGTH = 128

@@ -9,7 +9,7 @@ from benchmarks.train_step_work import Terms, Work, initial_relations
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
-from coder_jax.systems.coder.recipes import coder_eng
+from coder_jax.systems.coder import coder_eng
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from data_pipeline.batches.files import BatchFiles

@@ -17,7 +17,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 _PIECE = 16 << 20  # bytes read at once
 _TUNABLES = "GLIBC_TUNABLES"

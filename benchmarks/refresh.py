@@ -28,8 +28,8 @@ from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode import read_terms, sample, timed
 from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
-from coder_jax.encoding.rows import RowsOfFile, unit
-from data_pipeline.process.errors import BadInput
+from coder_jax.encoding.vector_files import RowsOfFile, unit
+from data_pipeline.process import BadInput
 
 if TYPE_CHECKING:
     from coder_jax.encoding.search import Products
@@ -147,7 +147,7 @@ def searched(
 ) -> tuple[np.ndarray, float]:
     """The neighbours of some vectors, int [q, k], and the seconds that it took to find them."""
     from coder_jax.encoding.search import nearest_others
-    from coder_jax.systems.coderpp.neighbours import SPARE
+    from coder_jax.systems.coderpp import SPARE
 
     wanted = args.neighbours + SPARE
     nearest_others(vectors, wanted, asked[:512], products)  # compiled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.default_model import model_or_default
 from benchmarks.process import run_child
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import unpack_release
 
 
@@ -58,7 +58,7 @@ def release_of(args: argparse.Namespace) -> tuple[Path, str]:
         return folders.pop(), release.name
     folder = args.work / f"META-{args.scale:g}"
     if not (folder / "MRFILES.RRF").exists():
-        module = [sys.executable, "-m", "data_pipeline.synthetic"]
+        module = [sys.executable, "-m", "benchmarks.synthetic_release"]
         run_child([*module, "--out", str(folder), "--scale", str(args.scale)])
     return folder, f"invented, scale {args.scale:g}"
 

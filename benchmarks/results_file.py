@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.whole import write_json
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -26,8 +26,8 @@ from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
 from benchmarks.search_peers import Found, load_peers
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.dataset.aligned import aligned
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.whole import aligned
+from data_pipeline.process import BadInput
 
 SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
 TOLERANCE = 1e-5  # of similarities, and of what may have changed places

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 BLOCK_QUERIES, BLOCK_KEYS = 1024, 131_072  # of torch on a GPU: 0.5 GB of similarities
 

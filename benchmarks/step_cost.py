@@ -24,8 +24,7 @@ from typing import Any
 
 from benchmarks.machine import machine, one_line
 from benchmarks.results_file import keep_rows
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput, run_command
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,8 +54,7 @@ from benchmarks.train_step_work import Work, useful_flops
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.models.bert_config import BertConfig
 from data_pipeline.batches.files import INDEX
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput, run_command
 
 CHECKED_STEPS = 3
 LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from benchmarks.process import huge_pages, peak_memory
 from benchmarks.train_step_work import Work
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 NAMES = ("ours", "recipe", "tuned")
 

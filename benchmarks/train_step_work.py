@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.encoder_flops import encoder_flops
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.training.config import OptimizerConfig, from_json
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.training.system import OptimizerConfig, from_json
 from data_pipeline.batches.files import INDEX, batch_path
 from data_pipeline.batches.spec import BatchSpec
 

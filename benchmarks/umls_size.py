@@ -23,9 +23,8 @@ from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import forget, run_child
 from benchmarks.stream import stream
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput, run_command
 
 # What the project promises at scale 1, on two cores.
 LIMITS = {
@@ -103,7 +102,7 @@ def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]
 def measure(work: Path, scale: float, tokenizer: str, repeats: int, seconds: float) -> dict:
     """All figures; medians of the processes that stream, and each of them."""
     result: dict[str, Any] = {"scale": scale, "machine": machine()}
-    module = [sys.executable, "-m", "data_pipeline.synthetic"]
+    module = [sys.executable, "-m", "benchmarks.synthetic_release"]
     release, dataset = work / "META", work / "dataset"
     if not (release / "MRFILES.RRF").exists():
         options = ["--out", str(release), "--scale", str(scale)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder as TermEncoder
-    from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker as TermRanker
+    from coder_jax.systems.recall_rank.ranking import TermRanker as TermRanker
 
 __all__ = ["TermEncoder", "TermRanker"]
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
         return TermEncoder
     if name == "TermRanker":
-        from coder_jax.systems.recall_rank.prediction.term_ranker import TermRanker
+        from coder_jax.systems.recall_rank.ranking import TermRanker
 
         return TermRanker
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

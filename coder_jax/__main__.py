@@ -19,9 +19,15 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.process.command import message_of, run_command
-from data_pipeline.process.progress import QUIET, quiet, without_other_bars
-from data_pipeline.process.suggestions import check_flags, did_you_mean
+from data_pipeline.process import (
+    QUIET,
+    check_flags,
+    did_you_mean,
+    message_of,
+    quiet,
+    run_command,
+    without_other_bars,
+)
 
 VERBS = {
     "train": "train an encoder on a built dataset, or go on where a run stopped",
@@ -48,7 +54,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; its exit status is that of `data_pipeline.process.command.run_command`."""
+    """Run one verb; its exit status is that of `data_pipeline.process.run_command`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in HELP:
 
@@ -103,7 +109,7 @@ def work(verb: str, command: ModuleType, words: list[str]) -> int:
         check_flags(parser, words)
         parsed = parser.parse_args(words)
         wanted = parsed.quiet
-    from coder_jax.devices.accelerator import devices_explained  # imports jax: --help does without
+    from coder_jax.devices.mesh import devices_explained  # imports jax: --help does without
 
     with quiet(wanted), devices_explained():
         return command.run(parsed)

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_pipeline.process.command import run_command
-from data_pipeline.process.progress import QUIET, quiet
+from data_pipeline.process import QUIET, quiet, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,9 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Imported here: what is not installed is then said by name, and --help is quick.
         import tyro
 
-        from data_pipeline.batches.draws.term_spec import TermSpec
         from data_pipeline.batches.files import write_batches
-        from data_pipeline.batches.spec import BatchSpec
+        from data_pipeline.batches.spec import BatchSpec, TermSpec
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 

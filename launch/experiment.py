@@ -19,12 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coder_jax.runs.folder import check_identity
+from coder_jax.training.run_folder import check_identity
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.json_files import read_json
-from data_pipeline.files.whole_files import write_json, written_whole
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.stopping import Stopped, poll
+from data_pipeline.files.identity import read_json
+from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.process import BadInput, Stopped, poll
 
 MANIFEST = "manifest.json"  # of a dataset
 RESULTS, EXPORT = "results.json", "export"  # in the folder of a training

@@ -6,8 +6,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_jax.report.curves import Curve, Panel, curve_of
-from coder_jax.report.panel_file import write_panels
+from coder_jax.report.curves import Curve, Panel, curve_of, write_panels
 from launch.experiment import SCORES, Row
 
 KEYS = ("system", "steps", "pooling")
@@ -21,7 +20,7 @@ def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None
       folder: where both are written.
       pooling: by which vectors.
     """
-    from coder_jax.report.pictures.curve_plots import plot_panels
+    from coder_jax.report.pictures import plot_panels
 
     panels = panels_of(rows, pooling)
     write_panels(panels, folder / "curves.json")

@@ -24,11 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coder_jax.training.config import to_json
-from data_pipeline.files.json_files import read_json
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.system import to_json
+from data_pipeline.files.identity import read_json
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput, run_command
 from launch.experiment import (
     EXPORT,
     RESULTS,
@@ -139,9 +138,9 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     Raises:
       BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
     """
-    from coder_jax.commands.arguments.evaluate import paths_of
+    from coder_jax.commands.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
-    from coder_jax.systems.bne.objective import BneSystem
+    from coder_jax.systems.bne import BneSystem
 
     systems = {name: {"model": described(model)} for name, model in compared(args).items()}
     for name, training in trainings_of(args, flags).items():

@@ -22,10 +22,8 @@ from benchmarks.accelerator.wheels import PACKAGES, unpack_missing
 from benchmarks.command import Row
 from benchmarks.machine import machine
 from benchmarks.results_file import read_rows
-from data_pipeline.files.whole_files import write_json, written_whole
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
+from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.process import BadInput, run_command, tell
 
 ABOUT = "prepared.json"
 # Files of results, and what --small calls them: it must not take the place of real ones.

@@ -1,7 +1,7 @@
 """Fused attention beside the project's own, on packed rows: microseconds, and how far apart.
 
 What the encoder's attention has: rows of several terms, each of which sees itself alone. Beside
-`bert_layers.attention`, as it is in training (with dropout) and without, `jax.nn`'s attention by
+`bert.attention`, as it is in training (with dropout) and without, `jax.nn`'s attention by
 XLA and by cuDNN (a fused kernel, which needs a GPU and has no dropout of ours). All get the same
 queries, keys, values and mask; forward alone, and forward and backward. It is measured here, not
 used by the model.
@@ -32,7 +32,7 @@ SETTINGS = ("shape", "way", "device")
 
 def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """`segments` and `positions` of the first batch in `folder`, int32 [R, L] each."""
-    from coder_jax.training.config import from_json
+    from coder_jax.training.system import from_json
     from data_pipeline.batches.files import BatchFiles
     from data_pipeline.batches.spec import BatchSpec
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from coder_jax.models.bert import MASKED, AttentionMask, attention
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.bert_layers import MASKED, AttentionMask, attention
 
 OURS = "ours"
 REFERENCE = "ours, float32"

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.accelerator.parity_side import Found, read_found
 from benchmarks.command import Row, parser_of, run_measured
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 SETTINGS = ("encoder", "device")
 STEPS = 3

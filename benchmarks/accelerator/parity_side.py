@@ -10,7 +10,7 @@ import numpy as np
 
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.batches.files import INDEX
-from data_pipeline.process.command import run_command
+from data_pipeline.process import run_command
 
 
 class Found(NamedTuple):

@@ -14,9 +14,8 @@ from pathlib import Path
 from benchmarks.encode import read_terms, sample
 from benchmarks.machine import machine
 from data_pipeline.batches.files import INDEX
-from data_pipeline.files.whole_files import whole_folder, write_json
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
+from data_pipeline.files.whole import whole_folder, write_json
+from data_pipeline.process import BadInput, tell
 from launch.demo import HUB_ID, build, package_file
 
 FULL_SPEC = {"groups": 8, "triplets": 16, "repeats": 8, "row-length": 128}  # the paper's step

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.accelerator.parts import Part
-from data_pipeline.process.stopping import poll
+from data_pipeline.process import poll
 
 _LOOK = 0.2  # seconds between two looks at a process
 _GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -62,7 +62,7 @@ def run_part(part: Part, json: Path, limit: float, log: Path) -> Ended:
         log: a file.
 
     Raises:
-        data_pipeline.process.stopping.Stopped: a signal asked this process to stop.
+        data_pipeline.process.Stopped: a signal asked this process to stop.
     """
     environment = dict(os.environ)
     # Several processes and libraries share a GPU: none may take most of its memory at its start.

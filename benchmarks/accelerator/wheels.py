@@ -12,8 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
+from data_pipeline.process import BadInput, tell
 
 # What machines with jax and PyTorch often lack: of our own step, and of the recipe beside it.
 PACKAGES = (

@@ -10,7 +10,7 @@ from transformers import BertModel
 from transformers.utils import logging
 
 from benchmarks.train_step_work import Work, initial_relations
-from coder_jax.training.config import OptimizerConfig
+from coder_jax.training.system import OptimizerConfig
 
 
 def use_device() -> torch.device:
@@ -39,7 +39,7 @@ def load_table(work: Work, width: int, device: torch.device) -> Any:
 
 
 def parameter_groups(encoder: Any, table: Any, work: Work) -> list[dict[str, Any]]:
-    """What decays, what does not, and the relation matrices: as `coder_jax.training.optimizer`."""
+    """What decays, what does not, and the relation matrices: as `coder_jax.training.state`."""
     parameters = list(encoder.parameters())
     rate, decay = work.optimizer.learning_rate, work.optimizer.weight_decay
     return [

@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from coder_jax.commands.arguments.encoder import add_cache_argument
+from coder_jax.commands.arguments import add_cache_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,11 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from coder_jax.systems.recall_rank.folds import unseen_by
-    from coder_jax.systems.recall_rank.prediction.candidate_folder import write_candidates
-    from coder_jax.systems.recall_rank.prediction.models import load_generators
-    from data_pipeline.dataset.mentions.store import open_mentions
-    from data_pipeline.process.errors import BadInput
+    from coder_jax.systems.recall_rank.folds import unseen_by, write_candidates
+    from coder_jax.systems.trained_models import load_generators
+    from data_pipeline.dataset.mentions import open_mentions
+    from data_pipeline.process import BadInput
 
     if not 2 <= args.k <= 1000:
         raise BadInput(f"-k is {args.k}; expected 2 to 1000 candidates of each mention")

@@ -30,20 +30,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coder_jax.commands.arguments.encoder import (
-    TERMS_PER_CHUNK,
+from coder_jax.commands.arguments import (
     add_dictionary_choices,
     add_model_arguments,
     check_dictionary_choices,
     dictionary_choices,
     load_encoder,
 )
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
+from coder_jax.encoding.vector_files import TERMS_PER_CHUNK
+from data_pipeline import process
+from data_pipeline.process import BadInput, tell
 
 if TYPE_CHECKING:
-    from coder_jax.encoding.term_lines import Terms
+    from coder_jax.encoding.vector_files import Terms
 
 ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
@@ -82,12 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.agree import is_first
-    from coder_jax.encoding.encoder_protocol import about_vectors, hash_weights
-    from coder_jax.encoding.vector_file import write_vectors
+    from coder_jax.devices.hosts import is_first
+    from coder_jax.encoding.vector_files import about_vectors, hash_weights, write_vectors
     from coder_jax.models.hf_files import find_folder
-    from data_pipeline.files.output_file import check_output
-    from data_pipeline.files.streams import is_stream
+    from data_pipeline.files.buckets import check_output
+    from data_pipeline.files.whole import is_stream
 
     if args.out.suffix != ".npy":
         raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
@@ -114,10 +112,10 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
-    from coder_jax.devices.agree import host_count
-    from coder_jax.encoding.term_lines import TermLines, TermList
+    from coder_jax.devices.hosts import host_count
+    from coder_jax.encoding.vector_files import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.terminology.cleaning.rules import lookup_rules
+    from data_pipeline.terminology.cleaning import lookup_rules
 
     size = args.terms_per_chunk
     if args.dictionary:
@@ -145,7 +143,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
 
 def copy_stdin(file: BinaryIO) -> None:
     """Writes stdin to a file, to its end; Stopped if a signal asks for it before."""
-    from coder_jax.encoding.term_lines import read_some
+    from coder_jax.encoding.vector_files import read_some
 
     stream = sys.stdin.buffer
     try:
@@ -154,5 +152,5 @@ def copy_stdin(file: BinaryIO) -> None:
         file.write(stream.read())
         return
     while content := read_some(descriptor):
-        stopping.poll()
+        process.poll()
         file.write(content)

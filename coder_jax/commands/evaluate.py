@@ -94,41 +94,332 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coder_jax.commands.arguments.encoder import (
+from coder_jax.commands.arguments import (
+    add_cache_argument,
+    add_dictionary_choices,
+    add_model_arguments,
+    add_ranker_arguments,
+    check_one_model,
     dictionary_choices,
+    generators_of,
     load_encoder,
+    ranker_choices,
     warn_of_languages,
 )
-from coder_jax.commands.arguments.evaluate import add_arguments, check, check_alone, paths_of
-from coder_jax.commands.arguments.recall_rank import (
-    check_one_model,
-    generators_of,
-    ranker_choices,
-)
-from coder_jax.commands.evaluate_cutoffs import folds_to_measure, write_cutoffs
 from coder_jax.evaluation import benchmarks as known
-from data_pipeline.files.streams import is_stdout, is_stream
+from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
+from coder_jax.mapping.coded_list import KINDS
+from data_pipeline.files.buckets import check_output
+from data_pipeline.files.whole import is_stdout, is_stream
+from data_pipeline.process import BadInput, did_you_mean, tell
 
 if TYPE_CHECKING:
-    from coder_jax.encoding.rows import Rows
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.vector_files import Rows
     from coder_jax.evaluation.benchmark import Benchmark
+    from coder_jax.evaluation.normalization import NormalizationFold
     from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-    from coder_jax.evaluation.vectors.vectors import Vectors
+    from coder_jax.evaluation.vectors import Vectors
+
+
+# -------------------------------------------------------------------------------------------------
+# The arguments of `python -m coder_jax evaluate`, in groups, and what they must be.
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--benchmark",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help="what to score it on; NAME is yours to choose",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="OUT",
+        help="file for scores and protocol; where it is /dev/stdout, the tables go to stderr",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="score nothing: compare two files of --json, mention by mention",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    add_cutoffs(parser.add_argument_group("normalize"))
+    add_encoder(parser.add_argument_group("encoder"))
+    add_dictionary(parser.add_argument_group("dictionary"))
+    add_flags_of_kinds(parser)
+    add_ranker_arguments(parser, several=True)
+
+
+def add_cutoffs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--cutoffs",
+        type=Path,
+        metavar="FILE",
+        help="also measure in the mentions how sure `normalize` may be, and write it here: "
+        "cutoffs.json in the model's folder is found by itself",
+    )
+    group.add_argument(
+        "--candidates",
+        choices=KINDS,
+        default="both",
+        help="for --cutoffs: what is near, as in `normalize` (default: both)",
+    )
+
+
+def add_encoder(group: argparse._ArgumentGroup) -> None:
+    add_model_arguments(group, several_poolings=True, several_models="words", required=False)
+    group.add_argument(
+        "--vectors-of",
+        choices=("words", "names", "concepts"),
+        help="what --model has vectors of: a file in word2vec's formats or cui2vec's, or a folder "
+        "of `python -m data_pipeline.skip_gram`, which alone may have names",
+    )
+
+
+def add_dictionary(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--dictionary",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a table (.csv, "
+        ".tsv, .xlsx) with a header such as concept, term, language, vocabulary, a dataset folder "
+        "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
+    )
+    add_dictionary_choices(group)
+    add_cache_argument(group)
+    group.add_argument(
+        "--dictionary-concepts-of",
+        nargs="+",
+        metavar="SAB",
+        help="of these, take all terms of the concepts that these vocabularies have "
+        "(such as ICD9CM, for the papers' case studies)",
+    )
+    group.add_argument(
+        "--retired-cuis",
+        metavar="FILE",
+        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
+        "and dictionary count as what they were merged into; where pairs and concepts have one "
+        "without a concept vector, that of what it was merged into is taken (default: the list of "
+        "the dictionary, where it is a dataset folder; none: no list)",
+    )
+
+
+def add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
+    """The flags that the kinds of benchmarks have, each under its heading."""
+    for heading, flags in flags_by_heading().items():
+        group = parser.add_argument_group(heading)
+        for flag in flags:
+            group.add_argument(flag.name, help=flag.help, default=flag.default, **flag.argparse)
+
+
+def check(args: argparse.Namespace) -> None:
+    """BadInput for values that no evaluation can use, and for one that is not there."""
+    needed = {"--model": args.model, "--benchmark": args.benchmark, "--json": args.json}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise BadInput(
+            f"found no {', no '.join(missing)}; expected --model, --benchmark and --json to score "
+            "an encoder, or --compare A B to compare two files of --json"
+        )
+    for flag in all_flags():
+        value = getattr(args, flag.option)
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        if flag.least is not None and min(values, default=flag.least) < flag.least:
+            raise BadInput(f"{flag.name}: found {min(values)}; expected {flag.least} or more")
+    if args.seed < 0:
+        raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
+    check_output(args.json, "--json", "results.json")
+    if args.cutoffs is not None:
+        check_output(args.cutoffs, "--cutoffs", "cutoffs.json")
+        if args.vectors_of:
+            raise BadInput("found --cutoffs and --vectors-of; expected --cutoffs with an encoder")
+    if args.predictions is not None:
+        check_folder(args.predictions)
+    check_vectors(args)
+
+
+def check_vectors(args: argparse.Namespace) -> None:
+    """BadInput for vectors without --vectors-of, or for anything else with it."""
+    from coder_jax.evaluation.vectors import is_skip_grams
+
+    if args.vectors_of:
+        check_one_model(args.models, "--vectors-of takes a file of vectors, or a folder of them")
+    is_file, is_folder = Path(args.model).is_file(), is_skip_grams(args.model)
+    if (is_file or is_folder) and not args.vectors_of:
+        raise BadInput(
+            f"--model: found the {'file' if is_file else 'skip-grams'} {args.model}; expected a "
+            "model folder or hub id, or, for vectors, --vectors-of words or --vectors-of concepts "
+            "beside it"
+        )
+    if args.wmd and args.vectors_of != "words":
+        found = f"--vectors-of {args.vectors_of}" if args.vectors_of else "an encoder"
+        raise BadInput(f"--wmd: found {found}; expected vectors of words: give --vectors-of words")
+    if args.vectors_of and not (is_folder or (is_file and args.vectors_of != "names")):
+        missing = "" if is_file else ", which is no file"
+        needed = "" if args.vectors_of == "names" else "a file of vectors or "
+        raise BadInput(
+            f"--model: found {args.model}{missing}; expected {needed}a folder of skip-grams for "
+            f"--vectors-of {args.vectors_of}"
+        )
+
+
+def check_folder(path: Path) -> None:
+    """Makes the folder of --predictions where there is none; BadInput if it cannot be written."""
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"--predictions: found {path}, which is no folder and cannot be made ({error.strerror})"
+            "; expected a folder, or a new name in one"
+        ) from error
+    check_output(path / "predictions.tsv", "--predictions", "predictions.tsv")
+
+
+def check_alone(args: argparse.Namespace) -> None:
+    """BadInput for --compare beside what scores an encoder."""
+    given = [name for name in ("model", "benchmark", "json", "dictionary") if getattr(args, name)]
+    if given:
+        raise BadInput(
+            f"--compare: found --{given[0]} with it; expected the two files of results alone: it "
+            "scores nothing"
+        )
+
+
+def paths_of(
+    benchmark: Sequence[str], dictionary: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The path of each benchmark, and of its dictionary; "" stands for all that have none.
+
+    BadInput for words that are not what --benchmark and --dictionary take.
+    """
+    paths: dict[str, str] = {}
+    for argument in benchmark:
+        name, equals, path = argument.partition("=")
+        if not (name and equals and path):
+            raise BadInput(
+                f"--benchmark: found {argument!r}; expected NAME=PATH, such as cadec=data/cadec"
+            )
+        if name in paths:
+            raise BadInput(
+                f"--benchmark: found the name {name!r} twice; expected one PATH for each"
+            )
+        paths[name] = path
+    dictionaries: dict[str, str] = {}
+    for argument in dictionary:
+        name, equals, path = argument.partition("=")
+        if equals and name not in paths and not Path(argument).exists() and Path(path).exists():
+            raise BadInput(
+                f"--dictionary: found {argument!r}, but no benchmark {name!r}"
+                f"{did_you_mean(name, paths)}; expected PATH, or NAME=PATH with one of "
+                f"{', '.join(paths)}"
+            )
+        name, path = (name, path) if equals and name in paths else ("", argument)
+        if name in dictionaries:
+            raise BadInput(
+                f"--dictionary: found {dictionaries[name]!r} and {path!r} for "
+                f"{name or 'all benchmarks'}; expected one"
+            )
+        dictionaries[name] = path
+    return paths, dictionaries
+
+
+# -------------------------------------------------------------------------------------------------
+# `evaluate --cutoffs FILE`: measures when `normalize` may trust the nearest concept.
+
+
+def folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]:
+    """The mentions of all benchmarks of normalization, in the one dictionary that they share.
+
+    Raises:
+      BadInput: no such benchmark, or several dictionaries.
+    """
+    from coder_jax.evaluation.normalization import NormalizationBenchmark
+
+    folds = [
+        fold for one in benchmarks if isinstance(one, NormalizationBenchmark) for fold in one.folds
+    ]
+    dictionaries = {id(fold.dictionary): fold.dictionary.source for fold in folds}
+    if len(dictionaries) != 1:
+        found = " and ".join(dictionaries.values()) or "no benchmark of mentions"
+        raise BadInput(
+            f"--cutoffs: found {found}; expected mentions that are looked up in one dictionary, "
+            "the one that normalize will search"
+        )
+    return folds
+
+
+def write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) -> None:
+    """Measures with the encoder of the command line what `normalize` answers to mentions.
+
+    Args:
+      args: of `evaluate`: the encoder, --cutoffs and --candidates.
+      folds: of `folds_to_measure`.
+    """
+    from data_pipeline.terminology.cleaning import lookup_rules
+
+    # As `normalize` has them, whatever the terms were cleaned by for the scores.
+    as_looked_up = argparse.Namespace(**vars(args))
+    as_looked_up.cleaning = lookup_rules(folds[0].dictionary.terms)
+    encoder = load_encoder(as_looked_up, args.pooling[0] if args.pooling else None)
+    measure(encoder, args.model, folds, args.cutoffs, kind=args.candidates, cache=args.cache)
+
+
+def measure(
+    encoder: TermEncoder,
+    model: str,
+    folds: Sequence[NormalizationFold],
+    out: Path,
+    *,
+    kind: str = "both",
+    cache: bool = True,
+) -> None:
+    """Measures what `normalize` answers to mentions with an encoder, and writes it.
+
+    Args:
+      encoder: of mentions and dictionary.
+      model: its name, for the file.
+      folds: with one dictionary.
+      out: the file, cutoffs.json.
+      kind: of candidates.
+      cache: whether the vectors of the dictionary are kept.
+    """
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.confidence import measured_cutoffs
+    from coder_jax.mapping.normalizer import Normalizer
+
+    dictionary = folds[0].dictionary
+    encoded = encoder.encode_dictionary(dictionary, progress=True, cache=cache)
+    normalizer = Normalizer(dictionary, Candidates(encoder, encoded, kind))
+    mentions = list(chain.from_iterable(fold.mentions for fold in folds))
+    gold = list(chain.from_iterable(fold.gold for fold in folds))
+    languages = [
+        language for fold in folds for language in fold.languages or [""] * len(fold.mentions)
+    ]
+    about = {"model": str(model), "dictionary": dictionary.description}
+    tell(f"cut-offs for normalize, on {len(mentions):,} mentions in {dictionary.source}")
+    measured_cutoffs(normalizer, mentions, gold, languages, about, tell).write(out)
+    tell(f"cut-offs: {out}")
+
 
 # What each kind says of itself.
 __doc__ = str(__doc__).replace(
     "BENCHMARKS", textwrap.indent("\n".join(one.about for one in known.BENCHMARKS), "  ")
 )
 
-__all__ = ["WHEN_ASKED_TO_STOP", "add_arguments", "run"]
 
 WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
 
 
 def run(args: argparse.Namespace) -> int:
     if args.compare:
-        from coder_jax.evaluation.results.comparison import compare_files
-        from coder_jax.evaluation.results.tables import print_table
+        from coder_jax.evaluation.benchmarks import print_table
+        from coder_jax.evaluation.comparison import compare_files
 
         check_alone(args)
         print_table(*compare_files(*args.compare, seed=args.seed))
@@ -136,12 +427,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nA: {a}\nB: {b}")
         return 0
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.place import alone
+    from coder_jax.devices.hosts import alone
+    from coder_jax.evaluation.benchmarks import print_records
     from coder_jax.evaluation.record import write_records
-    from coder_jax.evaluation.results.tables import print_records
-    from coder_jax.systems.class_model import has_classes, records_of_classes
-    from coder_jax.systems.recall_rank.prediction.stages import (
+    from coder_jax.systems.trained_models import (
         answered_by_stages,
+        has_classes,
+        records_of_classes,
         records_of_stages,
     )
 
@@ -185,7 +477,7 @@ def run(args: argparse.Namespace) -> int:
 
 def keys_of_vectors(vectors_of: str | None) -> str:
     """What benchmarks look up: concepts in vectors of these, terms in all others."""
-    from coder_jax.evaluation.vectors.vectors import CONCEPTS, TERMS
+    from coder_jax.evaluation.vectors import CONCEPTS, TERMS
 
     return CONCEPTS if vectors_of == "concepts" else TERMS
 
@@ -219,11 +511,14 @@ def compared(
 
     They grow in files beside `beside`; those to remove go into `scratch`.
     """
-    from coder_jax.encoding.encoder_protocol import encoder_protocol
-    from coder_jax.evaluation.vectors.encoded import vectors_of_terms
-    from coder_jax.evaluation.vectors.tables import open_table
-    from coder_jax.evaluation.vectors.vectors import TERMS, EncodedTerms
-    from coder_jax.evaluation.vectors.words_and_concepts import vector_file_protocol
+    from coder_jax.encoding.vector_files import encoder_protocol
+    from coder_jax.evaluation.vectors import (
+        TERMS,
+        EncodedTerms,
+        open_table,
+        vector_file_protocol,
+        vectors_of_terms,
+    )
     from coder_jax.export.relations import read_relations
     from coder_jax.models.hf_files import find_folder
 

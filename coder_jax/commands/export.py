@@ -88,9 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.export.hub import publish_export, push_to_hub
-    from coder_jax.systems.encoders.blend import averaged, interpolated
-    from coder_jax.systems.finished_run import load_run
+    from coder_jax.export.folder import publish_export, push_to_hub
+    from coder_jax.systems.encoder_system import averaged, interpolated
+    from coder_jax.systems.trained_models import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
     system, run = load_run(args.checkpoint, args.step)

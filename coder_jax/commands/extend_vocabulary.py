@@ -41,14 +41,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coder_jax.commands.arguments.encoder import Values
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
+from coder_jax.commands.arguments import Values
+from data_pipeline.process import BadInput, tell
 
 if TYPE_CHECKING:
-    from coder_jax.export.extended import Extendable, Extended
-    from data_pipeline.dataset.vocabulary.word_piece import WordPieceVocabulary
-    from data_pipeline.dataset.vocabulary.words import Words
+    from coder_jax.export.vocabulary import Extendable, Extended
+    from data_pipeline.dataset.vocabulary import WordPieceVocabulary, Words
 
 PIECES = 8000
 MOST_PIECES = 1_000_000
@@ -111,10 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.export.extended import open_extendable, write_extended
-    from data_pipeline.dataset.vocabulary.learn import new_pieces
-    from data_pipeline.dataset.vocabulary.terms import read_terms
-    from data_pipeline.dataset.vocabulary.words import count_words
+    from coder_jax.export.vocabulary import open_extendable, write_extended
+    from data_pipeline.dataset.vocabulary import count_words, new_pieces, read_terms
 
     started = time.monotonic()
     if not 1 <= args.pieces <= MOST_PIECES:
@@ -160,10 +156,10 @@ def run(args: argparse.Namespace) -> int:
 
 def print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:
     """Coverage before and after by language; what happens to words; examples."""
-    from coder_jax.evaluation.results.cells import Row
-    from coder_jax.evaluation.results.tables import print_table
-    from data_pipeline.dataset.vocabulary.words import changes, coverage, total
-    from data_pipeline.sources.term_table import UNDETERMINED
+    from coder_jax.evaluation.benchmarks import print_table
+    from coder_jax.evaluation.results import Row
+    from data_pipeline.dataset.vocabulary import changes, coverage, total
+    from data_pipeline.sources.term_tables import UNDETERMINED
 
     both = [coverage(words, one) for one in (before, after)]
     if len(both[0]) > 1:

@@ -53,42 +53,508 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import io
+import select
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from coder_jax.commands.arguments.encoder import dictionary_choices
-from coder_jax.commands.arguments.normalize import add_arguments, check
-from coder_jax.commands.mention_lines import MENTIONS_AT_A_TIME, open_mentions, read_mentions
-from coder_jax.commands.normalizers import load_classes, normalizer_of
-from coder_jax.mapping.coded import COLUMNS, coded_rows, in_words
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import progress_bar, tell
+from coder_jax.commands.arguments import (
+    add_cache_argument,
+    add_dictionary_choices,
+    add_model_arguments,
+    add_ranker_arguments,
+    check_one_model,
+    dictionary_choices,
+    generators_of,
+    load_encoder,
+    ranker_choices,
+    warn_of_languages,
+)
+from coder_jax.encoding.vector_files import decode_line, read_some
+from coder_jax.mapping.coded_list import CODED_COLUMNS, KINDS, coded_rows, in_words
+from data_pipeline import process
+from data_pipeline.files.buckets import check_output
+from data_pipeline.files.tables import LONGEST_LINE, bounded_lines, check_table_name, too_long
+from data_pipeline.process import BadInput, progress_bar, tell
 
 if TYPE_CHECKING:
-    from coder_jax.mapping.answers import Answer
-    from coder_jax.mapping.decisions import Decision
-    from coder_jax.mapping.normalizer import SameStringNormalizer
-    from coder_jax.systems.mlnorm.prediction.class_normalizer import ClassNormalizer
+    from coder_jax.mapping.coded_list import Answer, Decision
+    from coder_jax.mapping.confidence import Cutoffs
+    from coder_jax.mapping.normalizer import Normalizer, Rule, SameStringNormalizer
+    from coder_jax.systems.mlnorm.classifier import ClassNormalizer, ConceptClassifier
     from data_pipeline.dataset.dictionary import Dictionary
-    from data_pipeline.files.tables.table import Table
+    from data_pipeline.files.tables import Table
+
+
+# -------------------------------------------------------------------------------------------------
+# The arguments of `python -m coder_jax normalize`, in groups, and what they must be.
+
+MOST_K = 1000
+SHOWN_IN_REVIEW = 5
+# Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
+MOST_TERMS_BY_LETTERS = 2_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "mentions",
+        nargs="?",
+        default="-",
+        metavar="LIST",
+        help="table with --column, or text file with one term per line; - is stdin (default)",
+    )
+    add_table(parser.add_argument_group("the list"))
+    add_answers(parser.add_argument_group("answers"))
+    add_review(parser.add_argument_group("review"))
+    add_dictionary(parser.add_argument_group("dictionary"))
+    add_model_arguments(parser.add_argument_group("encoder"), several_models="flags")
+    add_ranker_arguments(parser)
+
+
+def add_table(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--column", metavar="NAME", help="of a table, the column with the terms")
+    group.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the coded list: .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)",
+    )
+    group.add_argument(
+        "-k",
+        type=int,
+        help="concepts for each term, a row for each (default: 1, or as many as a term means where "
+        "a generator or a ranker tells)",
+    )
+    group.add_argument(
+        "--codes-of",
+        metavar="SAB,SAB",
+        type=lambda value: value.split(","),
+        help="codes of these vocabularies only, such as SNOMEDCT_US,ICD10CM (default: of all)",
+    )
+    group.add_argument(
+        "--prefix", default="", metavar="TEXT", help="before the names of the added columns"
+    )
+    group.add_argument(
+        "--separator", metavar="SIGN", help="between columns (default: found out: comma, ; or tab)"
+    )
+    group.add_argument(
+        "--encoding", metavar="NAME", help="of text, such as latin-1 or cp1252 (default: UTF-8)"
+    )
+    group.add_argument("--sheet", metavar="NAME", help="of an .xlsx file (default: the first)")
+
+
+def add_answers(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--by",
+        choices=("terms", "classes"),
+        help="answer with the concept of the nearest term of --dictionary, or with the most "
+        "probable class of a model that has classes (recipe mlnorm), where --dictionary only tells "
+        "the names of concepts (default: terms; classes without --dictionary)",
+    )
+    group.add_argument(
+        "--semantic-group",
+        metavar="GROUP",
+        help="of all terms of the list, such as DISO or ANAT: only its classes are answers",
+    )
+    group.add_argument(
+        "--min-similarity",
+        "--threshold",
+        type=float,
+        metavar="S",
+        help="no answer where the nearest concept is further away, or a class less probable "
+        "(default: always one)",
+    )
+    group.add_argument(
+        "--precision",
+        type=float,
+        metavar="P",
+        help="no answer where it is less sure than what makes this share of answers right, such as "
+        "0.9; needs cutoffs.json",
+    )
+    group.add_argument(
+        "--language",
+        metavar="LANGUAGE",
+        help="of the list, such as GER: takes what was measured of this language (default: of all)",
+    )
+    group.add_argument(
+        "--cutoffs",
+        type=Path,
+        metavar="FILE",
+        help="what was measured, from `evaluate --cutoffs` (default: cutoffs.json of the model)",
+    )
+    group.add_argument(
+        "--candidates",
+        choices=KINDS,
+        help="what is near: by the encoder's vectors, by letters (three-letter pieces, which find "
+        "typing errors and names of other languages), or by both joined (default: both; vectors "
+        f"where the dictionary has more than {MOST_TERMS_BY_LETTERS:,} terms)",
+    )
+    group.add_argument(
+        "--abbreviations",
+        metavar="FILE",
+        help="your own, as lines of abbreviation<TAB>words; they are written out before a look-up",
+    )
+
+
+def add_review(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--review",
+        type=Path,
+        metavar="HTML",
+        help="write a page, for a browser without network, on which people accept and reject",
+    )
+    group.add_argument(
+        "--decided",
+        type=Path,
+        metavar="CSV",
+        help="what was decided there, as the page saves it: these terms are coded so, the others "
+        "anew",
+    )
+
+
+def add_dictionary(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--dictionary",
+        metavar="PATH",
+        help="terms to search: a table with the columns term and concept, a dataset folder, or the "
+        "MRCONSO.RRF of a release",
+    )
+    add_dictionary_choices(group, several_words=False)
+    group.add_argument(
+        "--dictionary-vectors",
+        type=Path,
+        metavar="NPY",
+        help="the vectors of the dictionary, from `python -m coder_jax encode --dictionary`",
+    )
+    group.add_argument(
+        "--retired-cuis",
+        metavar="FILE",
+        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
+        "dictionary are replaced by what they were merged into",
+    )
+    add_cache_argument(group)
+
+
+def check(args: argparse.Namespace) -> None:
+    """BadInput for values that no look-up can use."""
+    if args.k is not None and not 1 <= args.k <= MOST_K:
+        raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts for each term")
+    args.shown = max(args.k or 1, SHOWN_IN_REVIEW if args.review else 1)
+    if args.out is not None:
+        check_table_name(args.out, "--out")
+        check_output(args.out, "--out", "coded.csv")
+    if args.review is not None:
+        check_output(args.review, "--review", "review.html")
+    if args.min_similarity is not None and not -1 <= args.min_similarity <= 1:
+        raise BadInput(f"--min-similarity is {args.min_similarity}; expected -1 to 1")
+    if args.precision is not None and not 0 < args.precision < 1:
+        raise BadInput(
+            f"--precision is {args.precision}; expected a share between 0 and 1, such as 0.9"
+        )
+    check_kind(args)
+    if args.precision is not None and args.min_similarity is not None:
+        raise BadInput("found --precision and --min-similarity; expected one of them")
+
+
+def check_kind(args: argparse.Namespace) -> None:
+    """BadInput where terms are to be searched and there are none, or options of the other kind."""
+    args.by = args.by or ("terms" if args.dictionary else "classes")
+    if args.by == "terms":
+        if not args.dictionary:
+            raise BadInput("--by terms: found no --dictionary; expected the terms to search")
+        if args.semantic_group:
+            raise BadInput(
+                "--semantic-group is for models with classes (--by classes); to search terms of "
+                "some semantic types, give --semantic-types"
+            )
+        return
+    check_of_terms(args, "answers are classes")
+    check_one_model(args.models, "answers are classes")
+    names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
+    if names and not args.dictionary:
+        raise BadInput(
+            f"--{names[0]} needs the names of concepts; give --dictionary and --by classes"
+        )
+
+
+def check_of_terms(args: argparse.Namespace, why: str) -> None:
+    """BadInput for options of nearest terms, where something else answers, as `why` says."""
+    of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
+    given = [name for name in of_terms if getattr(args, name) is not None]
+    if given:
+        raise BadInput(
+            f"--{given[0].replace('_', '-')} is for terms of a dictionary, but {why}; leave it "
+            "out, or give an encoder as --model, with --by terms and --dictionary"
+        )
+
+
+class Chosen(NamedTuple):
+    """How candidates are found, and which are answers."""
+
+    kind: str
+    weight: float | None  # of letters
+    rule: Rule
+
+
+def choose(args: argparse.Namespace, terms: int) -> Chosen:
+    """The rule of the arguments and of what was measured of the model; said in a line.
+
+    Args:
+      args: of `add_arguments`.
+      terms: rows of the dictionary.
+
+    Raises:
+      BadInput: a precision that was not measured, or was never reached.
+    """
+    from coder_jax.mapping.confidence import Cutoffs
+    from coder_jax.mapping.normalizer import Confidence, Rule
+    from coder_jax.models.hf_files import find_folder
+    from data_pipeline.files.identity import CUTOFFS
+
+    path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
+    measured = Cutoffs.read(path) if args.cutoffs or path.is_file() else None
+    least = -1.0 if args.min_similarity is None else args.min_similarity
+    wanted = args.candidates or ("vectors" if terms > MOST_TERMS_BY_LETTERS else "both")
+    if measured is None or not measured.rules:
+        if args.precision is not None:
+            raise BadInput(
+                f"--precision {args.precision}: found no {path}; expected what was measured on "
+                "terms whose concept is known. Measure it: python -m coder_jax evaluate --model "
+                f"{args.model} --dictionary {args.dictionary} --benchmark own=TERMS.tsv --cutoffs "
+                f"{path} --json results.json, or give --min-similarity"
+            )
+        return Chosen(wanted, None, Rule(least))
+    kind = measured.measured_on.get("candidates")
+    if args.candidates not in (None, kind):
+        if args.precision is not None:
+            raise BadInput(
+                f"--candidates {args.candidates}: {path} was measured with {kind}; leave it "
+                f"out, or measure anew: `evaluate --cutoffs {path} --candidates {args.candidates}`"
+            )
+        return Chosen(wanted, None, Rule(least))
+    language = args.language if args.language in measured.tables else None
+    rule = measured.rules[language or "all"]
+    if args.language and language is None:
+        there = ", ".join(measured.tables)
+        tell(f"{path}: nothing was measured for {args.language} (there is {there}); all is taken")
+    if warning := measured.of_another_dictionary(terms):
+        tell(f"warning: {warning}")
+    sure = 0.0 if args.precision is None else least_confidence(args, measured, language, path)
+    return Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
+
+
+def least_confidence(
+    args: argparse.Namespace, measured: Cutoffs, language: str | None, path: Path
+) -> float:
+    """The confidence that makes so many answers right; BadInput if none did."""
+    from coder_jax.mapping.confidence import cutoff_for
+
+    table = measured.of(language)
+    cutoff = cutoff_for(table, args.precision)
+    what = f"of {language}" if language else "of all languages"
+    if cutoff is None:
+        best = max((row.precision for row in table.rows if row.answered >= 30), default=0.0)
+        raise BadInput(
+            f"--precision {args.precision}: {path} has no cut-off {what} that reached it on "
+            f"{table.mentions:,} terms (the best is {best:.2f}); give less, or train longer"
+        )
+    row = next(row for row in table.rows if row.cutoff == cutoff)
+    tell(
+        f"answers from confidence {cutoff:.3f} on: on {table.mentions:,} terms {what} that are no "
+        f"strings of the dictionary, {row.precision:.1%} of the answers were right and "
+        f"{row.coverage:.1%} had one"
+    )
+    return cutoff
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions from a text file or from stdin, one per line, as they come.
+
+MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
+
+
+@contextmanager
+def open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """(binary stream, its name for messages) of a file, or of stdin where `path` is '-'."""
+    if path == "-":
+        yield sys.stdin.buffer, "stdin"
+        return
+    try:
+        stream = Path(path).open("rb")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); give a text file") from error
+    with stream:
+        yield stream, path
+
+
+def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
+    """Mentions some at a time; where the input pauses, those that have come are answered."""
+    mentions: list[str] = []
+    number = 0
+    for line in read_lines(stream, name):
+        if line is not None:
+            number += 1
+            mention = decode_line(line, name, number)
+            if "\t" in mention:
+                raise BadInput(
+                    f"{name}:{number}: found a tab; expected one mention per line and nothing else "
+                    "(cut -f1 keeps the first column)"
+                )
+            mentions.append(mention)
+        if mentions and (line is None or len(mentions) == MENTIONS_AT_A_TIME):
+            yield mentions
+            mentions = []
+    if mentions:
+        yield mentions
+
+
+def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
+    """The lines of a stream, and None whenever the next one must be waited for.
+
+    Raises:
+        BadInput: a line is longer than any mention; `name` names the stream.
+    """
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a stream in memory
+        yield from bounded_lines(stream, name)
+        return
+    rest, number = b"", 1
+    while True:
+        if not select.select([descriptor], [], [], 0)[0]:
+            yield None
+        content = read_some(descriptor)
+        if not content:
+            break
+        *lines, rest = (rest + content).split(b"\n")
+        yield from lines
+        number += len(lines)
+        if len(rest) > LONGEST_LINE:
+            raise too_long(name, number)
+    if rest:
+        yield rest
+
+
+# -------------------------------------------------------------------------------------------------
+# What answers the mentions of `normalize`: nearest terms, classes, or recall and rank.
+
+
+def normalizer_of(
+    args: argparse.Namespace,
+    dictionary: Dictionary,
+    classifier: ConceptClassifier | None,
+    abbreviations: dict[str, str],
+) -> SameStringNormalizer | ClassNormalizer:
+    """What --model, --by and --ranker ask for.
+
+    Args:
+      args: of `normalize`.
+      dictionary: whose terms are searched, or that names the classes.
+      classifier: that answers; None: terms do.
+      abbreviations: what they stand for.
+    """
+    from coder_jax.systems.mlnorm.classifier import ClassNormalizer
+    from coder_jax.systems.trained_models import has_stages, staged_normalizer
+
+    least = 0.0 if args.min_similarity is None else args.min_similarity
+    if classifier is not None:
+        return ClassNormalizer(
+            classifier,
+            dictionary,
+            group=args.semantic_group,
+            threshold=least,
+            abbreviations=abbreviations,
+        )
+    if has_stages(args.models, args.ranker):
+        check_of_terms(args, "answers come from a generator or a ranker")
+        check_of_stages(args)
+        return staged_normalizer(
+            generators_of(args, args.pooling),
+            args.ranker,
+            dictionary,
+            ranker_choices(args)[0],
+            threshold=least,
+            abbreviations=abbreviations,
+            cache=args.cache,
+        )
+    return make_normalizer(args, dictionary, abbreviations)
+
+
+def check_of_stages(args: argparse.Namespace) -> None:
+    """Raise BadInput for what recall and rank cannot do."""
+    from coder_jax.systems.recall_rank.candidates import CANDIDATES
+
+    for option, given in (("--review", args.review), ("--decided", args.decided)):
+        if given:
+            raise BadInput(
+                f"{option}: people decide there on one concept for each mention, where recall and "
+                f"rank may answer with several; leave {option} out"
+            )
+    if args.k is not None and args.k > CANDIDATES:
+        raise BadInput(
+            f"-k {args.k}: found more than the {CANDIDATES} candidates that recall and rank "
+            f"choose from, as in the paper; expected at most {CANDIDATES}"
+        )
+
+
+def load_classes(args: argparse.Namespace) -> ConceptClassifier:
+    """The model with classes that --model names."""
+    from coder_jax.systems.trained_models import has_classes, load_classifier
+
+    if has_classes(args.model):
+        return load_classifier(args.model)
+    needed = "a model with classes: a run of the recipe mlnorm, or its export"
+    if args.dictionary:
+        raise BadInput(f"--by classes: {args.model} has no classes; expected {needed}")
+    raise BadInput(
+        f"--dictionary is missing, and {args.model} has no classes; expected terms to search (a "
+        "table with the columns term and concept, a dataset folder, or the MRCONSO.RRF of a "
+        f"release), or {needed}"
+    )
+
+
+def make_normalizer(
+    args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
+) -> Normalizer:
+    """The encoder with the dictionary, and the rule by which it answers."""
+    from coder_jax.encoding.encoder import EncodedDictionary
+    from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, TermList, read_vectors
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.normalizer import Normalizer
+    from data_pipeline.terminology.cleaning import lookup_rules
+
+    args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
+    chosen = choose(args, len(dictionary.terms))
+    encoder = load_encoder(args, args.pooling)
+    warn_of_languages(encoder, dictionary)
+    terms = dictionary.terms
+    if args.dictionary_vectors is None:
+        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=args.cache)
+    else:
+        listed = TermList(terms, TERMS_PER_CHUNK)
+        assert encoder.weights_hash is not None, "it was loaded from a folder"
+        vectors = read_vectors(args.dictionary_vectors, encoder, encoder.weights_hash, listed)
+        encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
+    candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
+    return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
+
 
 __doc__ = str(__doc__).replace(
-    "COLUMNS", "\n".join(f"  {name:15s} {what}" for name, what in COLUMNS.items())
+    "COLUMNS", "\n".join(f"  {name:15s} {what}" for name, what in CODED_COLUMNS.items())
 )
 
-__all__ = ["WHEN_ASKED_TO_STOP", "WHEN_STOPPED", "add_arguments", "run"]
 
 WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
 WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary's vectors again"
 
 
 def run(args: argparse.Namespace) -> int:
-    from coder_jax.devices.place import alone
-    from coder_jax.mapping.abbreviations import read_abbreviations
-    from coder_jax.mapping.decisions import check_decisions, read_decisions
+    from coder_jax.devices.hosts import alone
+    from coder_jax.mapping.coded_list import check_decisions, read_decisions
+    from coder_jax.mapping.normalizer import read_abbreviations
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
     from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
@@ -101,9 +567,9 @@ def run(args: argparse.Namespace) -> int:
         if table is not None:
             parts = [table.frame[args.column].to_list()]
         elif args.mentions == "-":
-            parts = read_lines(args, files)  # as they come
+            parts = read_text(args, files)  # as they come
         else:
-            parts = list(read_lines(args, files))
+            parts = list(read_text(args, files))
         decisions = read_decisions(args.decided) if args.decided else {}
         abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
         classifier = load_classes(args) if args.by == "classes" else None
@@ -136,7 +602,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_list(args: argparse.Namespace) -> Table | None:
     """The table of the command line; None where it is text with a term on each line."""
-    from data_pipeline.files.tables.table import listed, read_table
+    from data_pipeline.files.tables import listed, read_table
 
     is_table = Path(args.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
     if args.column is None and not is_table:
@@ -153,7 +619,7 @@ def read_list(args: argparse.Namespace) -> Table | None:
             "holds the terms"
         )
     args.column = table.find_column(args.column or columns[0], "--column")
-    taken = [args.prefix + name for name in COLUMNS if args.prefix + name in columns]
+    taken = [args.prefix + name for name in CODED_COLUMNS if args.prefix + name in columns]
     if taken:
         raise BadInput(
             f"{args.mentions} has a column {taken[0]!r} already, which would be added; rename it, "
@@ -162,7 +628,7 @@ def read_list(args: argparse.Namespace) -> Table | None:
     return table
 
 
-def read_lines(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
+def read_text(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
     """Mentions from a text file or from stdin."""
     stream, name = files.enter_context(open_mentions(args.mentions))
     return read_mentions(stream, name)
@@ -175,13 +641,13 @@ def print_answers(
     decisions: dict[str, Decision],
 ) -> None:
     """Prints the rows of mentions as they come."""
-    from coder_jax.mapping.decisions import decided
+    from coder_jax.mapping.coded_list import decided
 
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
-        writer.writerow(["mention", *(args.prefix + name for name in COLUMNS)])
+        writer.writerow(["mention", *(args.prefix + name for name in CODED_COLUMNS)])
         for mentions in parts:
-            stopping.poll()
+            process.poll()
             answers = normalizer.answers(mentions, args.shown)
             for answer in decided(answers, decisions, normalizer.dictionary):
                 rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
@@ -196,13 +662,13 @@ def answers_to(
     k: int,
 ) -> list[Answer]:
     """The answer to each mention; equal ones are looked up once."""
-    from coder_jax.mapping.decisions import decided
+    from coder_jax.mapping.coded_list import decided
 
     distinct = list(dict.fromkeys(mentions))
     found: list[Answer] = []
     with progress_bar(total=len(distinct), unit=" terms", desc="mapping") as bar:
         for first in range(0, len(distinct), MENTIONS_AT_A_TIME):
-            stopping.poll()
+            process.poll()
             some = normalizer.answers(distinct[first : first + MENTIONS_AT_A_TIME], k)
             found += some
             bar.update(len(some))
@@ -216,12 +682,12 @@ def write_coded(
     """Writes the coded list, and says how much of it has an answer."""
     import polars as pl
 
-    from data_pipeline.files.tables.table import STDOUT, write_table
+    from data_pipeline.files.tables import STDOUT, write_table
 
     coded = [coded_rows(answer, dictionary, args.k, args.codes_of) for answer in answers]
     fields = [row for rows in coded for row in rows]
     added = pl.DataFrame(
-        fields, schema={args.prefix + name: pl.String for name in COLUMNS}, orient="row"
+        fields, schema={args.prefix + name: pl.String for name in CODED_COLUMNS}, orient="row"
     )
     frame = pl.DataFrame({"mention": [answer.mention for answer in answers]})
     frame = table.frame if table is not None else frame
@@ -240,7 +706,7 @@ def review(
     decisions: dict[str, Decision],
 ) -> None:
     """Writes the page on which people decide."""
-    from coder_jax.report.review.write import write_review
+    from coder_jax.report.review import write_review
 
     # A mention is decided once, however often it stands in the list.
     first_row: dict[str, int] = {}

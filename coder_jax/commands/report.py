@@ -49,15 +49,15 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
-from coder_jax.commands.arguments.encoder import (
+from coder_jax.commands.arguments import (
     add_cache_argument,
     add_dictionary_choices,
     check_dictionary_choices,
     dictionary_choices,
 )
 from coder_jax.models.bert_config import POOLINGS
-from data_pipeline.files.streams import is_stdout
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.whole import is_stdout
+from data_pipeline.process import BadInput
 
 MOST_TERMS = 50_000  # 5 MB of page, and seconds to find the neighbours of all
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
@@ -140,10 +140,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.place import alone
+    from coder_jax.devices.hosts import alone
     from coder_jax.report.build import Inputs, build_report
-    from coder_jax.report.dictionary.candidate_answers import mentions_folder
-    from coder_jax.report.page.render import write_page
+    from coder_jax.report.model_answers import mentions_folder
+    from coder_jax.report.page import write_page
 
     alone("report")
     for option, value, least in (
@@ -190,9 +190,8 @@ def run(args: argparse.Namespace) -> int:
 
 def find_out(args: argparse.Namespace) -> Path:
     """The file to write; BadInput if there is no place for it."""
-    from coder_jax.runs.files import is_run
-    from data_pipeline.files.buckets import in_bucket
-    from data_pipeline.files.output_file import check_output
+    from coder_jax.training.run_folder import is_run
+    from data_pipeline.files.buckets import check_output, in_bucket
 
     _, model = named(args.model)
     out = args.out

@@ -15,15 +15,13 @@ from pathlib import Path
 
 import tyro
 
-from coder_jax.runs.files import small_files
-from coder_jax.runs.folder import read_identity
 from coder_jax.systems.recipes import RECIPES, config_of
-from coder_jax.training.config import Config
+from coder_jax.training.run_folder import read_identity, small_files
+from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import RUN
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.suggestions import did_you_mean
+from data_pipeline.process import BadInput, did_you_mean
 
 WHICH = """\
 An ontology of your own on one machine: small, or coderpp_small; of many languages: small_all. The
@@ -130,11 +128,11 @@ def open_source(config: Config) -> BatchSource:
 def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
-    from coder_jax.runs.tracking import check_installed
+    from coder_jax.training.metrics import check_installed
 
     check_installed(config.run.track)  # before the data is looked through and a step compiled
     source = open_source(config)
-    from coder_jax.devices.agree import say
+    from coder_jax.devices.hosts import say
     from coder_jax.training.train import train
 
     result = train(config, source)

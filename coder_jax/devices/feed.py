@@ -15,8 +15,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.mesh import AXES, put_batch, replicated
+from data_pipeline import process
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.process import stopping
 
 
 class Fed(NamedTuple):
@@ -67,7 +67,7 @@ class Feed:
 
     def stops(self) -> bool:
         """Whether the run is to save and stop after this step."""
-        return stopping.asked() if self.alone else bool(self._agreed[0])
+        return process.asked() if self.alone else bool(self._agreed[0])
 
     def saves(self) -> bool:
         """Whether it is time to save after this step; asked once a step, as the clock restarts."""
@@ -91,7 +91,7 @@ class Feed:
 
     def _ask(self, rows: int) -> jax.Array:
         first = jax.process_index() == 0
-        mine = [rows, stopping.asked(), first and self.clock.due()]
+        mine = [rows, process.asked(), first and self.clock.due()]
         flags = np.array([mine], np.int32)
         everyones = jax.make_array_from_callback(
             (self.mesh.size, len(mine)),

@@ -1,34 +1,405 @@
-"""Hosts: the processes of one run, over jax's own multi-controller runtime.
+"""Several processes as one run: their places, what they agree on, and what ends all of them."""
 
-The processes that `place.py` finds see each other's devices, wait for each other, and end
-together. On a laptop and on any other single host nothing is started and nothing is waited for.
-"""
-
+import atexit
+import json
 import os
 import re
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed
+from jax._src.clusters import ClusterEnv
 from jax.errors import JaxRuntimeError
 
-from coder_jax.devices import watch as host_watch
-from coder_jax.devices.agree import barrier, host_count, host_index, service
-from coder_jax.devices.place import (
-    LOST_TIMEOUT,
-    START_TIMEOUT,
-    Place,
-    find_place,
-    lost_seconds,
-    start_seconds,
+from data_pipeline import process
+from data_pipeline.process import INTERRUPTED, TRY_AGAIN, BadInput, Stopped, is_quiet, message_of
+
+# -------------------------------------------------------------------------------------------------
+# What the hosts of a run agree on: how many they are, barriers, decisions of the first one.
+#
+# It speaks to the coordination service of jax and never waits for devices. With one host nothing is
+# sent and nothing is waited for. `hosts.py` starts and ends them.
+
+T = TypeVar("T")
+
+# Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
+A_DAY = 24 * 3600
+# Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
+KEPT_DECISIONS = 1000
+
+_calls = {"barrier": 0, "decision": 0}  # every host makes the same calls in the same order
+
+
+def service() -> Any:
+    """jax's client of the coordination service: barriers, and short texts under keys."""
+    return distributed.global_state.client
+
+
+def host_count() -> int:
+    """How many processes the run has."""
+    return distributed.global_state.num_processes
+
+
+def host_index() -> int:
+    """Which of them this is, from 0 on."""
+    return distributed.global_state.process_id
+
+
+def is_first() -> bool:
+    """Whether this is process 0, which alone logs and writes small files."""
+    return host_index() == 0
+
+
+def say(text: str) -> None:
+    """Print a line about the work on the first host alone, unless quiet."""
+    if is_first() and not is_quiet():
+        print(text, flush=True)  # at once in a log file, too
+
+
+def barrier(name: str, seconds: float = A_DAY) -> None:
+    """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
+    if host_count() == 1:
+        return
+    _calls["barrier"] += 1
+    # All hosts must mean the same place in the program; the number alone would hide a mix-up.
+    service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
+
+
+def first_decides(value: T) -> T:
+    """The value that process 0 has, on all hosts: anything that JSON can hold.
+
+    It takes a fraction of a millisecond and does not wait for devices, so it can be asked for every
+    step. The others wait until process 0 has come here.
+    """
+    if host_count() == 1:
+        return value
+    block, call = divmod(_calls["decision"], KEPT_DECISIONS)
+    _calls["decision"] += 1
+    folder = "coder_jax/decisions"
+    if block and not call:
+        barrier("decisions")  # all of them have read the block before
+        if is_first():
+            service().key_value_delete(f"{folder}/{block - 1}")
+    if is_first():
+        service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
+        return value
+    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", 1000 * A_DAY))
+
+
+def must_agree(what: str, value: Any) -> None:
+    """Raise BadInput on a host whose `value` (JSON) is not that of process 0.
+
+    Raises:
+        BadInput: with both values.
+    """
+    own = json.loads(json.dumps(value))
+    first = first_decides(own)
+    if first != own:
+        raise BadInput(
+            f"{what} is {own!r} on host {host_index()}, but {first!r} on host 0; start all hosts "
+            "with the same command on the same files"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Where a process belongs in its run: the environment in, a `Place` out.
+#
+# jax finds it out by itself on TPU slices (Google Cloud and Kubernetes), under Slurm, under Open
+# MPI up to version 4, and in a Kubernetes job where its Python package `kubernetes` is installed.
+#
+#     JAX_COORDINATOR_ADDRESS=HOST:PORT  JAX_NUM_PROCESSES=N  JAX_PROCESS_ID=I
+#
+# say it elsewhere, and win over what jax finds; JAX_NUM_PROCESSES=1 alone makes a process run by
+# itself.
+
+# Seconds that a host waits for the others at the start.
+START_TIMEOUT = "CODER_JAX_START_TIMEOUT"
+# Seconds without a heartbeat after which a host counts as lost.
+LOST_TIMEOUT = "CODER_JAX_LOST_HOST_TIMEOUT"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process belongs in its run."""
+
+    coordinator: str  # HOST:PORT of process 0
+    count: int
+    index: int
+    local_devices: tuple[int, ...] | None  # the GPUs that it may use; None for all it sees
+
+
+def find_place(environment: Mapping[str, str]) -> Place | None:
+    """Where this process belongs; None if it is the only one of its run.
+
+    Raises:
+        BadInput: if variables are half set or wrong, or a cluster cannot be asked.
+    """
+    address = environment.get("JAX_COORDINATOR_ADDRESS") or None
+    count = number(environment, "JAX_NUM_PROCESSES", least=1)
+    index = number(environment, "JAX_PROCESS_ID", least=0)
+    devices = None
+    if count != 1 and None in (address, count, index):
+        address, count, index, devices = ask_jax(address, count, index)
+    if count == 1 or (address, count, index) == (None, None, None):
+        return None
+    if address is None or count is None or index is None:
+        values = {
+            "JAX_COORDINATOR_ADDRESS": address,
+            "JAX_NUM_PROCESSES": count,
+            "JAX_PROCESS_ID": index,
+        }
+        missing = " and ".join(name for name, value in values.items() if value is None)
+        raise BadInput(
+            f"{missing} must be set too, as jax finds no cluster here; set all of "
+            f"{', '.join(values)}, or none"
+        )
+    if index >= count:
+        raise BadInput(
+            f"JAX_PROCESS_ID is {index}, but there are {count} processes; their ids are 0 to "
+            f"{count - 1}"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadInput(
+            f"JAX_COORDINATOR_ADDRESS is {address!r}; expected HOST:PORT, the name or address of "
+            "the machine of process 0 and a port that is free there"
+        )
+    return Place(address, count, index, usable_devices(devices, environment))
+
+
+def alone(verb: str) -> None:
+    """BadInput where `verb`, a command for one host, was started on several."""
+    place = find_place(os.environ)
+    if place is not None:
+        raise BadInput(
+            f"found {place.count} processes, of which this is number {place.index}; {verb} runs "
+            "on one host: start it once, with JAX_NUM_PROCESSES=1"
+        )
+
+
+def ask_jax(
+    address: str | None, count: int | None, index: int | None
+) -> tuple[str | None, int | None, int | None, Any]:
+    """What jax finds out by itself of (address, count, index, local devices) that is not given."""
+    try:
+        with warnings.catch_warnings():
+            # One pod of Kubernetes without its Python package is a single host like any other.
+            warnings.filterwarnings("ignore", message=".*Kubernetes environment detected")
+            return ClusterEnv.auto_detect_unset_distributed_params(
+                address, count, index, None, None, start_seconds()
+            )
+    except Exception as error:  # whatever the metadata server, DNS or the Kubernetes API may raise
+        raise BadInput(
+            f"this looks like a cluster, but jax cannot find out where this process belongs in it "
+            f"({type(error).__name__}: {error}); mend that, or set JAX_COORDINATOR_ADDRESS, "
+            "JAX_NUM_PROCESSES and JAX_PROCESS_ID, or run alone with JAX_NUM_PROCESSES=1"
+        ) from error
+
+
+def usable_devices(
+    found: Sequence[int] | None, environment: Mapping[str, str]
+) -> tuple[int, ...] | None:
+    """The GPUs of this process: jax's choice, one per process, where that is what was started."""
+    if ids := environment.get("JAX_LOCAL_DEVICE_IDS"):
+        try:
+            return tuple(int(part) for part in ids.split(","))
+        except ValueError:
+            raise BadInput(
+                f"JAX_LOCAL_DEVICE_IDS is {ids!r}; expected numbers of GPUs such as 0,1"
+            ) from None
+    one_per_node = environment.get("SLURM_NTASKS") == environment.get("SLURM_STEP_NUM_NODES", "")
+    # Where the scheduler shows a process one GPU only, that GPU is number 0, whatever its number.
+    one_visible = environment.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
+    return None if found is None or one_per_node or one_visible else tuple(found)
+
+
+def number(environment: Mapping[str, str], name: str, least: int) -> int | None:
+    """The whole number in a variable; None if it is not set or empty."""
+    text = environment.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise BadInput(f"{name} is {text!r}; expected a whole number, {least} or more")
+    return int(text)
+
+
+def start_seconds() -> int:
+    """How long a host waits for the others at the start."""
+    return number(os.environ, START_TIMEOUT, least=1) or 300
+
+
+def lost_seconds() -> int:
+    """How long a host may be silent until it counts as lost."""
+    return number(os.environ, LOST_TIMEOUT, least=1) or 60
+
+
+# -------------------------------------------------------------------------------------------------
+# What the hosts of a run tell each other while they work: that one failed, or was asked to stop.
+#
+# Words go through jax's coordination service, which lives in process 0. A host that dies without a
+# word is noticed by jax itself: at once where a collective on the CPU loses its connection, else
+# when its heartbeats stay out; jax then aborts the others (SIGABRT, status 134).
+
+WORDS = "coder_jax/words/"
+FAILED = WORDS + "failed"
+ASKED = WORDS + "asked"
+
+WATCH_SECONDS = 0.5
+# How long a host's own error may take to come out before another's word ends it.
+GRACE_SECONDS = 1.0
+# The service ends with process 0, so it stays until the others must have read the word.
+LINGER_SECONDS = 3.0
+
+# How the runtime's own errors name a process that is no longer there.
+HOST_LOST = re.compile(
+    r"Gloo .* failed|remote process exited"
+    r"|heartbeat timeout|Barrier (failed|timed out)|coordination service",
+    re.IGNORECASE,
 )
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.stopping import Stopped
+# What a hub or a bucket may say too; it counts in errors of jax's own class only.
+CONNECTION_LOST = re.compile(r"Connection (closed|reset) by peer|Socket closed", re.IGNORECASE)
+
+
+class HostLost(Stopped):
+    """Another host of the run is gone or did not come; the same command goes on."""
+
+
+class Watch(threading.Thread):
+    """Reads the others' words twice a second, and speaks for this host.
+
+    Args:
+        client: of jax's coordination service.
+        index: of this host.
+    """
+
+    def __init__(self, client: Any, index: int):
+        super().__init__(daemon=True, name="host watch")
+        self.client, self.index = client, index
+        self.ended = threading.Event()
+        self.following = False  # another host's word is about to end this process
+
+    def run(self) -> None:
+        while not self.ended.wait(WATCH_SECONDS):
+            self.say_asked()
+            words = self.words()
+            if FAILED in words:
+                self.follow(words[FAILED])
+            elif ASKED in words:
+                process.ask(int(words[ASKED]))
+
+    def words(self) -> dict[str, str]:
+        """What has been said so far; nothing if process 0 is gone (jax ends this process then)."""
+        try:
+            return dict(self.client.key_value_dir_get(WORDS))
+        except RuntimeError:
+            return {}
+
+    def say(self, key: str, value: str) -> None:
+        """Tell all hosts. Only the first word counts."""
+        try:
+            self.client.key_value_set(key, value)
+        except RuntimeError:
+            return  # it has been said, or process 0 is gone
+
+    def say_asked(self) -> None:
+        """Pass the signal that came to this host on, if one came."""
+        if number := process.signal_asked():
+            self.say(ASKED, str(int(number)))
+
+    def status_when_asked(self) -> int | None:
+        """The exit status after the signal that was said first, if one was."""
+        number = self.words().get(ASKED)
+        return None if number is None else process.exit_status(int(number))
+
+    def say_failed(self, status: int, reason: str) -> None:
+        """Tell all hosts to leave with `status`, and leave at exit without waiting for them."""
+        self.say(FAILED, f"{self.index} {status} {reason}")
+        leave_at_exit(status, linger=self.index == 0)
+
+    def follow(self, word: str) -> None:
+        """Leave as another host did, unless this one is about to leave by itself."""
+        index, status, reason = word.split(" ", 2)
+        if int(index) == self.index or self.ended.wait(GRACE_SECONDS):
+            return
+        self.following = True
+        print(f"error: host {index} ended this run: {reason}", file=sys.stderr)
+        leave(int(status), linger=self.index == 0)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self.ended.set()
+        if self is not threading.current_thread():
+            self.join()
+
+
+def fail(watch: Watch, error: BaseException) -> None:
+    """Tell the others why this host leaves.
+
+    Raises:
+        HostLost: instead of `error`, where that only says that another host is gone.
+    """
+    lost = lost_host(error)
+    if lost is None or isinstance(error, BadInput):
+        watch.say_failed(status_of(error), f"{type(error).__name__}: {error}")
+        return
+    # A host that failed has said so just before: then the watch ends this process with its status.
+    time.sleep(2 * WATCH_SECONDS + GRACE_SECONDS)
+    if watch.following:
+        watch.join()
+    watch.say_failed(TRY_AGAIN, "it lost the connection to another host")
+    print(
+        f"error: another host of this run is gone ({lost.splitlines()[0]}): it died, was preempted "
+        "or lost its network; its own output says more",
+        file=sys.stderr,
+    )
+    raise HostLost from error
+
+
+def lost_host(error: BaseException | None) -> str | None:
+    """What jax says of a lost host, in an error or in those that led to it; None if nothing."""
+    while error is not None:
+        text, jaxs_own = str(error), isinstance(error, JaxRuntimeError)
+        if HOST_LOST.search(text) or (jaxs_own and CONNECTION_LOST.search(text)):
+            return text
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status that `data_pipeline.process.run_command` gives an error."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return 1 if message_of(error) is None else 2
+
+
+def leave_at_exit(status: int, linger: bool = False) -> None:
+    """End with `status` once Python is done, without jax's wait for the other hosts."""
+    atexit.register(leave, status, linger)
+
+
+def leave(status: int, linger: bool) -> None:
+    """End this process now."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if linger:
+        time.sleep(LINGER_SECONDS)
+    os._exit(status)
+
+
+# -------------------------------------------------------------------------------------------------
+# Hosts: the processes of one run, over jax's own multi-controller runtime.
+#
+# The processes that `hosts.py` finds see each other's devices, wait for each other, and end
+# together. On a laptop and on any other single host nothing is started and nothing is waited for.
 
 # Hosts that stop do so at the same place in the program, unless one alone was asked there.
 STOP_SECONDS = 30.0
@@ -78,11 +449,11 @@ def start_hosts() -> None:
     if joining.is_alive() or errors:
         reason = why_not_started(place, start, errors)
         if errors and not NOT_THERE.search(str(errors[0])):
-            host_watch.leave_at_exit(2)  # the interpreter's own exit would wait for the thread
+            leave_at_exit(2)  # the interpreter's own exit would wait for the thread
             raise BadInput(reason)
-        host_watch.leave_at_exit(stopping.TRY_AGAIN)
+        leave_at_exit(process.TRY_AGAIN)
         print(f"error: {reason}", file=sys.stderr)
-        raise host_watch.HostLost
+        raise HostLost
     print(
         f"host {place.index} of {place.count}, coordinator {place.coordinator}; "
         f"if a host is lost, the others stop within {lost} s ({LOST_TIMEOUT})",
@@ -97,9 +468,9 @@ def wait_for_start(joining: threading.Thread, seconds: int) -> None:
     while joining.is_alive() and time.monotonic() < deadline:
         joining.join(POLL_SECONDS)
         try:
-            stopping.poll()
+            process.poll()
         except Stopped as stopped:
-            host_watch.leave_at_exit(stopped.status)
+            leave_at_exit(stopped.status)
             raise
 
 
@@ -116,7 +487,7 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     start_hosts()
     if host_count() == 1:
         return work()
-    watch = host_watch.Watch(service(), host_index())
+    watch = Watch(service(), host_index())
     watch.start()
     try:
         try:
@@ -131,14 +502,14 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     except Stopped:
         raise
     except BaseException as error:
-        host_watch.fail(watch, error)
+        fail(watch, error)
         raise
     finally:
         watch.end()
     return status
 
 
-def stop_together(watch: host_watch.Watch, stopped: Stopped) -> None:
+def stop_together(watch: Watch, stopped: Stopped) -> None:
     """Wait for the others, who stop too, and end with the status of the signal that came first.
 
     Where this host was asked to stop at a place where it polls alone, the others may wait for it

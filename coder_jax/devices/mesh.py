@@ -1,25 +1,32 @@
-"""The device mesh and where each array lies on it: two axes, one table.
-
-The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
-and needs nothing of the others but the sum of the gradients. Where there are more devices than
-groups, several of them, the axis `within`, share a block: its rows and its anchors.
-
-| array | place |
-|---|---|
-| packed rows of a batch [P, B, R, L] | B over `groups`, R over `within` |
-| other arrays of a batch [P, B, G, ...] | B over `groups` |
-| a part of the parameters, its gradient and moments | on every device; or one dimension over all |
-"""
+"""The device mesh: where each array lies on it, memory, and the devices of this machine."""
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import xla_bridge
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from coder_jax.devices.hosts import host_count
+from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import StepCut
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# The device mesh and where each array lies on it: two axes, one table.
+#
+# The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
+# and needs nothing of the others but the sum of the gradients. Where there are more devices than
+# groups, several of them, the axis `within`, share a block: its rows and its anchors.
+#
+# | array | place | |---|---| | packed rows of a batch [P, B, R, L] | B over `groups`, R over
+# `within` | | other arrays of a batch [P, B, G, ...] | B over `groups` | | a part of the
+# parameters, its gradient and moments | on every device; or one dimension over all |
 
 AXES = ("groups", "within")
 BLOCKS = PartitionSpec("groups")  # [B, ...]
@@ -175,3 +182,129 @@ def local_copy(mesh: Mesh, tree: Any) -> Any:
 
 def _same(tree: Any) -> Any:  # one function, so that it is compiled once
     return tree
+
+
+# -------------------------------------------------------------------------------------------------
+# What a compiled program needs of each device's memory, as the compiler says, before it runs.
+
+GIB = 2**30
+
+
+def check_memory(
+    compiled: jax.stages.Compiled, devices: int, *, fuller: float = 1.0, more_passes: int = 0
+) -> str:
+    """What a compiled train step needs on each device, in words.
+
+    Args:
+        compiled: of a step that takes its state's memory over.
+        devices: over which it runs.
+        fuller: how many times as large the fullest batch can be.
+        more_passes: a number of passes that would need less; 0 for none.
+
+    Raises:
+        BadInput: if a device has less, with what makes it smaller.
+    """
+    found = compiled.memory_analysis()
+    if found is None:
+        return f"memory on each of {devices} devices: this platform's compiler does not say"
+    held = found.argument_size_in_bytes
+    new = found.output_size_in_bytes - found.alias_size_in_bytes  # what is no state
+    total = held + new + found.temp_size_in_bytes
+    limit = device_memory()
+    plural = "s" if devices > 1 else ""
+    said = (
+        f"memory on each of {devices} device{plural}: {total / GIB:.2f} of {limit / GIB:.1f} GiB "
+        f"(state and batch {held / GIB:.2f}, at work {(total - held) / GIB:.2f})"
+    )
+    if held > total / 2:
+        helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
+    elif more_passes:
+        helps = f"most is at work: use more passes (--passes {more_passes}), which change no result"
+    else:
+        helps = "most is at work: use more devices, or smaller batches"
+    if total > limit:
+        raise BadInput(f"{said}: this does not fit; {helps}")
+    if held + fuller * (total - held) > limit:
+        return f"{said}\nwarning: the fullest batches may not fit; {helps}"
+    return said
+
+
+def device_memory() -> int:
+    """Bytes that one device may use; on a CPU its share of what the whole machine has."""
+    device = jax.local_devices()[0]
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine // jax.local_device_count()
+
+
+# -------------------------------------------------------------------------------------------------
+# The devices of this machine as a whole: which they are, the arithmetic and the number of programs
+# that suit them, and what to do where they do not start.
+
+# How jax begins when a platform of JAX_PLATFORMS, or a plugin, does not start.
+NO_BACKEND = "Unable to initialize backend"
+
+
+def arithmetic(dtype: str) -> str:
+    """The arithmetic of an encoder: "auto" is bfloat16 on an accelerator, float32 on CPUs."""
+    if dtype != "auto":
+        return dtype
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def most_shapes() -> int:
+    """How many numbers of packed rows programs are compiled for, as sources of batches take it."""
+    return MOST_SHAPES if jax.default_backend() == "cpu" else SHAPES_ON_ACCELERATORS
+
+
+def devices_in_words() -> str:
+    """The devices of the run, such as "8 x NVIDIA H100 80GB HBM3 on 2 hosts"."""
+    kinds = [device.device_kind for device in jax.devices()]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    names = [
+        f"{count} x {'CPU' if kind == 'cpu' else kind}" if count > 1 or kind != "cpu" else "the CPU"
+        for kind, count in counts.items()
+    ]
+    hosts = f" on {host_count()} hosts" if host_count() > 1 else ""
+    return f"{', '.join(names)}{hosts}"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "devices": [str(device) for device in jax.devices()],
+    }
+
+
+@contextmanager
+def devices_explained() -> Iterator[None]:
+    """Within, devices that jax is told to use and cannot are BadInput, with what to do."""
+    try:
+        yield
+    except (RuntimeError, AssertionError) as error:
+        # jax 0.10 only asserts that there is a backend where CUDA is asked for and no GPU is seen.
+        nothing = not str(error) and not xla_bridge.backends_are_initialized()
+        if not (nothing or NO_BACKEND in str(error)):
+            raise
+        reason = str(error).partition("\n")[0] or "it sees no such device"
+        asked = os.environ.get("JAX_PLATFORMS")
+        if asked:
+            remedy = (
+                f"JAX_PLATFORMS is {asked!r}: unset it to use what is there (JAX_PLATFORMS=cpu is "
+                "always), or see that this machine has such a device with its driver, and that "
+                "this build of jax is for it (CODER_JAX_ACCELERATOR=cuda13, cuda12 or tpu when "
+                "launch/train.sh makes the environment)"
+            )
+        else:
+            remedy = (
+                "jax is built for a device that does not start here: see to its driver, or set "
+                "JAX_PLATFORMS=cpu to compute on the CPU"
+            )
+        raise BadInput(f"jax cannot start: {reason}. {remedy}") from error

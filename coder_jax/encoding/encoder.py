@@ -1,44 +1,580 @@
-"""TermEncoder: a pre-trained model in; terms to vectors, mentions to concepts out."""
+"""`TermEncoder`: terms to vectors, and mentions to the nearest concepts of a dictionary.
+
+A reader is what an encoder reads terms with: a BERT and its tokenizer, or an encoder of names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, NoReturn
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.encoded_dictionary import (
-    DictionarySource,
-    EncodedDictionary,
-    Match,
-    dictionary_vectors,
-    frame_maker,
-    match_columns,
-    nearest_concepts,
-    terms_and_concepts,
+from coder_jax.encoding.embed import embed_chunks, embed_names, embed_terms, place_names
+from coder_jax.encoding.search import search
+from coder_jax.encoding.vector_files import (
+    TERMS_PER_CHUNK,
+    Rows,
+    TermList,
+    about_file,
+    about_vectors,
+    cached_vectors,
+    given_vectors,
+    hash_arrays,
+    hash_weights,
+    products,
+    read_vectors,
+    strings_of,
 )
-from coder_jax.encoding.readers.bert_reader import BertReader
-from coder_jax.encoding.readers.name_reader import NameReader
-from coder_jax.encoding.rows import given_vectors, products
-from coder_jax.encoding.rows import unit as unit_rows
-from coder_jax.encoding.term_lines import strings_of
-from coder_jax.models.bert import Bert
-from coder_jax.models.encoder_settings import EncoderSettings, read_languages, read_settings
-from coder_jax.models.hf_files import find_folder
-from coder_jax.models.hf_weights import LoadReport, load_bert
-from coder_jax.models.names.files import is_name_encoder, read_name_encoder
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import Progress
-from data_pipeline.terminology.cleaning.rules import clean
+from coder_jax.encoding.vector_files import unit as unit_rows
+from coder_jax.models.bert import Bert, split_encoder
+from coder_jax.models.bert_config import POOLINGS
+from coder_jax.models.hf_files import (
+    OF_NAMES,
+    EncoderSettings,
+    find_folder,
+    read_languages,
+    read_settings,
+)
+from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
+from coder_jax.models.names import (
+    WEIGHT_FILES,
+    NameEncoderConfig,
+    is_name_encoder,
+    read_name_encoder,
+)
+from data_pipeline.batches.names import Alphabet
+from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
+from data_pipeline.files.identity import VECTORS, write_identity
+from data_pipeline.files.tables import CONCEPT_COLUMNS, TERM_COLUMNS, split_concepts
+from data_pipeline.files.whole import aligned, recover_folder, whole_folder, write_array
+from data_pipeline.process import BadInput, Progress, progress_bar
+from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.sources.text import rules_hash
+from data_pipeline.terminology.cleaning import clean
 
-__all__ = ["EncodedDictionary", "Match", "TermEncoder", "nearest_concepts"]
+# -------------------------------------------------------------------------------------------------
+# A dictionary with its vectors: searched for concepts, saved to a folder and loaded from it.
+
+# Search this many terms per wanted concept at first; a concept often has several near terms.
+TERMS_PER_CONCEPT = 8
+VECTORS_FILE, TERMS_FILE = "vectors.npy", "terms.parquet"
+ROWS_AT_A_TIME = 1 << 16
+SAVE_AGAIN = "encode the dictionary with this encoder and save it again"
+
+
+class Match(NamedTuple):
+    """A concept found for a mention, by its nearest term."""
+
+    concept: str
+    term: str
+    similarity: float  # cosine
+
+
+@dataclass(frozen=True)
+class EncodedDictionary:
+    """A dictionary with its vectors, to search more than once: `TermEncoder.encode_dictionary`.
+
+    `encoder` is what made the vectors, where it is known: without it they cannot be saved.
+    """
+
+    terms: list[str]
+    concepts: list[str]
+    vectors: Rows  # float [n, D], unit length; an array or the rows of a file
+    encoder: TermEncoder | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def num_concepts(self) -> int:
+        return len({one for joined in set(self.concepts) for one in split_concepts(joined)})
+
+    def save(self, folder: str | Path) -> None:
+        """Writes terms, concepts, vectors and what made them into a folder, whole or not at all.
+
+        What `save` wrote there before is replaced.
+
+        Raises:
+          BadInput: the encoder came from no folder, so that nothing could tell it from others; or
+            something else is in the folder.
+        """
+        folder, encoder = Path(folder), self.encoder
+        if encoder is None or encoder.weights_hash is None:
+            raise BadInput(
+                f"{folder}: the vectors were made by an encoder in memory, which another process "
+                "cannot know again; export it, and encode the dictionary with "
+                "TermEncoder.from_pretrained(EXPORT)"
+            )
+        in_use = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if in_use and not (folder / TERMS_FILE).is_file():
+            raise BadInput(
+                f"{folder} exists and is no saved dictionary; give a new or empty folder"
+            )
+        dtype = np.asarray(self.vectors[:1]).dtype
+        terms = TermList(self.terms, TERMS_PER_CHUNK)
+        about = about_vectors(encoder, str(encoder.name), encoder.weights_hash, terms, dtype.name)
+        with whole_folder(folder) as new:
+            pl.DataFrame({"term": self.terms, "concept": self.concepts}).write_parquet(
+                new / TERMS_FILE
+            )
+            path = new / VECTORS_FILE
+            starts = range(0, len(self.terms), ROWS_AT_A_TIME)
+            parts = (np.asarray(self.vectors[n : n + ROWS_AT_A_TIME], dtype) for n in starts)
+            write_array(path, self.vectors.shape, dtype, parts)
+            write_identity(about_file(path), VECTORS, about)
+
+    @classmethod
+    def load(cls, folder: str | Path, encoder: TermEncoder) -> EncodedDictionary:
+        """What `save` wrote into a folder, for the encoder that made it; vectors stay on the disk.
+
+        Raises:
+          BadInput: no such folder, a damaged one, or one that another encoder made or the same one
+            with other settings; it says what differs.
+        """
+        folder = Path(folder)
+        recover_folder(folder)
+        try:
+            rows = pl.read_parquet(folder / TERMS_FILE, columns=["term", "concept"])
+        except (OSError, pl.exceptions.PolarsError) as error:
+            problem = str(error).splitlines()[0]
+            raise BadInput(
+                f"{folder}: found no dictionary that EncodedDictionary.save wrote, or a damaged "
+                f"one ({problem}); {SAVE_AGAIN}"
+            ) from error
+        terms, concepts = rows["term"].to_list(), rows["concept"].to_list()
+        listed = TermList(terms, TERMS_PER_CHUNK)
+        vectors = read_vectors(
+            folder / VECTORS_FILE, encoder, str(encoder.weights_hash), listed, SAVE_AGAIN
+        )
+        return cls(terms, concepts, vectors, encoder)
+
+
+DictionarySource = (
+    EncodedDictionary
+    | Dictionary
+    | Mapping[str, str]
+    | tuple[Sequence[str], Sequence[str]]
+    | Iterable[tuple[str, str]]
+    | str
+    | Path
+)
+FORMS = (
+    "the path of a dictionary, a dict of term -> concept, a list of (term, concept) pairs, a "
+    "tuple of two columns (terms, concepts), or a DataFrame with the columns term and concept"
+)
+
+
+def terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
+    """The columns of a dictionary in any of the forms that Python has for it.
+
+    Args:
+      given: a path for `read_dictionary`; what that returned; a dict of term -> concept; a tuple of
+        two columns, terms and concepts; an iterable of (term, concept) pairs; or a DataFrame of
+        pandas or polars with such columns. The concepts that share a term may be joined with "|".
+
+    Raises:
+      BadInput: it is none of these, or pairs and columns cannot be told apart.
+    """
+    if isinstance(given, str | Path):
+        given = read_dictionary(given)
+    if isinstance(given, Dictionary | EncodedDictionary):
+        return list(given.terms), list(given.concepts)
+    if isinstance(given, Mapping):
+        columns: Iterable[Any] = (given.keys(), given.values())
+    elif hasattr(given, "columns"):
+        columns = (given[name] for name in named_columns(list(given.columns)))
+    elif not isinstance(given, Iterable) or isinstance(given, bytes | set | frozenset):
+        raise BadInput(f"the dictionary is a {type(given).__name__}; expected {FORMS}")
+    else:
+        columns = columns_of_rows(given if isinstance(given, tuple) else list(given))
+    terms, concepts = (strings_of(column, f"a dictionary: {FORMS}") for column in columns)
+    if len(terms) != len(concepts) or not terms:
+        raise BadInput(
+            f"the dictionary has {len(terms)} terms and {len(concepts)} concepts; expected one "
+            "concept for each term, and at least one"
+        )
+    return terms, concepts
+
+
+def named_columns(found: list[Any]) -> list[Any]:
+    """The names of the columns of terms and of concepts among those of a DataFrame."""
+    chosen = []
+    for known, what in ((TERM_COLUMNS, "terms"), (CONCEPT_COLUMNS, "concepts")):
+        fitting = [name for name in found if str(name).lower() in known]
+        if len(fitting) != 1:
+            raise BadInput(
+                f"the dictionary's DataFrame has the columns {', '.join(map(str, found))}; "
+                f"expected one of {what} among them, called {', '.join(sorted(known))}; or give "
+                "a tuple of two columns (terms, concepts)"
+            )
+        chosen += fitting
+    return chosen
+
+
+def columns_of_rows(given: tuple | list) -> tuple[Any, Any]:
+    """The two columns of pairs, or of a tuple or a list of the columns."""
+    are_pairs = all(map(is_pair, given))
+    if are_pairs and len(given) == 2:  # two by two strings
+        inner = {type(one) for one in given}
+        if (type(given), inner) not in ((tuple, {list}), (list, {tuple})):
+            raise BadInput(
+                f"the dictionary {given!r} may be two columns or two pairs; give a dict of term -> "
+                "concept"
+            )
+        are_pairs = isinstance(given, list)
+    if are_pairs:
+        return [term for term, _ in given], [concept for _, concept in given]
+    if len(given) == 2 and not any(isinstance(one, str) for one in given):
+        return given[0], given[1]
+    row = next(row for row in given if not is_pair(row))
+    raise BadInput(f"the dictionary has the row {str(row)[:60]!r}; expected {FORMS}")
+
+
+def is_pair(row: Any) -> bool:
+    """Whether a row of a dictionary is (term, concept)."""
+    return (
+        isinstance(row, tuple | list) and len(row) == 2 and all(isinstance(one, str) for one in row)
+    )
+
+
+def dictionary_vectors(
+    encoder: TermEncoder,
+    terms: Sequence[str],
+    *,
+    unit: bool = True,
+    of_run: bool = False,
+    cache: bool,
+    progress: bool,
+) -> Rows:
+    """float32 [n, D]: the vectors of the terms of a dictionary, the same to the bit either way.
+
+    Args:
+      encoder, terms, unit, of_run, progress: as for `cached_vectors`.
+      cache: read them where this machine has them, and keep them for the next time.
+    """
+    options = {"unit": unit, "progress": progress}
+    kept = cached_vectors(encoder, terms, of_run=of_run, **options) if cache else None
+    return vectors_in_chunks(encoder, terms, **options) if kept is None else kept
+
+
+def vectors_in_chunks(
+    encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
+) -> np.ndarray:
+    """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
+    if len(terms) <= TERMS_PER_CHUNK:
+        return encoder.encode(list(terms), unit=unit, progress=progress)
+    listed = TermList(terms, TERMS_PER_CHUNK)
+    vectors = aligned((len(terms), encoder.width), np.float32)
+    bar = progress_bar(total=len(terms), unit=" terms", desc="encoding", disable=not progress)
+    with bar:
+        numbers = range(listed.chunks)
+        chunks = encoder.encode_chunks(map(listed.chunk, numbers), unit=unit, bar=bar)
+        for number, chunk in enumerate(chunks):
+            first = number * TERMS_PER_CHUNK
+            vectors[first : first + len(chunk)] = chunk
+    return vectors
+
+
+def nearest_concepts(
+    queries_QD: np.ndarray, dictionary: EncodedDictionary, k: int
+) -> list[list[Match]]:
+    """The k concepts nearest to each query; searches more terms until k concepts are among them."""
+    found: list[list[Match]] = [[] for _ in queries_QD]
+    open_queries = np.arange(len(queries_QD))
+    width = 1 if k == 1 else k * TERMS_PER_CONCEPT
+    while len(open_queries):
+        width = min(width, len(dictionary.terms))
+        similarity, index = search(queries_QD[open_queries], dictionary.vectors, width)
+        for query, values, numbers in zip(open_queries, similarity, index, strict=True):
+            found[query] = first_of_each_concept(values, numbers, dictionary, k)
+        open_queries = np.array([q for q in open_queries if len(found[q]) < k], np.int64)
+        width *= 8
+    return found
+
+
+def first_of_each_concept(
+    similarity: np.ndarray, index: np.ndarray, dictionary: EncodedDictionary, k: int
+) -> list[Match]:
+    """The best term of each of the first k concepts among ranked terms."""
+    matches: dict[str, Match] = {}
+    for value, number in zip(similarity, index, strict=True):
+        for concept in split_concepts(dictionary.concepts[number]):
+            if concept not in matches:
+                matches[concept] = Match(concept, dictionary.terms[number], float(value))
+        if len(matches) >= k:
+            break
+    return list(matches.values())[:k]
+
+
+def match_columns(
+    mentions: Sequence[str], matches: Sequence[Sequence[Match]]
+) -> dict[str, list[Any]]:
+    """The matches of mentions as columns of a table, a row for each match."""
+    rows = [
+        (mention, match.concept, match.term, match.similarity, rank)
+        for mention, found in zip(mentions, matches, strict=True)
+        for rank, match in enumerate(found, start=1)
+    ]
+    names = ("mention", "concept", "matched_term", "similarity", "rank")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
+    """What makes a DataFrame of columns: True or "pandas", or "polars"; BadInput without it."""
+    if kind == "polars":
+        return pl.DataFrame
+    if kind not in (True, "pandas"):
+        raise BadInput(f"as_frame is {kind!r}; expected True, 'pandas' or 'polars'")
+    try:
+        import pandas
+    except ImportError as error:
+        raise BadInput(
+            f"a DataFrame of pandas needs pandas, which cannot be imported ({error}): pip install "
+            "pandas; or take as_frame='polars'"
+        ) from error
+    return pandas.DataFrame
+
+
+# -------------------------------------------------------------------------------------------------
+# A BERT and its tokenizer as what reads terms.
+
+
+class BertReader:
+    """Reads terms as word pieces.
+
+    Args:
+      bert: the encoder.
+      tokenizer: its own.
+    """
+
+    def __init__(self, bert: Bert, tokenizer: Tokenizer):
+        self.bert, self.tokenizer = bert, tokenizer
+
+    @property
+    def width(self) -> int:
+        """Of a vector."""
+        return self.bert.config.hidden_size
+
+    @property
+    def structure(self) -> str:
+        """All of its shape that vectors depend on."""
+        return repr(self.bert.config)
+
+    @cached_property
+    def tokenizer_hash(self) -> str:
+        """Of what makes tokens of terms."""
+        return tokenizer_hash(self.tokenizer)
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the tokenizer does."""
+        normalizer = self.tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def dtype(self) -> str:
+        """Of its arithmetic."""
+        return jnp.dtype(self.bert.dtype).name
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the weight files that it was read from."""
+        return hash_weights(folder)
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of the parameters, of an encoder that was read from no folder."""
+        return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings that do not fit it, or a tokenizer that does not."""
+        if settings.pooling not in POOLINGS:
+            raise BadInput(
+                f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
+                f"expected one of {', '.join(POOLINGS)}"
+            )
+        check_vocabulary(self.tokenizer.get_vocab_size(), self.bert.config, source)
+        if settings.pooling == "pooler" and self.bert.pooler is None:
+            raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
+        if settings.attend_padding and self.bert.config.model_type != "bert":
+            raise BadInput(
+                f"{source}: attend_padding is for the published CODER checkpoints, which are BERTs;"
+                f" found {self.bert.config.model_type}: encode without it"
+            )
+
+    def embed(
+        self,
+        terms: Sequence[str],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        progress: bool,
+    ) -> np.ndarray:
+        """As `embed_terms`, of cleaned terms."""
+        given = self.bert, self.tokenizer, terms
+        return embed_terms(*given, **_how(settings), unit=unit, rows=rows, progress=progress)
+
+    def embed_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        bar: Progress | None,
+    ) -> Iterator[np.ndarray]:
+        """As `embed.embed_chunks`, of cleaned terms."""
+        how = _how(settings)
+        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
+
+
+def _how(settings: EncoderSettings) -> dict[str, Any]:
+    """The settings that `embed_terms` wants."""
+    return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
+
+
+# -------------------------------------------------------------------------------------------------
+# An encoder of names as what reads terms: any string of characters gets a vector.
+
+CHUNK_NAMES = 1 << 15
+
+
+class NameReader:
+    """Reads terms as words and characters.
+
+    Args:
+      config, params: the encoder.
+      alphabet: its characters.
+      vectors: of words.
+    """
+
+    def __init__(
+        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: VectorTable
+    ):
+        self.config, self.params, self.alphabet, self.vectors = config, params, alphabet, vectors
+
+    @property
+    def bert(self) -> NoReturn:
+        """There is none.
+
+        Raises:
+          BadInput: always.
+        """
+        raise BadInput(
+            "the model is an encoder of names (BNE), which has no BERT and no word pieces; what "
+            "was asked for needs a BERT: give another --model"
+        )
+
+    tokenizer = bert
+
+    @property
+    def width(self) -> int:
+        """Of a vector."""
+        return self.config.width
+
+    @property
+    def structure(self) -> str:
+        """All of its shape that vectors depend on."""
+        return repr(self.config)
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Of the rules that make words of terms."""
+        return rules_hash()
+
+    lowercases = True
+    dtype = "float32"
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the weight files that it was read from, the vectors of words too."""
+        digest = hashlib.sha256()
+        for name in WEIGHT_FILES:
+            with (folder / name).open("rb") as file:
+                hashlib.file_digest(file, lambda: digest)
+        return digest.hexdigest()
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of all that it knows, of an encoder that was read from no folder."""
+        known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
+        words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
+        return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings of a BERT."""
+        if settings.pooling != OF_NAMES or settings.attend_padding:
+            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
+            raise BadInput(
+                f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
+                "leave it out"
+            )
+
+    @cached_property
+    def _placed(self) -> Any:
+        return place_names(self.config, self.params)
+
+    def embed(
+        self,
+        terms: Sequence[str],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        progress: bool,
+    ) -> np.ndarray:
+        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal ones once."""
+        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+        distinct = list(slot)
+        found = aligned((len(distinct), self.width), np.float32)
+        bar = progress_bar(
+            total=len(distinct), unit=" terms", desc="encoding", disable=not progress
+        )
+        with bar:
+            for first in range(0, len(distinct), CHUNK_NAMES):
+                some = distinct[first : first + CHUNK_NAMES]
+                found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
+        if len(distinct) == len(terms):
+            return found
+        places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+        repeated = aligned((len(terms), self.width), np.float32)
+        return np.take(found, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
+
+    def embed_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        bar: Progress | None,
+    ) -> Iterator[np.ndarray]:
+        """Vectors of each of many lists of cleaned terms, one after the other."""
+        for terms in chunks:
+            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
+            if bar is not None:
+                bar.update(len(terms))
+            yield vectors
+
+    def _vectors(
+        self,
+        terms: list[str],
+        settings: EncoderSettings,
+        unit: bool,
+        rows: int | None,
+        bar: Progress,
+    ) -> np.ndarray:
+        most = settings.max_length - 2  # the marks around a name count
+        given = self._placed, self.alphabet, self.vectors, terms
+        return embed_names(*given, most_words=most, unit=unit, rows=rows, bar=bar)
+
+
+# -------------------------------------------------------------------------------------------------
+# TermEncoder: a pre-trained model in; terms to vectors, mentions to concepts out.
 
 
 class TermEncoder:
@@ -242,7 +778,7 @@ class TermEncoder:
             forms that `terms_and_concepts` tells: a dict of term -> concept, columns, pairs, ...
           progress: show a progress bar on stderr, and say where the vectors come from.
           cache: read the vectors where this machine has them, and keep them for the next time: see
-            `vector_cache.cached_vectors`.
+            `vector_files.cached_vectors`.
 
         Raises:
           BadInput: a dictionary that cannot be read, or is none of these.
@@ -295,3 +831,32 @@ class TermEncoder:
         words += [f"{name}={value!r}" for name, value in asdict(settings).items()]
         words += [f"languages={self.languages}"] if self.languages else []
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+# -------------------------------------------------------------------------------------------------
+# An encoder that remembers: each term is encoded once, however often and by whom it is asked for.
+#
+# For a few tens of thousands of terms that several parts of one program look at, such as scores,
+# plots and a report: it keeps the vectors of all terms in memory.
+
+
+class RememberingEncoder(TermEncoder):
+    """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
+
+    def __init__(self, encoder: TermEncoder):
+        super().__init__(encoder.reader, None, encoder.settings, encoder.report)
+        self.name, self.languages = encoder.name, encoder.languages
+        self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
+
+    def encode_list(
+        self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
+    ) -> np.ndarray:
+        """As `TermEncoder.encode_list`; vectors that are not of unit length are not remembered."""
+        if not unit:
+            return super().encode_list(terms, unit=False, rows=rows, progress=progress)
+        new = [term for term in dict.fromkeys(terms) if term not in self.held]
+        if new:
+            vectors = super().encode_list(new, unit=True, rows=rows, progress=progress)
+            self.held.update(zip(new, vectors, strict=True))
+        held = [self.held[term] for term in terms]
+        return np.array(held, np.float32).reshape(len(held), self.width)

@@ -18,12 +18,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.results.cells import Table
-from coder_jax.evaluation.results.published import PublishedRow
-from coder_jax.evaluation.vectors.vectors import Vectors
+from coder_jax.evaluation.results import Table
+from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import tab_separated
+from data_pipeline.files.tables import tab_separated
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 # Values of the flags of all kinds, and "seed", by name ("only_these_types"): each kind takes what

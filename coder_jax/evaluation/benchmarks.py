@@ -1,38 +1,38 @@
-"""All benchmarks, a line each: which kind a path is of, reading it, and scoring it.
-
-To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
-"""
+"""All kinds of benchmarks: which one a path is of, reading, scoring, and tables of results."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from coder_jax.evaluation.annotated_text import AnnotatedText
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.concepts.case_studies import CaseStudy
-from coder_jax.evaluation.concepts.concept_set import ConceptSet
-from coder_jax.evaluation.given_groups.quaero import Quaero
-from coder_jax.evaluation.multiple_names.benchmark import MultipleNames
-from coder_jax.evaluation.names.annotated_text import AnnotatedText
-from coder_jax.evaluation.names.coverage import Coverage
-from coder_jax.evaluation.normalization.folds import Folds
-from coder_jax.evaluation.normalization.mantra import Mantra
-from coder_jax.evaluation.normalization.mentions import Mentions
-from coder_jax.evaluation.normalization.xl_bel import XlBel
+from coder_jax.evaluation.case_studies import CaseStudy
+from coder_jax.evaluation.concepts import ConceptSet
+from coder_jax.evaluation.given_groups import Quaero
+from coder_jax.evaluation.links import LinkBenchmark
+from coder_jax.evaluation.mantra import Mantra
+from coder_jax.evaluation.name_pairs import Coverage
+from coder_jax.evaluation.normalization import Folds, Mentions, XlBel
+from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
-from coder_jax.evaluation.relations.link_benchmark import LinkBenchmark
-from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
-from coder_jax.evaluation.results.published import PublishedRow, rows_for
-from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
-from coder_jax.evaluation.vectors.vectors import TERMS, Vectors
-from coder_jax.evaluation.vectors.words_and_concepts import WordVectors
+from coder_jax.evaluation.relations import RelationBenchmark
+from coder_jax.evaluation.results import PLUS_MINUS, Row, Table
+from coder_jax.evaluation.several_concepts import MultipleNames
+from coder_jax.evaluation.similarity import SimilarityBenchmark
+from coder_jax.evaluation.vectors import TERMS, Vectors, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import tab_separated
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.tables import tab_separated
+from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
+
+# -------------------------------------------------------------------------------------------------
+# All benchmarks, a line each: which kind a path is of, reading it, and scoring it.
+#
+# To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
 
 # In the order of help, messages and tables. A path goes to the first that claims it, else to the
 # first that would take it.
@@ -166,3 +166,60 @@ def options_with(chosen: Mapping[str, Any]) -> Options:
     if unknown := chosen.keys() - defaults.keys():
         raise ValueError(f"found the options {sorted(unknown)}; expected some of {[*defaults]}")
     return defaults | dict(chosen)
+
+
+# -------------------------------------------------------------------------------------------------
+# Tables of records: one for each kind of benchmark; and tables as text.
+
+
+def print_records(records: Sequence[EvaluationRecord], **options: Any) -> None:
+    """Prints the tables of `tables_of`."""
+    for number, table in enumerate(tables_of(records, **options)):
+        if number:
+            print()
+        print_table(*table)
+
+
+def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table]:
+    """A table for each kind of benchmark that there is: benchmarks x poolings.
+
+    Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
+    the rows of a benchmark whose name says that it is one of the papers' (cadec, psytar, mantra,
+    mcsm, ddbrc, quaero) are the papers' own, marked as published.
+
+    Args:
+      records: of any kinds.
+      options: values of flags that tables know, such as k of acc@k; defaults for the others.
+    """
+    chosen, makers = options_with(options), makers_of_tables()
+    by_kind = {kind: [record for record in records if record.kind == kind] for kind in makers}
+    return [makers[kind].table(own, chosen) for kind, own in by_kind.items() if own]
+
+
+def print_table(header: list[str], rows: list[Row]) -> None:
+    """Prints columns as wide as their longest cell: the first two left, numbers right.
+
+    Scores stand below scores, whether or not they have an interval.
+    """
+    lines = [printed_cells(row) for row in rows]
+    for column in range(2, len(header)):
+        sure = [PLUS_MINUS + line[column].partition(PLUS_MINUS)[2] for line in lines]
+        width = max((len(one) for one in sure if one != PLUS_MINUS), default=0)
+        for line, one in zip(lines, sure, strict=True):
+            score = line[column].partition(PLUS_MINUS)[0]
+            line[column] = score + f"{'' if one == PLUS_MINUS else one:<{width}}"
+    widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
+    for cells in (header, ["-" * width for width in widths], *lines):
+        line = [
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        print("  ".join(line).rstrip())
+
+
+def printed_cells(row: Row) -> list[str]:
+    """The cells of a row; a published one says so in its first."""
+    if not row.published:
+        return [*row.cells]
+    label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"
+    return [label, *row.cells[1:]]

@@ -16,11 +16,18 @@ from typing import Annotated, Any, Generic, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta
 
-from coder_jax.encoding.encoder_protocol import EncoderProtocol
-from data_pipeline.files.contents import Cosine, Count, CutoffTable, Hash
-from data_pipeline.files.identity import EVALUATION, read_identity, write_identity
-from data_pipeline.files.json_files import typed
-from data_pipeline.process.errors import BadInput
+from coder_jax.encoding.vector_files import EncoderProtocol
+from data_pipeline.files.identity import (
+    EVALUATION,
+    Cosine,
+    Count,
+    CutoffTable,
+    Hash,
+    read_identity,
+    typed,
+    write_identity,
+)
+from data_pipeline.process import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
@@ -60,7 +67,7 @@ class EvaluationRecord(Generic[E]):
     unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
     dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # 95 % intervals of scores (results/bootstrap.py), where the kind has them.
+    # 95 % intervals of scores (results.py), where the kind has them.
     intervals: dict[str, Interval] = field(default_factory=dict)
     answers: dict[str, Any] | None = None  # of normalization: `Answers`
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
@@ -97,7 +104,7 @@ class Distribution(TypedDict):
 
 
 class Answers(TypedDict):
-    """What mentions were answered (normalization/answers.py)."""
+    """What mentions were answered (normalization.py)."""
 
     # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
     ranks: dict[str, str] | None

@@ -1,33 +1,328 @@
-"""A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
-
-The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
-`TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
-its vectors are compared with the trained encoder's, and only then does it get its name.
-"""
+"""Export of an encoder as a Hugging Face folder, checked before it gets its name."""
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from coder_jax.encoding.embed import embed_terms
 from coder_jax.export.model_card import check_card, model_card
 from coder_jax.export.relations import ExportedRelations, write_relations
-from coder_jax.export.sentence_transformers_files import write_sentence_transformers_files
-from coder_jax.export.verify import require_torch, verify_export
 from coder_jax.models.bert import Bert
-from coder_jax.models.encoder_settings import EncoderSettings, write_settings
+from coder_jax.models.hf_files import EncoderSettings, hub_errors, write_settings
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
+from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.files.buckets import address, explained, file_sizes, open_bucket, publish_folder
 from data_pipeline.files.identity import ENCODER
-from data_pipeline.files.whole_files import recover_folder, whole_folder, write_json
-from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.cleaning.in_tokenizers import clean_in
+from data_pipeline.files.whole import recover_folder, whole_folder, write_json
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import clean, clean_in
+
+# -------------------------------------------------------------------------------------------------
+# The files that make a model folder open in sentence-transformers: modules and their settings.
+
+# Module names and keys as sentence-transformers 2 to 6 all read them.
+TRANSFORMER, POOLING, DENSE, NORMALIZE = (
+    f"sentence_transformers.models.{name}"
+    for name in ("Transformer", "Pooling", "Dense", "Normalize")
+)
+
+
+def write_sentence_transformers_files(
+    folder: Path,
+    tensors: Mapping[str, np.ndarray],
+    *,
+    width: int,
+    pooling: str,
+    max_length: int,
+) -> None:
+    """Writes modules.json and the module folders beside a transformers model.
+
+    The last module makes vectors of unit length. BERT's tanh pooler becomes a Dense module, which
+    sentence-transformers applies to the pooled [CLS].
+
+    Args:
+      folder: with config.json, weights and tokenizer.
+      tensors: the weights, under Hugging Face's names; the pooler's are read, if any.
+      width: of the vectors.
+      pooling: 'cls', 'mean' or 'pooler'.
+      max_length: longest text in tokens.
+    """
+    modules = [("", TRANSFORMER), ("1_Pooling", POOLING)]
+    if pooling == "pooler":
+        modules.append(("2_Dense", DENSE))
+    modules.append((f"{len(modules)}_Normalize", NORMALIZE))
+    write_modules(folder, modules)
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": max_length, "do_lower_case": False},
+    )
+    write_json(
+        folder / "1_Pooling" / "config.json",
+        {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": pooling != "mean",
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
+    if pooling == "pooler":
+        write_json(
+            folder / "2_Dense" / "config.json",
+            {
+                "in_features": width,
+                "out_features": width,
+                "bias": True,
+                "activation_function": "torch.nn.modules.activation.Tanh",
+            },
+        )
+        dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        save_file(dense, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
+    """Writes modules.json, the folders of the modules, and that vectors are compared by cosine.
+
+    Args:
+      folder: of the model.
+      modules: of each its folder and its class; the folder of the first is "".
+    """
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": kind}
+        for i, (path, kind) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    for path, _ in modules[1:]:
+        (folder / path).mkdir()
+
+
+# -------------------------------------------------------------------------------------------------
+# An exported folder and the Bert it came from in; how far apart their vectors are out.
+
+TOLERANCE = 1e-5  # of unit vectors, float32
+PROBE_TERMS = [
+    "",
+    "pain",
+    "Heart attack",
+    "Myocardial infarction (disorder)",
+    "Type 2 diabetes mellitus",
+    "T2DM",
+    "Non-small cell lung carcinoma, NOS",
+    "Abnormality of the cardiovascular system",
+    "5-alpha-reductase deficiency",
+    "beta-D-glucopyranosyl-(1->4)-D-glucose",
+    "2,3,7,8-tetrachlorodibenzo-p-dioxin",
+    "BRCA1 protein, human",
+    "HLA-DRB1*04:01",
+    "Escherichia coli O157:H7",
+    "vitamin B₁₂",
+    "α-thalassemia",
+    "β-amyloid (1–42)",
+    "µ-opioid receptor agonist",
+    "37 °C ± 0.5 °C",
+    "Sjögren's syndrome",
+    "Ménière disease",
+    "Behçet’s disease",
+    "infarctus du myocarde",
+    "œdème aigu du poumon",
+    "Herzinfarkt, akuter",
+    "Überempfindlichkeit gegen Penicillin",
+    "infarto agudo de miocardio",
+    "niño con fiebre",
+    "инфаркт миокарда",
+    "έμφραγμα του μυοκαρδίου",
+    "心筋梗塞",
+    "急性心肌梗死",
+    "심근경색증",
+    "احتشاء عضلة القلب",
+    "אוטם שריר הלב",
+    "กล้ามเนื้อหัวใจตาย",
+    "e\u0301ruption cutane\u0301e",
+    "pain  \t in   limb",
+    "status post 🫀 transplant",
+    "Diabetes (type 2 (insulin-treated)) NOS",
+    "NOS",
+    "nos\u2028cancer\x85NOS (finding) (disorder) ",
+    "((unclosed (bracket)",
+    "ΝΕΦΡΙΚΉ ΝΌΣΟΣ",
+    "İSKEMİ",
+    "vitB12a/β2±5µg’s",
+    "א\u05b8ב",
+    "[Ambiguous] <unspecified> & other; see also: rash/itch",
+    "Methionyl" + "threonylthreonylglutaminylalanyl" * 12,
+    "Closed fracture of the base of the skull with subarachnoid, subdural, and extradural "
+    "hemorrhage, with prolonged loss of consciousness of more than twenty-four hours, without "
+    "return to the pre-existing conscious level, initial encounter for closed fracture",
+]
+
+
+def require_torch() -> None:
+    """Raises BadInput where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise BadInput(
+            "an export is compared with transformers before it is kept, which needs PyTorch; "
+            "install it with 'pip install torch', its CPU build is enough"
+        )
+
+
+def verify_export(
+    folder: Path,
+    bert: Bert,
+    *,
+    settings: EncoderSettings,
+    tolerance: float = TOLERANCE,
+    proof: Mapping[str, Any] | None = None,
+) -> dict[str, float]:
+    """Opens an export the way its users will and compares its vectors with ours.
+
+    Ours are those of PROBE_TERMS by `bert`, and those that training itself gave.
+
+    Args:
+      folder: the export.
+      bert: the encoder that was exported.
+      settings: pooling, cleaning and length of the export.
+      tolerance: largest absolute difference allowed between elements of unit vectors.
+      proof: `terms` and `outputs`, with their `vectors`, of training; None where there are none.
+
+    Returns:
+      The largest difference for each library that opened the folder: 'transformers', and
+      'sentence-transformers' where that is installed.
+
+    Raises:
+      BadInput: PyTorch is not installed, so that nothing can be compared.
+      RuntimeError: a difference above the tolerance, or NaN.
+    """
+    require_torch()
+    cleaned = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
+    ours = embed_terms(
+        bert.with_dtype(jnp.float32),
+        load_tokenizer(folder),
+        cleaned,
+        pooling=settings.pooling,
+        max_length=settings.max_length,
+    )
+    ours, terms = with_proof(ours, proof)
+    # Not cleaned: the exported tokenizer does it.
+    theirs = {"transformers": transformers_vectors(folder, terms, settings)}
+    has_modules = (folder / "modules.json").exists()
+    if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
+        theirs["sentence-transformers"] = sentence_transformers_vectors(folder, terms)
+    return {
+        name: largest_difference(
+            ours, vectors, f"the export opened by {name} gives vectors that", folder, tolerance
+        )
+        for name, vectors in theirs.items()
+    }
+
+
+def with_proof(ours: np.ndarray, proof: Mapping[str, Any] | None) -> tuple[np.ndarray, list[str]]:
+    """(vectors, terms): those of PROBE_TERMS, and behind them those that training gave."""
+    if proof is None:
+        return ours, PROBE_TERMS
+    of_training = np.array(proof["outputs"]["vectors"], np.float32)
+    return np.concatenate([ours, of_training]), [*PROBE_TERMS, *proof["terms"]]
+
+
+def largest_difference(
+    ours: np.ndarray, theirs: np.ndarray, what: str, folder: Path, tolerance: float = TOLERANCE
+) -> float:
+    """The largest difference of what was trained and what an export gives.
+
+    Args:
+      ours, theirs: of one shape.
+      what: how the message begins, before "differ".
+      folder: of the export.
+      tolerance: the largest absolute difference allowed.
+
+    Raises:
+      RuntimeError: if it is above the tolerance, or NaN.
+    """
+    difference = float(np.abs(ours - theirs).max())
+    if not difference <= tolerance:  # catches NaN too
+        raise RuntimeError(
+            f"{what} differ from the trained one's by {difference:.2e}; expected at most "
+            f"{tolerance:.0e}: {folder}"
+        )
+    return difference
+
+
+def load_module(path: Path) -> Any:
+    """The Python file that lies in an export, imported under no name that others have."""
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def transformers_tokens(folder: Path, terms: Sequence[str]) -> list[list[int]]:
+    """Ids by transformers.AutoTokenizer, which cleans terms in an export of ours; not cut."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)(list(terms))["input_ids"]
+
+
+def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettings) -> np.ndarray:
+    """Unit vectors by transformers.AutoModel in PyTorch on the CPU, in ordinary padded batches."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    # The length comes from the exported tokenizer, as it does for users.
+    batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        output = model(**batch)
+    if settings.pooling == "pooler":
+        vectors = output.pooler_output
+    elif settings.pooling == "cls":
+        vectors = output.last_hidden_state[:, 0]
+    else:
+        mask = batch["attention_mask"][:, :, None]
+        if settings.pooling == "pieces":  # neither the first token nor the last of each
+            mask = mask.roll(-1, 1) * mask
+            mask[:, [0, -1]] = 0
+        vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
+    return torch.nn.functional.normalize(vectors, dim=-1).numpy()
+
+
+def sentence_transformers_vectors(
+    folder: Path, terms: list[str], *, trust_remote_code: bool = False
+) -> np.ndarray:
+    """Vectors by SentenceTransformer.encode, whose own modules pool and normalize.
+
+    Args:
+      folder: of the model.
+      terms: strings.
+      trust_remote_code: whether a module of the folder's own may be run.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust_remote_code)
+    return model.encode(terms, convert_to_numpy=True, show_progress_bar=False)
+
+
+# -------------------------------------------------------------------------------------------------
+# A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
+#
+# The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
+# `TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
+# its vectors are compared with the trained encoder's, and only then does it get its name.
 
 # What a config.json may say of the place and type it was loaded with, and ours would not be true.
 STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
@@ -163,3 +458,43 @@ def write_descriptions(
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
     write_settings(folder, settings, about | {"versions": versions})
     (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
+
+
+# -------------------------------------------------------------------------------------------------
+# An export on its way out: to the Hugging Face Hub, or into a bucket.
+
+
+def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
+    """Uploads an export to the Hugging Face Hub, making the repository if need be.
+
+    Returns:
+      The address of the model.
+
+    Raises:
+      BadInput: not logged in, no right to write there, or no network.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        url = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(
+            folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
+        )
+    except hub_errors() as error:
+        raise BadInput(
+            f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "
+            "itself is complete. Log in with 'hf auth login', check the name, and try again"
+        ) from error
+    return str(url)
+
+
+def publish_export(folder: Path, out: Path) -> None:
+    """Copy an export into a bucket; an earlier export there is replaced.
+
+    Raises:
+        BadInput: if something else is there, or the bucket cannot be written to.
+    """
+    with explained(address(out), "read"):
+        earlier = ENCODER.file in file_sizes(*open_bucket(address(out)))
+    publish_folder(folder, out, "config.json", overwrite=earlier)

@@ -12,8 +12,8 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from coder_jax.export.relations import KINDS, ExportedRelations
-from coder_jax.models.encoder_settings import OF_NAMES, EncoderSettings
-from data_pipeline.terminology.cleaning.rules import IN_WORDS
+from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
+from data_pipeline.terminology.cleaning import IN_WORDS
 
 POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",

@@ -10,9 +10,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from data_pipeline.files.json_files import read_json, typed
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.identity import read_json, typed
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput
 
 TABLE, LABELS = "relations.safetensors", "relations.json"
 # By the dimensions of the table: its name in the file, and what to do with it.

@@ -1,24 +1,240 @@
-"""Mentions in, concepts of a dictionary out: the same string before the nearest term."""
+"""Mentions to concepts: the same string first, then the nearest term, or no answer and why."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
+from sklearn.linear_model import LogisticRegression
 
-from coder_jax.mapping.abbreviations import writer_out
-from coder_jax.mapping.answers import Answer, Candidate, Status
 from coder_jax.mapping.candidates import SAME, Candidates
-from coder_jax.mapping.exact import SameStrings, folded
-from coder_jax.mapping.rule import Rule, margin_of
-from coder_jax.mapping.unanswerable import why_unanswerable
+from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.rows import split_concepts
-from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.cleaning.rules import semantic_tags, without_tags
+from data_pipeline.files.tables import split_concepts, two_columns
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import semantic_tags, without_tags
+
+# -------------------------------------------------------------------------------------------------
+# A dictionary's terms in, those that have the same string as a mention out.
+
+TERMS_AT_ONCE = 1 << 20
+
+
+def folded(terms: Sequence[str]) -> pl.Series:
+    """Strings with case and blanks folded, and accents written in one way (Unicode's NFC)."""
+    series = pl.Series(list(terms), dtype=pl.String)
+    series = series.str.normalize("NFC").str.to_lowercase()
+    return series.str.replace_all(r"\s+", " ").str.strip_chars()
+
+
+class SameStrings:
+    """Finds the terms that are a mention's string, case and blanks aside.
+
+    It holds 16 bytes for each term, whatever its length, beside the terms themselves.
+
+    Attributes:
+      terms: the strings that are compared, [n].
+    """
+
+    def __init__(self, terms: Sequence[str]):
+        self.terms = terms
+        parts = range(0, len(terms), TERMS_AT_ONCE)  # or all strings would be there several times
+        hashes = np.concatenate(
+            [
+                np.zeros(0, np.uint64),
+                *(folded(terms[one : one + TERMS_AT_ONCE]).hash().to_numpy() for one in parts),
+            ]
+        )
+        self.order = np.argsort(hashes, kind="stable")
+        self.hashes = hashes[self.order]
+
+    def rows(self, mentions: Sequence[str]) -> list[np.ndarray]:
+        """For each mention the rows, int64 and ascending, of the terms with its string."""
+        wanted = folded(mentions)
+        hashes = wanted.hash().to_numpy()
+        first = np.searchsorted(self.hashes, hashes, "left")
+        last = np.searchsorted(self.hashes, hashes, "right")
+        found = [self.order[begin:end] for begin, end in zip(first, last, strict=True)]
+        # Two strings may have one hash.
+        rows = np.concatenate([np.zeros(0, np.int64), *found])
+        strings = folded([self.terms[row] for row in rows]).to_list()
+        same, start = [], 0
+        for string, some in zip(wanted.to_list(), found, strict=True):
+            end = start + len(some)
+            is_same = [other == string for other in strings[start:end]]
+            same.append(some[np.array(is_same, bool)])
+            start = end
+        return same
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions that name nothing: empty ones, numbers, and what people write where they have no answer.
+#
+# An encoder finds a nearest term for every string; these are told apart before it is asked.
+
+# What stands in for an answer, in the languages of the lists that hospitals keep.
+_PLACEHOLDERS = """
+n/a|n.a.|n. a.|na|nil|none|null|nan|empty|blank|missing|unknown|unk|not known|not applicable
+not available|not specified|not stated|not recorded|not documented|not done|no data|no entry
+no information|to be confirmed|to be determined|tbc|tbd|todo|test|xxx|xx|same|ditto|as above
+k.a.|k. a.|ka|keine angabe|keine angaben|keine|nicht bekannt|unbekannt|nicht anwendbar|entfällt
+nicht zutreffend|leer|fehlt|siehe oben|s.o.|s. o.|dito
+s/o|sans objet|non applicable|non renseigné|non renseignée|non précisé|non précisée|aucun|aucune
+inconnu|inconnue|néant|idem|nsp|voir ci-dessus
+no aplica|no disponible|desconocido|desconocida|ninguno|ninguna|sin datos|sin especificar|ídem
+non applicabile|sconosciuto|sconosciuta|nessuno|nessuna|non noto|non nota
+não aplicável|não se aplica|desconhecido|desconhecida|nenhum|nenhuma|sem dados
+niet van toepassing|n.v.t.|nvt|onbekend|geen|geen gegevens
+nelze|neznámé|neuvedeno|není známo|bilinmiyor|yok|不明|なし|該当なし|无|不详|未知
+"""
+PLACEHOLDERS = frozenset(
+    text for line in _PLACEHOLDERS.split("\n") for text in line.strip().split("|") if text
+)
+# Notes that send the reader elsewhere.
+ELSEWHERE = re.compile(
+    r"(please )?(see|refer to) (the )?"
+    r"(attached|attachment|letter|report|above|below|notes?|file|chart|previous|comments?)\b"
+    r"|siehe (anhang|anlage|brief|befund|bericht|oben|unten|akte)\b"
+    r"|voir (le |la |les )?(pièce jointe|courrier|lettre|compte[- ]rendu|rapport|dossier|annexe)\b"
+    r"|ver (el |la )?(adjunto|carta|informe|anexo)\b"
+)
+
+
+def why_unanswerable(mention: str) -> str:
+    """Why no concept can be the answer to a mention, in a few words; "" where one can.
+
+    No answer have: the empty string, one letter (but of scripts that write words in one sign, such
+    as Chinese), what has no letters at all, and placeholders such as "n/a" or "see attached".
+    """
+    text = " ".join(unicodedata.normalize("NFKC", mention).lower().split())
+    letters = [sign for sign in text if sign.isalpha()]
+    if not text:
+        return "empty"
+    bare = text.strip(" .:;,!?*-_[](){}<>\"'")
+    if text in PLACEHOLDERS or bare in PLACEHOLDERS or ELSEWHERE.match(bare):
+        return "a placeholder"
+    if not letters:
+        return "a number" if any(sign.isnumeric() for sign in text) else "no letters"
+    # Chinese and Japanese signs are letters without upper and lower case.
+    if len(letters) == 1 and letters[0].upper() != letters[0].lower() and len(text) == 1:
+        return "one letter"
+    return ""
+
+
+# -------------------------------------------------------------------------------------------------
+# A user's own list of abbreviations: `MI<TAB>myocardial infarction`.
+
+
+def read_abbreviations(path: str | Path) -> dict[str, str]:
+    """What each abbreviation stands for, from a TSV file of abbreviation<TAB>words.
+
+    Raises:
+      BadInput: no such file, a broken row, or an abbreviation that stands for two things.
+    """
+    meaning: dict[str, str] = {}
+    for short, words in two_columns(Path(path), "abbreviation<TAB>words"):
+        if meaning.setdefault(short, words) != words:
+            raise BadInput(
+                f"{path}: {short!r} stands for {meaning[short]!r} and for {words!r}; expected one "
+                "meaning: remove the other line"
+            )
+    return meaning
+
+
+def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that writes out the abbreviations of a mention.
+
+    Only whole words in the letters of the list count: with "MS" in the list, "MS" is written out
+    and "ms" (a millisecond) is not. Longer ones go first, so that "MI" does not cut "MI II" short.
+    """
+    if not abbreviations:
+        return lambda mention: mention
+    longest_first = sorted(abbreviations, key=len, reverse=True)
+    words = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
+    return lambda mention: words.sub(lambda found: abbreviations[found[0]], mention)
+
+
+# -------------------------------------------------------------------------------------------------
+# When the nearest concept is the answer: how near it must be, and how likely it then is right.
+
+
+class Confidence(NamedTuple):
+    """How likely an answer is right: a logistic regression on its similarity and margin.
+
+    The margin, by how much the second concept is further away, tells more than the similarity: near
+    the right concept of "fracture of the left hand" is that of "fracture of the right hand".
+    """
+
+    intercept: float
+    of_similarity: float
+    of_margin: float
+
+    @classmethod
+    def fitted(cls, similarities: np.ndarray, margins: np.ndarray, right: np.ndarray) -> Confidence:
+        """From mentions whose concept is known: float [n], float [n], bool [n].
+
+        Where all are right, or none is, the likelihood is the same for all: Laplace's estimate.
+        """
+        if len(np.unique(right)) < 2:
+            share = (np.sum(right) + 1) / (len(right) + 2)
+            return cls(float(np.log(share / (1 - share))), 0.0, 0.0)
+        model = LogisticRegression(C=10, max_iter=1000)
+        model.fit(np.stack([similarities, margins], axis=1), right)
+        return cls(float(model.intercept_[0]), *map(float, model.coef_[0]))
+
+    def of(self, similarity: float, margin: float) -> float:
+        """The likelihood, in [0, 1]."""
+        logit = self.intercept + self.of_similarity * similarity + self.of_margin * margin
+        return 1 / (1 + math.exp(-max(min(logit, 500.0), -500.0)))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the nearest concept needs to be the answer.
+
+    Attributes:
+      least_similarity: of the best term.
+      measured: how likely an answer is right; None where nothing was measured.
+      least_confidence: by `measured`.
+    """
+
+    least_similarity: float = -1.0
+    measured: Confidence | None = None
+    least_confidence: float = 0.0
+
+    def confidence(self, similarity: float, margin: float) -> float | None:
+        """How likely the answer is right; None where nothing was measured."""
+        return None if self.measured is None else self.measured.of(similarity, margin)
+
+    def why_not(self, similarity: float, margin: float) -> str:
+        """Why this is no answer; "" where it is one."""
+        if similarity < self.least_similarity:
+            return f"similarity {similarity:.3f} is below {self.least_similarity:.3f}"
+        confidence = self.confidence(similarity, margin)
+        if confidence is not None and confidence < self.least_confidence:
+            return f"confidence {confidence:.3f} is below {self.least_confidence:.3f}"
+        return ""
+
+
+def margin_of(candidates: Sequence[Candidate]) -> float:
+    """By how much the first of ranked candidates is nearer than the second."""
+    if not candidates:
+        return 0.0
+    second = candidates[1].similarity if len(candidates) > 1 else 0.0
+    return candidates[0].similarity - second
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions in, concepts of a dictionary out: the same string before the nearest term.
 
 
 class Near(NamedTuple):

@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from msgspec import Meta
 
-from data_pipeline.files.contents import Vocabulary, Width
-from data_pipeline.files.json_files import typed
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.identity import Vocabulary, Width, typed
+from data_pipeline.process import BadInput
 
 # The vector of [CLS]; the mean over all tokens; the mean over word pieces, without [CLS] and [SEP];
 # [CLS] after the tanh pooler.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from coder_jax.models.bits import GOLDEN_RATIO, mix_bits
+from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
 
 LONGEST_ROW = 128  # the logits of a longer one would not fit into the registers of a program
 SHORTEST = 16  # of rows and heads: the least that the matrix units take

@@ -1,9 +1,4 @@
-"""Hugging Face weights to our encoders and back, through one name table each.
-
-In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
-sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
-other way, a dict of arrays under Hugging Face's names.
-"""
+"""Weights of Hugging Face to our encoders and back, and the architectures for which that works."""
 
 from __future__ import annotations
 
@@ -17,14 +12,97 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from coder_jax.models.architectures import abstract_bert, encoder_class, read_config
 from coder_jax.models.bert import Bert
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert_config import ARCHITECTURES, BertConfig
 from coder_jax.models.hf_files import Weight, find_folder, read_tensors
-from coder_jax.models.modernbert.config import ModernBertConfig
-from coder_jax.models.modernbert.weight_names import MODERN_ANCHOR, modernbert_names
-from data_pipeline.files.json_files import read_json
-from data_pipeline.process.errors import BadInput
+from coder_jax.models.modernbert import MODERNBERT, ModernBert, ModernBertConfig
+from data_pipeline.files.identity import read_json
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# Which architectures of Hugging Face import, and the config and the encoder of each.
+
+# model_type in config.json -> what reads the rest of it.
+CONFIGS: dict[str, type[BertConfig]] = {
+    **dict.fromkeys(ARCHITECTURES, BertConfig),
+    MODERNBERT: ModernBertConfig,
+}
+
+
+def read_config(config: Mapping[str, Any], source: str = "config.json") -> BertConfig:
+    """The sizes of an encoder, from its config.json; `source` is named in errors.
+
+    Raises:
+      BadInput: another architecture, a size that is missing or that none has, or a variant that is
+        not computed here.
+    """
+    model_type = config.get("model_type", "bert")
+    if model_type not in (*CONFIGS,):
+        raise BadInput(
+            f"{source}: model_type is {model_type!r}; expected one of {', '.join(CONFIGS)}. Give a "
+            "checkpoint of BERT (BioBERT, PubMedBERT, mBERT, MiniLM, SapBERT, CODER), of RoBERTa "
+            "(XLM-R, CamemBERT) or of ModernBERT (BioClinical ModernBERT)"
+        )
+    return CONFIGS[model_type].from_hf(config, source)
+
+
+def encoder_class(config: BertConfig) -> type[Bert]:
+    """The network with these sizes."""
+    return ModernBert if isinstance(config, ModernBertConfig) else Bert
+
+
+def abstract_bert(
+    config: BertConfig, dtype: Any = jnp.float32, *, pooler: bool | None = None
+) -> Bert:
+    """An encoder whose parameters are shapes only: its structure, at no cost.
+
+    Args:
+      config: of any architecture.
+      dtype: of its arithmetic.
+      pooler: whether it has the tanh pooler; if None, as its architecture has it.
+    """
+    made, pooler = encoder_class(config), config.pooled if pooler is None else pooler
+    return nnx.eval_shape(lambda: made(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Hugging Face's names of a ModernBERT's weights, and where each goes.
+
+MODERN_ANCHOR = "embeddings.tok_embeddings.weight"  # what tells the prefix of a file's names
+
+
+def modernbert_names(config: ModernBertConfig) -> list[Weight]:
+    """All weights of a ModernBERT, in the order of the network; qkv is fused in files, too."""
+
+    def norm(hf: str, *path: str | int) -> Weight:
+        return Weight(f"{hf}.weight", (*path, "scale"))
+
+    def dense(hf: str, *path: str | int) -> Weight:
+        return Weight(f"{hf}.weight", (*path, "kernel"), transposed=True)
+
+    table = [
+        Weight(MODERN_ANCHOR, ("embeddings", "word", "embedding")),
+        norm("embeddings.norm", "embeddings", "norm"),
+    ]
+    for i in range(config.num_layers):
+        hf, ours = f"layers.{i}", ("layers", i)
+        table += [norm(f"{hf}.attn_norm", *ours, "attention_norm")] if i else []
+        table += [
+            dense(f"{hf}.attn.Wqkv", *ours, "qkv"),
+            dense(f"{hf}.attn.Wo", *ours, "attention_output"),
+            norm(f"{hf}.mlp_norm", *ours, "mlp_norm"),
+            dense(f"{hf}.mlp.Wi", *ours, "intermediate"),
+            dense(f"{hf}.mlp.Wo", *ours, "output"),
+        ]
+    return [*table, norm("final_norm", "final_norm")]
+
+
+# -------------------------------------------------------------------------------------------------
+# Hugging Face weights to our encoders and back, through one name table each.
+#
+# In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
+# sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
+# other way, a dict of arrays under Hugging Face's names.
 
 ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
 HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.")

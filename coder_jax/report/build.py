@@ -1,36 +1,233 @@
-"""The parts of a report out of what the command line names: all that takes time is called here."""
+"""The report of a run, put together: its subject, its parts, and why some are left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import Any
 
 import numpy as np
 
-from coder_jax.encoding.vector_cache import cached_vectors
-from coder_jax.export.relations import ExportedRelations
-from coder_jax.report.answers import answers
-from coder_jax.report.curves import Panel, training_panels
-from coder_jax.report.dictionary.candidate_answers import (
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.vector_files import cached_vectors
+from coder_jax.export.relations import ExportedRelations, read_relations
+from coder_jax.models.hf_files import find_folder
+from coder_jax.report.curves import Panel, read_panels, training_panels
+from coder_jax.report.dictionary import (
+    LEAST_POINTS,
+    Entries,
+    MapFigure,
+    ShownTerms,
+    draw_maps,
+    explorer_data,
+    gather_entries,
+    read_terms,
+)
+from coder_jax.report.model_answers import (
     CandidateAnswers,
+    ClassAnswers,
     candidate_answers,
+    class_answers,
+    find_mentions,
     mentions_folder,
 )
-from coder_jax.report.dictionary.class_answers import ClassAnswers, class_answers, find_mentions
-from coder_jax.report.dictionary.maps import LEAST_POINTS, MapFigure, draw_maps
-from coder_jax.report.dictionary.neighbours import Entries, explorer_data, gather_entries
-from coder_jax.report.dictionary.terms import ShownTerms, read_terms
-from coder_jax.report.left_out import left_out
-from coder_jax.report.page.render import Report
-from coder_jax.report.panel_file import read_panels
-from coder_jax.report.relation_matrices import RelationFigure, compare_relations
-from coder_jax.report.results import answers_shown, read_results, result_tables
-from coder_jax.report.subject import Subject, load_subject
-from coder_jax.systems.recall_rank.prediction.candidates import CandidateGenerator
-from coder_jax.systems.recall_rank.prediction.models import load_ranker
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
+from coder_jax.report.page import LeftOut, Report
+from coder_jax.report.pictures import RelationFigure, compare_relations
+from coder_jax.report.results import answers, answers_shown, read_results, result_tables
+from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.training import is_classifier, read_classifier
+from coder_jax.systems.recall_rank.candidates import CandidateGenerator
+from coder_jax.systems.recall_rank.ranking import TermRanker, is_ranker
+from coder_jax.systems.recall_rank.training import is_generator, read_generator
+from coder_jax.systems.trained_models import load_ranker, load_run
+from coder_jax.training.metrics import read_metrics
+from coder_jax.training.run_folder import is_run
+from coder_jax.training.system import SavedRun, System
+from data_pipeline import process
+from data_pipeline.files.identity import ENCODER, read_identity
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# What a report lacks, why, and the command that would give it.
+
+
+def left_out(
+    report: Report,
+    *,
+    model: str,
+    dictionary: str | None,
+    run: bool,
+    classes: bool = False,
+    candidates: bool = False,
+) -> list[LeftOut]:
+    """What `report` lacks, in the order of the page.
+
+    Args:
+      report: with all its parts.
+      model, dictionary: as they were given to the command.
+      run: whether the model is the folder of a run.
+      classes: whether it has classes.
+      candidates: whether it is a generator or a ranker of candidates.
+    """
+    again = f"python -m coder_jax report --model {quote(model)}"
+    no_dictionary = "no --dictionary was given"
+    build = "python -m data_pipeline.build --source RELEASE --tokenizer TOKENIZER --out DATASET"
+    missing = []
+    if not report.answers:
+        both = "".join(
+            f"python -m coder_jax evaluate --model {of} --benchmark cadec=PATH --json {when}.json\n"
+            for when, of in (("before", "INITIAL"), ("after", "EXPORT" if run else quote(model)))
+        )
+        command = f"{both}{again} --results before=before.json after=after.json"
+        missing.append(LeftOut("Before and after", "no scores of both were given", command))
+    if not report.tables:
+        # What is scored is a model: of a run its export.
+        export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
+        evaluate = (
+            f"{export if run else ''}python -m coder_jax evaluate --model "
+            f"{'EXPORT' if run else quote(model)} --benchmark cadec=PATH "
+            f"--json results.json\n{again} --results results.json"
+        )
+        missing.append(LeftOut("Results", "no --results were given", evaluate))
+    if not report.panels:
+        why = "the run has no metrics yet" if run else "the model is not the folder of a run"
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Training", why, command))
+    if classes and report.by_classes is None:
+        why = no_dictionary if dictionary is None else "the dictionary holds no mentions out"
+        command = f"{again} --dictionary DATASET --mentions mentions.tsv"
+        missing.append(LeftOut("Answers by classes", why, command))
+    if candidates and report.by_candidates is None:
+        command = (
+            "python -m coder_jax candidates --model RECALL --data MENTIONS --out LISTS\n"
+            "python -m coder_jax report --model RANK --mentions LISTS"
+        )
+        missing.append(
+            LeftOut("Candidates and ranks", "no folder of --mentions was given", command)
+        )
+    if report.by_concept is None:
+        why = "too few concepts of the dictionary have several terms"
+        command = f"{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of concepts", no_dictionary if dictionary is None else why, command)
+        )
+    if report.by_type is None:
+        why = "the dictionary has no semantic types, or too few concepts of each"
+        command = f"{build}\n{again} --dictionary DATASET"
+        missing.append(
+            LeftOut("Map of semantic types", no_dictionary if dictionary is None else why, command)
+        )
+    if report.relations is None:
+        why = (
+            "the model has no relation matrices: it is no run with --mu above 0, nor its export; "
+            "or it learned translations"
+        )
+        command = "python -m coder_jax report --model RUN"
+        missing.append(LeftOut("Relations", why, command))
+    if report.explorer is None:
+        missing.append(LeftOut("Explorer", no_dictionary, f"{again} --dictionary DATASET"))
+    return missing
+
+
+# -------------------------------------------------------------------------------------------------
+# A run folder or a model folder in; its encoder, relation matrices and training metrics out.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An encoder and what is known of it.
+
+    Attributes:
+      name: what the report calls it.
+      relations: what was learned of relations, or None.
+      classes: what answers mentions with concepts itself; None where nothing does.
+      generator: what finds candidates of mentions, of a generator of recall and rank.
+      ranker: what ranks them, of a ranker.
+      metrics: lines of metrics.jsonl of a run; None where it is no run.
+      facts: (what, value) for people.
+    """
+
+    name: str
+    encoder: TermEncoder
+    relations: ExportedRelations | None = None
+    metrics: list[dict[str, Any]] | None = None
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    classes: ConceptClassifier | None = None
+    generator: CandidateGenerator | None = None
+    ranker: TermRanker | None = None
+
+
+def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
+    """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
+
+    Args:
+      name: what the report is to call it.
+      path: folder, address in a bucket, or hub id.
+      pooling: cls, mean or pooler; None for the model's own.
+
+    Raises:
+      BadInput: as `load_run` and `TermEncoder.from_pretrained`.
+    """
+    if is_run(path):
+        return run_subject(name, path, *load_run(Path(path)), pooling)
+    return model_subject(name, path, pooling)
+
+
+def run_subject(
+    name: str, path: str, system: System, run: SavedRun, pooling: str | None = None
+) -> Subject:
+    """A checkpoint of a run, as `load_run` gives it of the folder `path`."""
+    trained = system.trained(run)
+    encoder, card, metrics = trained.encoder, trained.card, run.folder / "metrics.jsonl"
+    if pooling:
+        settings = encoder.settings.changed(pooling=pooling)
+        encoder = TermEncoder(encoder.reader, None, settings)
+    facts = [("run", path)]
+    if "base_model" in card:  # an encoder of names begins with none
+        facts.append(("initial encoder", card["base_model"] or "another run"))
+    for part in ("recipe", "data"):
+        facts += [(key, str(value)) for key, value in card[part].items()]
+    facts.append(("dataset hash", card["dataset_hash"][:12]))
+    number = trained.tables.get("number")
+    return Subject(
+        name,
+        encoder,
+        trained.tables.get("relations"),
+        read_metrics(metrics) if metrics.exists() else [],
+        [("recipe" if key == "name" else key, value) for key, value in facts],
+        trained.tables.get("classes"),
+        None if number is None else CandidateGenerator(trained.encoder, number),
+        trained.tables.get("ranker"),
+    )
+
+
+def model_subject(name: str, path: str, pooling: str | None) -> Subject:
+    """A Hugging Face folder, with the relations that an export of ours has."""
+    folder = find_folder(path)
+    encoder = TermEncoder.from_pretrained(folder, pooling)
+    facts = [("model", path)]
+    if (folder / ENCODER.file).is_file():
+        saved = read_identity(folder / ENCODER.file, ENCODER)
+        facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
+        if saved.get("dataset_hash"):
+            facts.append(("dataset hash", saved["dataset_hash"][:12]))
+    classes = read_classifier(folder) if is_classifier(folder) else None
+    return Subject(
+        name,
+        encoder,
+        read_relations(folder),
+        facts=facts,
+        classes=classes,
+        generator=read_generator(folder, encoder) if is_generator(folder) else None,
+        ranker=TermRanker.from_pretrained(folder) if is_ranker(folder) else None,
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The parts of a report out of what the command line names: all that takes time is called here.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +420,7 @@ def draw_figures(
     ]
     encoded: list[list[tuple[str, np.ndarray]]] = [[], []]
     for one in chain([subject], others) if any(drawn) else ():
-        stopping.poll()
+        process.poll()
         for groups, vectors in zip(drawn, encoded, strict=True):
             terms = [term for group in groups for term in group.terms]
             vectors.append((one.name, one.encoder.encode(terms)))

@@ -3,25 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coder_jax.systems.bne import recipes as bne
-from coder_jax.systems.bne.objective import BneSystem
-from coder_jax.systems.coder import recipes as coder
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.coder_v1 import recipes as coder_v1
-from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.systems.coderpp import recipes as coderpp
-from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
-from coder_jax.systems.mlnorm import recipes as mlnorm
-from coder_jax.systems.mlnorm.objective import MLNormSystem
-from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
-from coder_jax.systems.recall_rank import recipes as recall_rank
-from coder_jax.systems.recall_rank.generator import RecallSystem
-from coder_jax.systems.recall_rank.ranker import RankSystem
-from coder_jax.systems.sapbert import recipes as sapbert
-from coder_jax.systems.sapbert.objective import SapBertSystem
-from coder_jax.training.config import Config, OptimizerConfig, from_json
-from coder_jax.training.system import System
-from data_pipeline.process.errors import BadInput
+from coder_jax.systems import bne, coder, coder_v1, coderpp, sapbert
+from coder_jax.systems.bne import BneSystem
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.coder_v1 import CoderV1System
+from coder_jax.systems.coderpp import CoderPlusPlusSystem
+from coder_jax.systems.mlnorm import training as mlnorm
+from coder_jax.systems.mlnorm.training import MLNormClassesSystem, MLNormSystem
+from coder_jax.systems.recall_rank import training as recall_rank
+from coder_jax.systems.recall_rank.training import RankSystem, RecallSystem
+from coder_jax.systems.sapbert import SapBertSystem
+from coder_jax.training.system import Config, OptimizerConfig, System, from_json
+from data_pipeline.process import BadInput
 
 SYSTEMS: dict[str, type[System]] = {
     system.name: system

@@ -35,11 +35,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.devices.mesh import EVERYWHERE, batch_place, constrain, spread_axes
-from coder_jax.training.config import OptimizerConfig
-from coder_jax.training.optimizer import rate_of_part
-from coder_jax.training.state import TrainState, is_of_part
-from coder_jax.training.system import Part
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.state import TrainState, is_of_part, rate_of_part
+from coder_jax.training.system import OptimizerConfig, Part
+from data_pipeline.process import BadInput
 
 NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from coder_jax.devices.agree import barrier, is_first, must_agree
-from coder_jax.runs.files import INDEX, RunFiles
+from coder_jax.devices.hosts import barrier, is_first, must_agree
+from coder_jax.training.run_folder import INDEX, RunFiles
 from coder_jax.training.state import TrainState
 from coder_jax.training.system import System, View
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
 

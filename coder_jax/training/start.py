@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coder_jax.devices.agree import first_decides, say
-from coder_jax.runs.checkpoint_reader import (
+from coder_jax.devices.hosts import first_decides, say
+from coder_jax.training.checkpoints import (
     best_step,
     read_extra,
     read_notes,
     read_params,
     saved_steps,
 )
-from coder_jax.runs.extension import before_change
-from coder_jax.runs.files import small_files
-from coder_jax.runs.folder import read_identity
-from coder_jax.training.config import Config
-from coder_jax.training.system import Params, SavedRun
+from coder_jax.training.run_folder import before_change, read_identity, small_files
+from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 
 @dataclass(frozen=True)

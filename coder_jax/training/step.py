@@ -13,13 +13,23 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from coder_jax.devices.memory import check_memory
-from coder_jax.devices.mesh import batch_shapes, local_copy, make_mesh, replicated, step_cut
-from coder_jax.training.config import Config
+from coder_jax.devices.mesh import (
+    batch_shapes,
+    check_memory,
+    local_copy,
+    make_mesh,
+    replicated,
+    step_cut,
+)
 from coder_jax.training.lazy_rows import LazyRows, lazy_parts
-from coder_jax.training.optimizer import make_optimizer, trained
-from coder_jax.training.state import TrainState, abstract_state, check_parts
-from coder_jax.training.system import Loss, Part, Tick
+from coder_jax.training.state import (
+    TrainState,
+    abstract_state,
+    check_parts,
+    make_optimizer,
+    trained,
+)
+from coder_jax.training.system import Config, Loss, Part, Tick
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]

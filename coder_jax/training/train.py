@@ -1,42 +1,130 @@
-"""The training run, which knows no paper: `train` is the whole of it, from top to bottom."""
+"""The training loop, which knows no paper: `train` is the whole run, from top to bottom."""
 
 import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from coder_jax.devices.accelerator import devices_in_words
-from coder_jax.devices.agree import barrier, first_decides, is_first, must_agree, say
+import jax
+import numpy as np
+
 from coder_jax.devices.feed import Fed, Feed, SaveClock
-from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.checkpoint_reader import newest_step
-from coder_jax.runs.extension import as_saved, going_on, steps_of
-from coder_jax.runs.files import RunFiles
-from coder_jax.runs.folder import (
+from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree, say
+from coder_jax.devices.mesh import devices_in_words
+from coder_jax.training.checkpoints import Checkpoints, newest_step
+from coder_jax.training.metrics import MetricsLog, scores_in_words, tracking
+from coder_jax.training.refresh import Refresh
+from coder_jax.training.run_folder import (
+    RunFiles,
+    as_saved,
     check_identity,
     claim_run_folder,
+    going_on,
     identity,
     read_identity,
     read_run_there,
+    steps_of,
 )
-from coder_jax.runs.metrics import MetricsLog, scores_in_words
-from coder_jax.runs.tracking import tracking
-from coder_jax.training.config import Config, to_json
-from coder_jax.training.optimizer import learning_rate
-from coder_jax.training.proof import PROOF, START, proved
-from coder_jax.training.refresh import Refresh
 from coder_jax.training.start import start
-from coder_jax.training.state import TrainState, new_state, overview
+from coder_jax.training.state import TrainState, learning_rate, new_state, overview
 from coder_jax.training.step import make_step
-from coder_jax.training.system import Params, View
-from coder_jax.training.window import Window
+from coder_jax.training.system import PROOF, START, Config, Params, View, proved, to_json
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.files.identity import RUN, write_identity
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.stopping import Stopped
+from data_pipeline.process import BadInput, Stopped
+
+# -------------------------------------------------------------------------------------------------
+# The steps between two lines of the log: their mean metrics, their speed and their health.
+
+
+class Window:
+    """The steps between two lines of the log: their mean metrics, their speed, and their health.
+
+    Device values are fetched a step late, so that the devices never wait for Python.
+
+    Args:
+        terms: terms in a step.
+        schedule: step -> learning rate.
+        safe: where the last good state is, for the message about a loss that is not finite.
+    """
+
+    def __init__(self, terms: int, schedule: Callable[[int], Any], safe: str):
+        self.terms, self.schedule, self.safe = terms, schedule, safe
+        self.under_way: tuple[int, dict[str, jax.Array]] | None = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self.began, self.waited, self.pause = time.monotonic(), 0.0, 0.0
+        self.fetched: list[dict[str, float]] = []
+        self.fills: list[float] = []
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time in here is time that the run waits for data."""
+        began = time.monotonic()
+        yield
+        self.waited += time.monotonic() - began
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time in here does not count as training."""
+        began = time.monotonic()
+        yield
+        self.pause += time.monotonic() - began
+
+    def add(self, step: int, metrics: dict[str, jax.Array], *, fill: float) -> None:
+        """Take note of a step that was just begun, and fetch the metrics of the one before."""
+        self.check()
+        self.under_way = step, metrics
+        self.fills.append(fill)
+
+    def check(self) -> None:
+        """Fetch what is under way.
+
+        Raises:
+            BadInput: if a loss or a gradient is not finite; names the step.
+        """
+        if self.under_way is None:
+            return
+        step, arrays = self.under_way
+        values = {name: float(value) for name, value in jax.device_get(arrays).items()}
+        self.under_way = None
+        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
+            raise BadInput(
+                f"step {step}: the loss is {values['loss']} and the gradient norm "
+                f"{values['grad_norm']} (learning rate {float(self.schedule(step - 1)):.3g}). The "
+                f"run stops and saves nothing more; the {self.safe} are good. The same settings "
+                "would fail at the same step: begin another run with a lower learning rate or in "
+                "float32, from the initial encoder or from this run (--from)"
+            )
+        self.fetched.append(values)
+
+    def close(self) -> dict[str, float]:
+        """The means over the window; a new one begins."""
+        step = self.under_way[0] if self.under_way else 0
+        self.check()
+        seconds = max(time.monotonic() - self.began - self.pause, 1e-9)
+        values = {
+            name: float(np.mean([metrics[name] for metrics in self.fetched]))
+            for name in self.fetched[0]
+        }
+        values |= {
+            "learning_rate": float(self.schedule(step - 1)),
+            "terms_per_s": self.terms * len(self.fetched) / seconds,
+            "fill": float(np.mean(self.fills)),
+            "data_wait": self.waited / seconds,
+        }
+        self._restart()
+        return values
+
+
+# -------------------------------------------------------------------------------------------------
+# The training run, which knows no paper: `train` is the whole of it, from top to bottom.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +141,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
 
     Every host calls it with the same configuration and its own source. A run that is asked to stop
-    (`data_pipeline.process.stopping`) saves after the step that is under way.
+    (`data_pipeline.process`) saves after the step that is under way.
 
     Args:
         config: the run.

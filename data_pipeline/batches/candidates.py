@@ -1,27 +1,31 @@
-"""Terms as vectors that were made before, each with its candidate concepts, as batches.
-
-For runs that train classes alone: no step encodes anything.
-
-OUT/vectors.npy              float32 [terms, D], the vector of each term of the dataset
-OUT/rows.npy                 int64 [rows], what `CandidateBatches.rows` says
-OUT/index/N/candidates.npy   int32 [rows, k], the candidates of each row of `term_rows`; -1 for none
-"""
+"""Classes of concepts, and the candidates among them that each step of MLNorm has."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from data_pipeline.batches.draws.term_spec import TermSpec
-from data_pipeline.batches.packed_groups import identity_of
-from data_pipeline.batches.some_terms import decoded
-from data_pipeline.batches.spec import RowPlan, StepCut
-from data_pipeline.files.array_files import map_array
-from data_pipeline.process.errors import BadInput
+from data_pipeline.batches.packing import decoded, identity_of
+from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
+from data_pipeline.files.whole import map_array, written_whole
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
 
 if TYPE_CHECKING:
     from data_pipeline.dataset.store import TripletDataset
+
+
+# -------------------------------------------------------------------------------------------------
+# Terms as vectors that were made before, each with its candidate concepts, as batches.
+#
+# For runs that train classes alone: no step encodes anything.
+#
+# OUT/vectors.npy              float32 [terms, D], the vector of each term of the dataset
+# OUT/rows.npy                 int64 [rows], what `CandidateBatches.rows` says
+# OUT/index/N/candidates.npy   int32 [rows, k], the candidates of each row of `term_rows`; -1 for
+# none
 
 VECTORS, ROWS, CANDIDATES = "vectors.npy", "rows.npy", "candidates.npy"
 ROW_GROUPS = 16  # in rows.npy a row is its term times this, plus its semantic group
@@ -60,9 +64,8 @@ class CandidateBatches:
         languages: bool = False,
     ):
         # Only here does training meet TensorFlow.
-        from data_pipeline.batches.draws.terms import TermDraw
+        from data_pipeline.batches.draws import TermDraw
         from data_pipeline.dataset.store import open_dataset
-        from data_pipeline.terminology.semantic_groups import groups_of
 
         self.folder, self.spec, self.cut = folder, spec, cut
         self.dataset = open_dataset(folder)
@@ -133,7 +136,7 @@ class CandidateBatches:
         Raises:
             BadInput: if files that the run has made are not as they were.
         """
-        from data_pipeline.dataset.quiet_tensorflow import tf
+        from data_pipeline.dataset.store import tf
 
         assert self.index is not None, "candidates come with the first refresh"
         candidates = self._candidates_of(self.index)
@@ -182,3 +185,73 @@ def languages_of(dataset: "TripletDataset") -> np.ndarray:
         )
     bits = np.left_shift(1, dataset.term_language.astype(np.int32))
     return np.bitwise_or.reduceat(bits, dataset.term_start[:-1])
+
+
+# -------------------------------------------------------------------------------------------------
+# The classes that a run can learn: which concept is which number, and the semantic groups of each.
+#
+# classes.tsv  one line per number: the concept, a tab, its semantic groups joined by blanks
+
+CLASSES = "classes.tsv"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The concepts that a class model answers with.
+
+    Attributes:
+        concepts: by number.
+        groups: uint16 [C], the semantic groups of each as a bit set; bit `ANY` always.
+    """
+
+    concepts: list[str]
+    groups: np.ndarray
+
+
+def classes_of(folder: Path) -> Classes:
+    """The classes of a dataset, or of batches in files that are of one.
+
+    Raises:
+        BadInput: if the folder cannot be read.
+    """
+    if (folder / CLASSES).exists():
+        return read_classes(folder)
+    # TensorFlow: it is not there where batches in files are trained on.
+    from data_pipeline.dataset.store import open_dataset
+
+    dataset = open_dataset(folder, strings=True)
+    assert dataset.cuis is not None
+    return Classes(dataset.cuis, groups_of(dataset))
+
+
+def write_classes(folder: Path, classes: Classes) -> None:
+    """Write the file of the classes."""
+    with written_whole(folder / CLASSES) as path, path.open("w", encoding="utf-8") as file:
+        for concept, bits in zip(classes.concepts, classes.groups.tolist(), strict=True):
+            names = " ".join(name for number, name in enumerate(GROUPS) if bits >> number & 1)
+            file.write(f"{concept}\t{names}\n")
+
+
+def read_classes(folder: Path) -> Classes:
+    """The classes of a run, of an export, or of batches in files.
+
+    Raises:
+        BadInput: if the file is missing or broken; says where.
+    """
+    path = folder / CLASSES
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; fetch the folder again") from error
+    concepts, groups = [], np.full(len(lines), 1 << ANY, np.uint16)
+    for number, line in enumerate(lines):
+        concept, tab, names = line.partition("\t")
+        if not (concept and tab):
+            raise BadInput(
+                f"{path}, line {number + 1}: found {line!r}; expected a concept, a tab and its "
+                "semantic groups; fetch the folder again"
+            )
+        concepts.append(concept)
+        for name in names.split():
+            groups[number] |= 1 << group_number(name)
+    return Classes(concepts, groups)

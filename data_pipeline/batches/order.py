@@ -7,7 +7,7 @@ network over two unequal halves with cycle walking (Black, Rogaway 2002), which 
 size) for any size.
 """
 
-from data_pipeline.dataset.quiet_tensorflow import tf
+from data_pipeline.dataset.store import tf
 
 # A decision that takes random numbers has its own stream, so that no two decisions share them.
 STREAMS = {

@@ -1,15 +1,24 @@
-"""Packing: many short terms in, few full rows of a fixed length out.
+"""Packing: many short terms in a few full rows of a fixed length, alone or in groups."""
 
-A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly padding.
-Here several terms share a row. `first_fit_decreasing` decides where each goes, `pack_rows` writes
-the three arrays that the encoder reads. This is the NumPy side, used to encode terms; `stream.py`
-does the same inside tf.data, and a test holds the two together.
-"""
+import collections
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from data_pipeline.batches.spec import RowPlan, StepCut, StepSpec
-from data_pipeline.process.errors import BadInput
+from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# Packing: many short terms in, few full rows of a fixed length out.
+#
+# A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly
+# padding. Here several terms share a row. `first_fit_decreasing` decides where each goes,
+# `pack_rows` writes the three arrays that the encoder reads. This is the NumPy side, used to encode
+# terms; `stream.py` does the same inside tf.data, and a test holds the two together.
 
 MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation: seconds on a CPU
 SHAPES_ON_ACCELERATORS = 2  # there, minutes: the usual number, and one that is enough for any block
@@ -207,3 +216,153 @@ def rows_in_use(segments: np.ndarray) -> int:
     """The number of rows [..., R, L] up to the last one that holds a term in any block."""
     used = np.flatnonzero((segments[..., 0] > 0).any(axis=tuple(range(segments.ndim - 2))))
     return int(used[-1]) + 1 if used.size else 0
+
+
+# -------------------------------------------------------------------------------------------------
+# What a training run asks of batches of groups in packed rows, wherever they come from.
+
+AHEAD = 4  # steps
+
+
+def identity_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a dataset must be the same when a run goes on."""
+    of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
+    return {
+        "dataset": {name: manifest[name] for name in of_dataset},
+        "tokenizer": {name: manifest["tokenizer"][name] for name in ("hash", "max_length")},
+    }
+
+
+class PackedGroups:
+    """The part of a `BatchSource` that follows from dataset, StepSpec, StepCut and RowPlan."""
+
+    kept: tuple[str, ...] = ("tokenizer",)
+    packed: tuple[str, ...] = ("tokens", "positions", "segments")
+    floats: tuple[str, ...] = ()
+    folder: Path
+    manifest: Mapping[str, Any]
+    spec: Any
+    """A `StepSpec`."""
+    cut: StepCut
+    plan: RowPlan
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of the data must be the same when a run goes on."""
+        return identity_of(self.manifest)
+
+    def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of a batch, as `BatchMaker.batch` says."""
+        return batch_shapes(self.spec, self.cut, rows, self.packed)
+
+    def rows_in_use(self, batch: Mapping[str, np.ndarray]) -> int:
+        """The rows that the fullest block of a batch needs."""
+        return rows_in_use(batch["segments"])
+
+    def fill(self, batch: Mapping[str, np.ndarray]) -> float:
+        """The part of a batch's tokens that are no padding."""
+        return float(np.mean(batch["segments"] > 0))
+
+    def with_index(self, index: Path) -> Self:
+        """These batches depend on no index.
+
+        Raises:
+            BadInput: always.
+        """
+        raise BadInput(f"found an index in {index}, but these batches ({self.folder}) use none")
+
+
+def packed_blocks(
+    tokens: np.ndarray,
+    bounds: np.ndarray,
+    cut: tuple[int, int],
+    row_length: int,
+    rows: int,
+    **beside: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """int32 [P, B, R, L]: the packed rows of P passes of B blocks (`pack_rows`).
+
+    Args:
+        tokens: of all sequences, block by block; each block has as many.
+        bounds: int64 [N + 1], where sequences begin.
+        cut: (P, B).
+        row_length, rows: L and R.
+        beside: further numbers of each token.
+    """
+    passes, blocks = cut
+    share = (len(bounds) - 1) // (passes * blocks)
+    packed = [
+        pack_rows(tokens, bounds[at : at + share + 1], row_length, rows, **beside)
+        for at in range(0, len(bounds) - 1, share)
+    ]
+    return {
+        name: np.stack([block[name] for block in packed]).reshape(passes, blocks, rows, row_length)
+        for name in packed[0]
+    }
+
+
+def joined(
+    start: np.ndarray, chosen: np.ndarray, *arrays: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The tokens of some sequences, one after the other.
+
+    Args:
+        start: int64 [n + 1], where sequences begin.
+        chosen: int [N], which of them.
+        arrays: with one number for each token.
+
+    Returns:
+        (bounds, arrays): int64 [N + 1], where the chosen ones begin, and their numbers.
+    """
+    lengths = np.diff(start)[chosen]
+    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    place = np.repeat(start[:-1][chosen] - bounds[:-1], lengths) + np.arange(bounds[-1])
+    return bounds, [array[place] for array in arrays]
+
+
+def made_ahead(
+    make: Callable[[int], dict[str, np.ndarray]], first_step: int, last_step: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """What `make` gives for the steps first_step to last_step - 1, made ahead in a thread."""
+    ahead: collections.deque[Future] = collections.deque()
+    with ThreadPoolExecutor(1) as maker:
+        for step in range(first_step, last_step):
+            ahead.append(maker.submit(make, step))
+            if len(ahead) > AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def batch_shapes(
+    spec: StepSpec, cut: StepCut, rows: int, packed: tuple[str, ...] = PackedGroups.packed
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of a host's batch; `rows` packed rows in a block."""
+    passes, blocks, groups = cut.groups(spec).shape
+    return {
+        **dict.fromkeys(packed, (passes, blocks, rows, spec.row_length)),
+        **{name: (passes, blocks, groups, *shape) for name, shape in spec.arrays.items()},
+    }
+
+
+# -------------------------------------------------------------------------------------------------
+# Some terms of the data, by which a run proves what leaves it.
+
+TERMS = 16
+
+
+def spread(count: int) -> np.ndarray:
+    """int64: numbers of so many things at most TERMS, the first, the last and between them."""
+    return np.unique(np.linspace(0, count - 1, min(TERMS, count)).astype(np.int64))
+
+
+def decoded(folder: Path, tokens: np.ndarray, start: np.ndarray) -> list[str]:
+    """Some terms as what their tokens say.
+
+    Args:
+        folder: of the data; `tokenizer` lies in it.
+        tokens, start: term i is tokens[start[i] : start[i + 1]].
+    """
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    chosen = [tokens[start[i] : start[i + 1]].tolist() for i in spread(len(start) - 1)]
+    return list(map(tokenizer.decode, chosen))

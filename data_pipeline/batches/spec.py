@@ -1,4 +1,4 @@
-"""What a batch is made of: the numbers that decide the batch of every step, and their cut."""
+"""What decides the batch of a step: the settings of every kind of draw, and their checks."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,39 @@ from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
-from data_pipeline.batches.checks import check_least
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# What settings have to fulfil, of all kinds of batches and of the systems that take them.
+
+
+def check_least(settings: Any, least: float, *names: str) -> None:
+    """BadInput if one of these settings is less."""
+    for name in names:
+        if getattr(settings, name) < least:
+            raise BadInput(f"{name} is {getattr(settings, name)}; it must be at least {least}")
+
+
+def check_rate(settings: Any, *names: str) -> None:
+    """BadInput if one of these settings is no rate of what is left out."""
+    for name in names:
+        if not 0 <= getattr(settings, name) < 1:
+            raise BadInput(
+                f"{name} is {getattr(settings, name)}; it must be at least 0 and less than 1"
+            )
+
+
+def check_divides(spec: Any, what: str) -> None:
+    """BadInput if so many of a step do not divide evenly into its groups."""
+    if getattr(spec, what) % spec.groups:
+        raise BadInput(
+            f"{getattr(spec, what)} {what} do not divide evenly into {spec.groups} parts; use a "
+            f"number of groups that divides the {what}"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# What a batch is made of: the numbers that decide the batch of every step, and their cut.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +50,7 @@ class BatchSpec:
     `concepts`: uniform over the concepts that have a synonym, each with one of the triplets that it
     heads and whose tail has a synonym too; where there is none, a synonym of the head stands for
     the tail. `synonyms`: the same concepts, without relations. `pairs`: uniform over the pairs of
-    two names of a concept, so that concepts with many names come often (SapBERT; `draws/pairs.py`).
+    two names of a concept, so that concepts with many names come often (SapBERT; `draws.py`).
 
     A group is the paper's mini-batch: `triplets` distinct triplets, each `repeats` times with terms
     sampled afresh, so k = triplets * repeats pairs and 2k terms, or 3k with corrupted tails; or as
@@ -263,3 +294,132 @@ class BatchSource(Protocol):
             BadInput: if the index is not of this data.
         """
         ...
+
+
+# -------------------------------------------------------------------------------------------------
+# What a batch of nearest neighbours is made of: the settings of CODER++, without TensorFlow.
+
+NEIGHBOURS = "neighbours.npy"  # of an index: int32 [A, k]; `NeighbourDraw` says of what
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourSpec(BatchSpec):
+    """As BatchSpec, but a share of each group's triplets makes room for nearest neighbours.
+
+    The room is filled with blocks of 1 + `neighbours` pairs, each of an anchor and what is nearest
+    to it: the first name of a pair is the anchor, or one of its neighbours; `positives` says what
+    the second is. The last block of a group may be cut short. With the draw `relations` anchors are
+    any terms (or concepts), else those of the concepts that the draw takes.
+    """
+
+    mined_share: float = 1.0
+    """The share of a group's triplets whose room neighbours take, 0 to 1, rounded to whole
+    triplets; the others are drawn."""
+    neighbours: int = 30
+    """k, the neighbours of an anchor."""
+    neighbours_of: Literal["terms", "concepts"] = "terms"
+    """What the neighbours of an anchor are: the terms nearest to a term (CODER++); or the concepts
+    nearest to a concept, by the means of their terms' vectors, each shown by names of its own. A
+    terminology has fewer concepts than terms, so that these are found sooner."""
+    positives: Literal["anchor", "each"] = "anchor"
+    """The second names of a block's pairs: all of the anchor's concept, so that its neighbours are
+    there for it alone (CODER++); or each of the first's own concept, so that neighbours learn, too.
+    """
+
+    @property
+    def mined_triplets(self) -> int:
+        """The triplets of a group whose room neighbours take."""
+        return round(self.mined_share * self.triplets)
+
+    @property
+    def mined_pairs(self) -> int:
+        """The pairs of a group that show neighbours."""
+        return self.mined_triplets * self.repeats
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a group; each has an anchor."""
+        return -(-self.mined_pairs // (1 + self.neighbours))
+
+    def drawn(self) -> BatchSpec:
+        """What the rest of a group is made of; there must be some."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(BatchSpec)}
+        return BatchSpec(**{**fields, "triplets": self.triplets - self.mined_triplets})
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        # Of a slotted dataclass: super() without arguments means the class before it had slots.
+        told = BatchSpec.told(self)
+        if self.mined_share:
+            of_each = f"{self.neighbours} nearest {self.neighbours_of} of each"
+            told["neighbours"] = f"{self.mined_share:.0%}, the {of_each}"
+        return told
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        BatchSpec.validate(self)
+        check_least(self, 1, "neighbours")
+        if not 0 <= self.mined_share <= 1:
+            raise BadInput(f"mined_share is {self.mined_share}; it must be from 0 to 1")
+        if self.mined_share and not self.mined_triplets:
+            raise BadInput(
+                f"mined_share is {self.mined_share}: of {self.triplets} triplets that is none; use "
+                f"at least {1 / self.triplets:.3g}, or 0"
+            )
+        if 0 < self.mined_pairs <= self.neighbours:
+            raise BadInput(
+                f"neighbours is {self.neighbours}, but a group has room for {self.mined_pairs} "
+                f"pairs of an anchor and its neighbours ({self.mined_triplets} triplets x "
+                f"{self.repeats}); use fewer neighbours, or more triplets or a larger mined_share"
+            )
+        if self.draw == "pairs":
+            raise BadInput(
+                "draw is 'pairs', which neighbours are not mixed with; use --draw synonyms"
+            )
+        for name in ("fill_pairs", "corrupted_tails", "semantic_types"):
+            if getattr(self, name):
+                raise BadInput(
+                    f"{name} is {getattr(self, name)}, but groups with neighbours have none (it is "
+                    "of CODER v1); leave it out"
+                )
+
+
+# -------------------------------------------------------------------------------------------------
+# What a batch of terms is made of: the settings of MLNorm, without TensorFlow.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TermSpec:
+    """The batch of a step are some terms; each term comes once an epoch.
+
+    Each with its concept and a semantic group of it: a term whose concept is of two groups comes
+    twice (`draws.py`).
+    """
+
+    terms: int = 128
+    """Terms in a step."""
+    groups: int = 8
+    """Parts of a step that may lie on different devices; changes no result but for rounding."""
+    row_length: int = 128
+    """Tokens in a packed row."""
+    languages: tuple[str, ...] = ()
+    """Languages of the dataset whose terms are drawn, such as FRE; none: all. Concepts stay as they
+    are, those without such a term too."""
+    seed: int = 0
+    """Of the order of the terms and the dropout."""
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        return dict.fromkeys(("concepts", "semantic_groups"), (self.terms // self.groups,))
+
+    def told(self) -> dict[str, Any]:
+        """What a step is made of, for the model card."""
+        of = f" of {', '.join(self.languages)}" if self.languages else ""
+        return {"draw": f"each term{of} once an epoch"}
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        check_least(self, 1, "terms", "groups", "row_length")
+        check_least(self, 0, "seed")
+        check_divides(self, "terms")

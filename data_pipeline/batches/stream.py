@@ -12,19 +12,11 @@ from typing import Self
 
 import numpy as np
 
-from data_pipeline.batches.draws.groups import Draw
-from data_pipeline.batches.draws.neighbour_spec import NeighbourSpec
-from data_pipeline.batches.draws.neighbours import NeighbourDraw
-from data_pipeline.batches.draws.pairs import PairDraw
-from data_pipeline.batches.draws.term_spec import TermSpec
-from data_pipeline.batches.draws.terms import TermDraw
-from data_pipeline.batches.packed_groups import PackedGroups
-from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, plan_rows
-from data_pipeline.batches.some_terms import decoded
-from data_pipeline.batches.spec import BatchSpec, StepCut
-from data_pipeline.dataset.quiet_tensorflow import as_tensor, tf
-from data_pipeline.dataset.store import TripletDataset
-from data_pipeline.process.errors import BadInput
+from data_pipeline.batches.draws import Draw, NeighbourDraw, PairDraw, TermDraw
+from data_pipeline.batches.packing import LONG_RUN, MOST_SHAPES, PackedGroups, decoded, plan_rows
+from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut, TermSpec
+from data_pipeline.dataset.store import TripletDataset, as_tensor, tf
+from data_pipeline.process import BadInput
 
 # Steps far beyond any run: the number of rows is planned on their batches.
 FIRST_PLANNING_STEP = 2**40

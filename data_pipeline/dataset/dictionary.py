@@ -1,28 +1,640 @@
-"""A table, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out."""
+"""Dictionaries of terms and concepts: from tables, datasets, MEDIC or a UMLS release."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+import re
+import tempfile
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_pipeline.dataset.dictionaries.choice import Choice
-from data_pipeline.dataset.dictionaries.of_dataset import rows_of_dataset
-from data_pipeline.dataset.dictionaries.of_medic import is_medic, rows_of_medic
-from data_pipeline.dataset.dictionaries.of_release import rows_of_release
-from data_pipeline.dataset.dictionaries.of_table import rows_of_table, terms_first
-from data_pipeline.dataset.dictionaries.rows import AboutConcept as AboutConcept
-from data_pipeline.dataset.dictionaries.rows import Rows
-from data_pipeline.files.rows import (
+import numpy as np
+import polars as pl
+
+from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
+    DOUBLE_PIPE,
+    Rows,
+    bounded_lines,
     distinct_rows,
     double_piped,
     is_double_piped,
+    is_empty,
+    is_workbook,
+    listed,
+    names_columns,
+    read_rows,
+    read_text,
     split_concepts,
     two_columns,
+    unreadable,
 )
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput, did_you_mean, tell
+from data_pipeline.sources.corpora import PREFIX, rows_of
+from data_pipeline.sources.rrf import read_rrf, read_types
+from data_pipeline.sources.term_tables import (
+    EXPECTED,
+    SAVE_AS_UTF8,
+    UNDETERMINED,
+    TermTable,
+    has_terms,
+    header_of,
+    term_table,
+)
+from data_pipeline.terminology.filters import Filters, some, term_drop_reason
+from data_pipeline.terminology.mentions import Entry
 from data_pipeline.terminology.retired_cuis import RetiredCuis
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_bits, group_of
+from data_pipeline.terminology.terminology import offsets
+
+if TYPE_CHECKING:
+    from data_pipeline.dataset.store import TripletDataset
+
+
+# -------------------------------------------------------------------------------------------------
+# What of a dictionary is taken: terms of some languages and vocabularies, concepts of a kind.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Of a release or a dataset, the terms to take; what is empty chooses all."""
+
+    languages: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    concepts_of: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, tuple[str, ...]]:
+        """The options of the commands, for messages."""
+        return {
+            "--dictionary-languages": self.languages,
+            "--dictionary-sources": self.sources,
+            "--dictionary-concepts-of": self.concepts_of,
+            "--semantic-types": self.types,
+        }
+
+    def check(self, languages: Sequence[str], vocabularies: Sequence[str], path: Path) -> None:
+        """BadInput for a value that no term has."""
+        there = (languages, vocabularies, vocabularies)
+        for (option, asked), known in zip(self.options().items(), there, strict=False):
+            if missing := sorted(set(asked) - set(known)):
+                raise BadInput(
+                    f"{option} {' '.join(missing)}: no term of {path} has it; it has {some(known)}"
+                    f"{did_you_mean(missing[0], known)}"
+                )
+
+    def types_among(self, known: Sequence[str], path: Path) -> list[int]:
+        """The places in `known` of the semantic types to keep.
+
+        A type may be asked for by its number (T047), its name, or both as they stand in `known`, in
+        whatever case; several may stand in one string with commas between them, as names hold
+        commas, too.
+
+        Raises:
+            BadInput: none of `known` is called so.
+        """
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(known):
+            number, _, bare = name.partition(" ")
+            names = {name, number, bare} if is_type_number(number) else {name}
+            for one in names - {""}:
+                places.setdefault(one.lower(), []).append(place)
+        chosen: set[int] = set()
+        for asked in self.types:
+            parts = [asked] if asked.lower() in places else asked.split(",")
+            for part in map(str.strip, parts):
+                if part.lower() not in places:
+                    raise BadInput(
+                        f"--semantic-types {part}: no concept of {path} has it; it has "
+                        f"{some(known)}{did_you_mean(part, places)}"
+                    )
+                chosen.update(places[part.lower()])
+        return sorted(chosen)
+
+    def check_left(self, terms: int, path: Path) -> None:
+        """BadInput for a choice that leaves no term."""
+        if not terms:
+            asked = [option for option, values in self.options().items() if values]
+            other = f"other values for {' and '.join(asked)}" if asked else "another dictionary"
+            raise BadInput(
+                f"{path}: found no term of the choice, suppressed ones aside; give {other}"
+            )
+
+    def named(self, path: Path) -> str:
+        """The path, and what is chosen of it."""
+        return " ".join([str(path), *(one for asked in self.options().values() for one in asked)])
+
+    def record(self) -> dict[str, list[str]]:
+        """What a record of the dictionary says."""
+        types = {"semantic_types": list(self.types)} if self.types else {}
+        return {
+            "languages": list(self.languages),
+            "vocabularies": list(self.sources),
+            "concepts_of": list(self.concepts_of),
+            **types,
+        }
+
+
+def is_type_number(word: str) -> bool:
+    """Whether a word is the number of a semantic type of the UMLS, as T047 is."""
+    return len(word) == 4 and word[0] == "T" and word[1:].isdecimal()
+
+
+# -------------------------------------------------------------------------------------------------
+# The rows of a dictionary, and what is known of its concepts.
+
+Strings = Sequence[str] | pl.Series
+
+
+class AboutConcept(NamedTuple):
+    """What a dictionary says of a concept."""
+
+    preferred: str  # its preferred name, as the source writes it
+    codes: tuple[tuple[str, str], ...] = ()  # (vocabulary, code there)
+    types: tuple[str, ...] = ()  # semantic types, such as "T047 Disease or Syndrome"
+
+
+class DictionaryRows(NamedTuple):
+    """What a release, a dataset or a table gives to its `Dictionary`, where each is explained."""
+
+    terms: list[str]
+    concepts: list[str]
+    languages: list[str] | None
+    vocabularies: list[tuple[str, ...]] | None
+    about_concepts: Mapping[str, AboutConcept]
+    made_of: dict[str, Any]  # for the record, beside what was chosen
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is known of concepts, as columns.
+
+    Attributes:
+      concepts, preferred: [C], identifiers in their order, and preferred names.
+      code_start, code_vocabularies, codes: the codes of concept c are at the places
+        code_start[c] .. code_start[c + 1] - 1; the vocabulary of each indexes `vocabularies`.
+      type_start, types: likewise; types index `semantic_types`.
+    """
+
+    concepts: Strings
+    preferred: Strings
+    code_start: np.ndarray
+    code_vocabularies: np.ndarray
+    codes: Strings
+    vocabularies: Sequence[str]
+    type_start: np.ndarray
+    types: np.ndarray
+    semantic_types: Sequence[str]
+
+
+class ConceptTable(Mapping[str, AboutConcept]):
+    """What a source tells of its concepts: read when it is first asked for, and made one by one."""
+
+    def __init__(self, read: Callable[[], Columns], sources: Sequence[str] = ()):
+        """
+        Args:
+          read: gives the columns.
+          sources: the vocabularies whose codes are told; none: all.
+        """
+        self.read, self.sources = read, frozenset(sources)
+
+    @cached_property
+    def columns(self) -> Columns:
+        return self.read()
+
+    def __getitem__(self, concept: str) -> AboutConcept:
+        this = self.columns
+        place = bisect_left(this.concepts, concept)
+        if place == len(this.concepts) or this.concepts[place] != concept:
+            raise KeyError(concept)
+        coded = [
+            (this.vocabularies[this.code_vocabularies[code]], this.codes[code])
+            for code in range(this.code_start[place], this.code_start[place + 1])
+        ]
+        types = this.types[this.type_start[place] : this.type_start[place + 1]]
+        return AboutConcept(
+            this.preferred[place],
+            tuple(pair for pair in coded if not self.sources or pair[0] in self.sources),
+            tuple(this.semantic_types[one] for one in types),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns.concepts)
+
+    def __len__(self) -> int:
+        return len(self.columns.concepts)
+
+
+def shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
+    """The sets as tuples, equal ones as one object: the terms of a UMLS have few different ones."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return [known.setdefault(one, one) for one in map(tuple, sets)]
+
+
+# -------------------------------------------------------------------------------------------------
+# A dataset folder in, the rows of its dictionary out.
+
+# Of a dataset's manifest, what a record of its terms says.
+DATASET = ("name", "release", "filters", "cleaning", "content_hash")
+
+
+def rows_of_dataset(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
+    """Terms as they were cleaned for training, or, with `raw`, as their source writes them.
+
+    Of each concept the preferred one comes first.
+    """
+    # Only here is TensorFlow needed, to read the records of the dataset.
+    from data_pipeline.dataset.store import open_dataset
+
+    dataset = open_dataset(path, strings=True, source=raw)
+    languages, vocabularies = dataset.manifest["languages"], dataset.manifest["vocabularies"]
+    choice.check(languages, vocabularies, path)
+    types = choice.types_among(dataset.manifest["semantic_types"], path)
+    cuis, strings = dataset.cuis or [], dataset.terms or []
+    term_of_row = np.arange(len(strings))
+    start, source_of = dataset.vocabulary_start, dataset.term_vocabularies
+    if dataset.source is not None:
+        term_of_row = np.repeat(term_of_row, np.diff(dataset.source.string_start))
+        strings, source_of = dataset.source.strings, dataset.source.vocabularies
+        start = dataset.source.vocabulary_start
+    assert start is not None and source_of is not None, "they come with the strings"
+    concept_of_row = _concept_of_term(dataset)[term_of_row]
+    row_of_source = np.repeat(np.arange(len(strings)), np.diff(start))
+
+    def among(values: np.ndarray, known: list[str], asked: tuple[str, ...]) -> np.ndarray:
+        return np.isin(values, [known.index(one) for one in asked or known])
+
+    is_asked = among(source_of, vocabularies, choice.sources)
+    of_concept = row_of_source[among(source_of, vocabularies, choice.concepts_of)]
+    is_chosen = among(dataset.term_language[term_of_row], languages, choice.languages)
+    is_chosen &= np.isin(np.arange(len(strings)), row_of_source[is_asked])
+    is_chosen &= np.isin(concept_of_row, concept_of_row[of_concept])
+    if choice.types:
+        of_type = np.repeat(np.arange(len(cuis)), np.diff(dataset.type_start))
+        is_chosen &= np.isin(concept_of_row, of_type[np.isin(dataset.types, types)])
+    chosen = np.flatnonzero(is_chosen)
+    choice.check_left(len(chosen), path)
+    names = [vocabularies[one] for one in source_of[is_asked]]
+    ends = np.cumsum(np.bincount(row_of_source[is_asked], minlength=len(strings)))
+    begins = np.concatenate([[0], ends[:-1]])
+    now = _columns_of_dataset(dataset, choice.languages) if raw else None
+
+    def read() -> Columns:
+        return now or _columns_of_dataset(open_dataset(path, source=True), choice.languages)
+
+    made_of = {f"dataset_{name}": dataset.manifest[name] for name in DATASET}
+    made_of["languages"] = list(choice.languages or languages)
+    return DictionaryRows(
+        [strings[row] for row in chosen],
+        [cuis[concept] for concept in concept_of_row[chosen]],
+        [languages[dataset.term_language[term]] for term in term_of_row[chosen]],
+        shared(names[begins[row] : ends[row]] for row in chosen),
+        ConceptTable(read, choice.sources),
+        made_of | ({"raw": True} if raw else {}),
+    )
+
+
+def _concept_of_term(dataset: TripletDataset) -> np.ndarray:
+    return np.repeat(np.arange(len(dataset.term_start) - 1), np.diff(dataset.term_start))
+
+
+def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> Columns:
+    """What a dataset says of its concepts; their names in these languages, where they have any."""
+    source, cuis = dataset.source, dataset.cuis
+    assert source is not None and cuis is not None, "they were asked for"
+    languages, named = dataset.manifest["languages"], dataset.term_start[:-1].copy()
+    asked = [languages.index(one) for one in chosen or languages]
+    terms = np.flatnonzero(np.isin(dataset.term_language, asked))[::-1]
+    named[_concept_of_term(dataset)[terms]] = terms  # of a concept the first one, written last
+    return Columns(
+        concepts=cuis,
+        preferred=[source.strings[one] for one in source.string_start[named]],
+        code_start=source.code_start,
+        code_vocabularies=source.code_vocabularies,
+        codes=source.codes,
+        vocabularies=dataset.manifest["vocabularies"],
+        type_start=dataset.type_start,
+        types=dataset.types,
+        semantic_types=dataset.manifest["semantic_types"],
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# MEDIC, the diseases of CTD, as it comes with NCBI disease: a line for each of them.
+#
+# `id|other ids||name|synonym|...`, such as `C567755|613097||Tooth Agenesis, Selective, 6|STHAG6`.
+# The identifiers are of MeSH or OMIM. The first one names the concept, the others mean the same.
+
+# MeSH descriptors and supplementary concepts, and OMIM; a CUI of UMLS has seven digits.
+IDENTIFIER = r"(?:MESH:|OMIM:)?(?:[CD]\d{6}|[CD]\d{9}|\d{6})"
+FIRST_FIELD = re.compile(rf"{IDENTIFIER}(?:\|{IDENTIFIER})*", re.IGNORECASE)
+MESH, OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
+
+
+def is_medic(path: Path) -> bool:
+    """Whether the first line of a file of "||" has identifiers as MEDIC has them."""
+    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+    return FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
+
+
+def rows_of_medic(path: Path) -> DictionaryRows:
+    """The names, a row for each concept that has it.
+
+    Raises:
+      BadInput: a broken line.
+    """
+    names: dict[str, dict[str, None]] = {}
+    codes: dict[str, dict[tuple[str, str], None]] = {}
+    for joined, written in double_piped(path, 2, "id|other ids||name|synonym|..."):
+        concept, *others = (PREFIX.sub("", one.strip()) for one in joined.split(CONCEPT_SEPARATOR))
+        for one in (concept, *others):
+            codes.setdefault(concept, {})[OMIM if one.isdigit() else MESH, one] = None
+        held = names.setdefault(concept, {})
+        held.update(dict.fromkeys(filter(None, map(str.strip, written.split(CONCEPT_SEPARATOR)))))
+    pairs = [(name, concept) for concept, held in names.items() for name in held]
+    return DictionaryRows(
+        terms=[name for name, _ in pairs],
+        concepts=[concept for _, concept in pairs],
+        languages=None,
+        vocabularies=None,
+        about_concepts={
+            concept: AboutConcept(next(iter(held)), tuple(codes[concept]))
+            for concept, held in names.items()
+        },
+        made_of={},
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The MRCONSO.RRF of a release in, the rows of its dictionary out.
+
+
+@contextmanager
+def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
+    """Terms of a release that are not suppressed, and semantic types, as a `Source` has them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        atoms = read_rrf(path, Path(scratch)).atoms
+        yield atoms.filter(term_drop_reason(Filters()).is_null()), read_types(path, Path(scratch))
+
+
+def rows_of_release(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
+    """Terms that are not suppressed, as they stand; of each concept the preferred one first.
+
+    With `raw`, what is known of the concepts is read at once: what is wrong with it is then said
+    before the terms are used.
+    """
+    filters = Filters(languages=choice.languages, sources=choice.sources)
+    with _tables(path) as (atoms, types):
+        columns = ("language", "source")
+        values = atoms.select(columns).unique().collect()
+        there = [values[one].unique().sort().to_list() for one in columns]
+        choice.check(there[0], there[1], path)
+        whole = Filters(sources=choice.concepts_of)
+        concepts = atoms.filter(term_drop_reason(whole).is_null()).select("cui").unique()
+        if choice.types:
+            concepts = concepts.join(_of_types(types, choice, path), on="cui", how="semi")
+        kept = (
+            atoms.filter(term_drop_reason(filters).is_null())
+            .join(concepts, on="cui", how="semi", maintain_order="left")
+            .sort("cui", "rank", maintain_order=True)
+            .group_by("cui", "term", maintain_order=True)
+            .agg(pl.first("language"), pl.col("source").unique().sort())
+            .collect()
+        )
+        choice.check_left(kept.height, path)
+        cuis = kept["cui"].unique().sort()
+        now = _columns_of_release(atoms, types, cuis, choice) if raw else None
+
+    def read() -> Columns:
+        if now is not None:
+            return now
+        with _tables(path) as tables:
+            return _columns_of_release(*tables, cuis, choice)
+
+    return DictionaryRows(
+        kept["term"].to_list(),
+        kept["cui"].to_list(),
+        kept["language"].to_list(),
+        shared(one for part in kept.iter_slices() for one in part["source"].to_list()),
+        ConceptTable(read, choice.sources),
+        {},
+    )
+
+
+def _of_types(types: pl.LazyFrame | None, choice: Choice, path: Path) -> pl.LazyFrame:
+    """The identifiers of concepts that have one of the semantic types of the choice."""
+    if types is None:
+        raise BadInput(
+            f"--semantic-types {' '.join(choice.types)}: found no MRSTY.RRF beside {path}; "
+            "expected it there, as it says the types of concepts"
+        )
+    known = types.select(pl.col("type").unique().sort()).collect()["type"].to_list()
+    asked = [known[place] for place in choice.types_among(known, path)]
+    return types.filter(pl.col("type").is_in(asked)).select("cui").unique()
+
+
+def _columns_of_release(
+    atoms: pl.LazyFrame, types: pl.LazyFrame | None, cuis: pl.Series, choice: Choice
+) -> Columns:
+    """What a release says of some concepts; their names in the languages of the choice."""
+    numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").lazy()
+    in_language = term_drop_reason(Filters(languages=choice.languages)).is_null()
+    names = (
+        atoms.filter(in_language)
+        .join(numbers, on="cui", maintain_order="left")
+        .group_by("concept")
+        .agg(pl.col("term").get(pl.col("rank").arg_min()))
+        .sort("concept")
+    )
+    coded = (
+        atoms.filter(pl.col("code") != "")
+        .join(numbers, on="cui")
+        .select("concept", "source", "code")
+        .unique()
+        .sort("concept", "source", "code")
+    )
+    no_types = pl.LazyFrame(schema={"cui": pl.String, "type": pl.String})
+    typed = (
+        (no_types if types is None else types)
+        .join(numbers, on="cui")
+        .select("concept", "type")
+        .unique()
+        .sort("concept", "type")
+    )
+    preferred, codes, of_type = pl.collect_all([names, coded, typed])
+    vocabularies = codes["source"].unique().sort().to_list()
+    semantic_types = of_type["type"].unique().sort().to_list()
+    return Columns(
+        concepts=cuis,
+        preferred=preferred["term"],
+        code_start=offsets(codes["concept"].to_numpy(), len(cuis)),
+        code_vocabularies=_places(codes["source"], vocabularies),
+        codes=codes["code"],
+        vocabularies=vocabularies,
+        type_start=offsets(of_type["concept"].to_numpy(), len(cuis)),
+        types=_places(of_type["type"], semantic_types),
+        semantic_types=semantic_types,
+    )
+
+
+def _places(column: pl.Series, known: list[str]) -> np.ndarray:
+    """int32: where in `known` each value is."""
+    places = dict(zip(known, range(len(known)), strict=True))
+    return column.replace_strict(places, return_dtype=pl.Int32).to_numpy()
+
+
+# -------------------------------------------------------------------------------------------------
+# Dictionaries in tables: by a header that names the columns; without one, term<TAB>concept.
+
+LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
+MOST = 0.9  # of these look like it
+CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
+WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
+LETTERS = 6  # a code has no more, unless all are capitals
+
+
+def rows_of_table(path: Path, choice: Choice) -> DictionaryRows | None:
+    """The chosen rows of a table whose header names its columns, as `term_tables.NAMES` has them.
+
+    Concepts come in the order of the table, of each the preferred terms first.
+
+    Returns:
+      the rows, or None for a file of term<TAB>CUI, with or without that header, or of CUI||name.
+
+    Raises:
+      BadInput: neither of these, a row without term or concept, or a choice that the table has no
+        column for, or no row.
+    """
+    if not path.is_file():  # said by who reads it, as it is of an empty one
+        return None
+    if not is_workbook(path) and path.suffix.lower() != ".gz":
+        fields = _first_fields(path)
+        if not fields:
+            return None
+        is_double = len(fields) == 1 and DOUBLE_PIPE in fields[0]
+        if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
+            return None
+    dialect, rows = read_rows(path, remedy=SAVE_AS_UTF8)
+    line, header = header_of(rows)
+    if not has_terms(header, path):
+        raise BadInput(
+            f"{path}:{line}: found {len(header)} columns; expected 2: "
+            f"term<TAB>CUI, or {EXPECTED}; the first row is {listed(header)}"
+        )
+    return _chosen(term_table(path, dialect, rows), choice)
+
+
+def _first_fields(path: Path) -> list[str]:
+    """What tabs divide in the first line that is not empty; what is no UTF-8 is said later."""
+    try:
+        with path.open("rb") as file:
+            for line in bounded_lines(file, str(path)):
+                text = line.decode("utf-8-sig", errors="replace")
+                if text.strip():
+                    return [field.strip() for field in text.split("\t")]
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return []
+
+
+def _chosen(table: TermTable, choice: Choice) -> DictionaryRows:
+    """The rows that a choice takes of a table."""
+    frame, path = table.frame.with_row_index("row"), table.path
+    needed = ("language", "vocabulary", "vocabulary", "type")
+    for (option, asked), role in zip(choice.options().items(), needed, strict=True):
+        if asked and role not in table.columns:
+            raise BadInput(
+                f"{path}: found {option} {' '.join(asked)}; expected a table with a column {role}, "
+                f"as nothing else says it: add one, or give no {option}"
+            )
+    choice.check(_values(frame["language"]), _values(frame["vocabulary"]), path)
+    types = _values(frame["type"].str.split(CONCEPT_SEPARATOR).explode().str.strip_chars())
+    wanted = [types[place] for place in choice.types_among(types, path)]
+    has_type = (
+        pl.col("type")
+        .str.split(CONCEPT_SEPARATOR)
+        .list.eval(pl.element().str.strip_chars().is_in(wanted))
+    )
+    is_kept = [
+        (pl.col("language").is_in(choice.languages), choice.languages),
+        (pl.col("vocabulary").is_in(choice.sources), choice.sources),
+        (pl.col("vocabulary").is_in(choice.concepts_of).any().over("concept"), choice.concepts_of),
+        (has_type.list.any().any().over("concept"), choice.types),
+    ]
+    kept = frame.filter(*(condition for condition, asked in is_kept if asked))
+    choice.check_left(kept.height, path)
+    rows = (
+        kept.sort(pl.col("row").min().over("concept"), ~pl.col("preferred"), maintain_order=True)
+        .group_by("concept", "term", maintain_order=True)
+        .agg(pl.first("language"), pl.col("vocabulary").unique().sort())
+    )
+    return DictionaryRows(
+        terms=rows["term"].to_list(),
+        concepts=rows["concept"].to_list(),
+        languages=rows["language"].replace("", UNDETERMINED).to_list()
+        if "language" in table.columns
+        else None,
+        vocabularies=shared(filter(None, one) for one in rows["vocabulary"].to_list())
+        if "vocabulary" in table.columns
+        else None,
+        about_concepts=_about(frame, rows, choice),
+        made_of={},
+    )
+
+
+def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: Choice) -> dict[str, AboutConcept]:
+    """Of each concept its first term, its codes in the vocabularies chosen, and its types."""
+    coded = frame.filter(pl.col("code") != "")
+    if choice.sources:
+        coded = coded.filter(pl.col("vocabulary").is_in(choice.sources))
+    codes: dict[str, dict[tuple[str, str], None]] = {}
+    for concept, vocabulary, code in coded.select("concept", "vocabulary", "code").iter_rows():
+        codes.setdefault(concept, {})[vocabulary, code] = None
+    types: dict[str, dict[str, None]] = {}
+    for concept, joined in frame.filter(pl.col("type") != "").select("concept", "type").iter_rows():
+        for one in filter(None, map(str.strip, joined.split(CONCEPT_SEPARATOR))):
+            types.setdefault(concept, {})[one] = None
+    first = rows.unique("concept", keep="first", maintain_order=True)
+    return {
+        concept: AboutConcept(term, tuple(codes.get(concept, ())), tuple(types.get(concept, ())))
+        for concept, term in first.select("concept", "term").iter_rows()
+    }
+
+
+def _values(column: pl.Series) -> list[str]:
+    """The distinct values of a column, without the empty one."""
+    return sorted(set(column.to_list()) - {""})
+
+
+def terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[str, str]]:
+    """Rows of term and concept; without a header, where they look like code and name, swapped."""
+    if names_columns(_first_fields(path)):
+        return rows
+    looked_at = rows[:LOOKED_AT]
+    codes = sum(is_code(first) for first, _ in looked_at)
+    names = sum(bool(WORD.search(second)) and not is_code(second) for _, second in looked_at)
+    if min(codes, names) < MOST * len(looked_at):
+        return rows
+    first, second = looked_at[0]
+    tell(
+        f"{path}: read as concept<TAB>term, as its first column looks like codes ({first!r}, "
+        f"{second!r}); if it is not, write the header term<TAB>concept above it"
+    )
+    return [(term, concept) for concept, term in rows]
+
+
+def is_code(text: str) -> bool:
+    """Whether a string looks like a code: no blanks, a digit, few letters or capitals alone."""
+    is_short = sum(character.isalpha() for character in text) <= LETTERS
+    return CODE.fullmatch(text) is not None and (is_short or text.isupper())
+
+
+# -------------------------------------------------------------------------------------------------
+# A table, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out.
 
 
 @dataclass(frozen=True)
@@ -60,7 +672,7 @@ class Dictionary:
             first.setdefault(concept, term)
         return first
 
-    def knowing(self, concepts: Iterable[str]) -> "Dictionary":
+    def knowing(self, concepts: Iterable[str]) -> Dictionary:
         """The same, which knows these concepts too, if only by their identifiers."""
         unknown = dict.fromkeys(set(concepts) - self.concept_set, AboutConcept(""))
         return replace(self, about_concepts={**unknown, **self.about_concepts})
@@ -98,7 +710,7 @@ class Dictionary:
             held[term] = joined
         return held
 
-    def with_successors(self, retired_cuis: RetiredCuis) -> "Dictionary":
+    def with_successors(self, retired_cuis: RetiredCuis) -> Dictionary:
         """The same terms, with the concepts as they are called today: merged ones become one."""
         now = [retired_cuis.now(joined) for joined in self.concepts]
         retired = [concept for concept in self.concept_set if retired_cuis.has(concept)]
@@ -138,7 +750,7 @@ def read_dictionary(
 
     Args:
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
-        of terms, of concepts, and more (`term_table.NAMES`), in any order; a file of CUI||name;
+        of terms, of concepts, and more (`term_tables.NAMES`), in any order; a file of CUI||name;
         MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
         or the MRCONSO.RRF of a release, or .gz.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
@@ -172,7 +784,7 @@ def read_dictionary(
         )
     if is_release or path.is_dir():
         of = rows_of_release if is_release else rows_of_dataset
-        read: Rows | None = of(path, choice, raw=raw)
+        read: DictionaryRows | None = of(path, choice, raw=raw)
     else:
         read = rows_of_table(path, choice)
     if read is not None:
@@ -203,3 +815,117 @@ def read_dictionary(
         return Dictionary(list(names), list(cuis), str(path))
     rows = terms_first(two_columns(path, "term<TAB>CUI"), path)
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))
+
+
+# -------------------------------------------------------------------------------------------------
+# A dictionary from whatever file it stands in, as entries: identifiers and names of a concept.
+
+ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
+DICTIONARY_FORMS = (
+    "code<TAB>name without a header; a table whose header names a column of terms and one of "
+    "concepts; id|other ids||name|synonym|... as MEDIC comes with BioSyn; a dataset folder; or "
+    "MRCONSO.RRF"
+)
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of a dictionary, in its order.
+
+    Args:
+      path: EXPECTED says what it may be.
+
+    Raises:
+      BadInput: another thing, or a broken row.
+    """
+    if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF"):
+        dictionary = read_dictionary(path, raw=True)
+        grouped: dict[str, dict[str, None]] = {}
+        for _, term, concept in dictionary.pairs():
+            grouped.setdefault(concept, {dictionary.about(concept).preferred: None})[term] = None
+        return [Entry((concept,), tuple(names)) for concept, names in grouped.items()]
+    if not is_workbook(path) and is_double_piped(path):
+        pairs = double_piped(path, 2, "ids||names, each joined with |")
+        return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+    rows = rows_of(path)
+    _, header = header_of(rows)
+    if len(header) > 1 and has_terms(header, path):
+        frame = term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8)).frame
+        frame = frame.sort("preferred", descending=True, maintain_order=True)
+        return _grouped(frame.select("concept", "term").iter_rows())
+    return _coded(path, rows)
+
+
+def _divided(field: str, *, codes: bool = False) -> tuple[str, ...]:
+    """What "|" joins in a field; of codes without the name of their vocabulary."""
+    parts = [part.strip() for part in field.split(CONCEPT_SEPARATOR)]
+    return tuple(dict.fromkeys(PREFIX.sub("", part) if codes else part for part in parts if part))
+
+
+def _grouped(rows: Iterable[tuple[str, str]]) -> list[Entry]:
+    """Entries of (code, name), one for each code."""
+    names: dict[str, dict[str, None]] = {}
+    for code, name in rows:
+        names.setdefault(code, {})[name] = None
+    return [Entry((code,), tuple(some)) for code, some in names.items()]
+
+
+def _coded(path: Path, rows: Rows) -> list[Entry]:
+    """Rows of code and name without a header; or, where these look like it, of name and code."""
+    pairs = []
+    for number, fields in rows:
+        if is_empty(fields):
+            continue
+        filled = [field.strip() for field in fields]
+        if len(filled) < 2 or not all(filled[:2]) or any(filled[2:]):
+            raise BadInput(
+                f"{path}:{number}: found {fields}; expected {DICTIONARY_FORMS}: mend the line"
+            )
+        pairs.append((filled[0], filled[1]))
+    if not pairs:
+        raise BadInput(f"{path}: found no rows; expected {DICTIONARY_FORMS}")
+    first, second = (
+        sum(map(is_code, column)) for column in zip(*pairs[:ENTRIES_LOOKED_AT], strict=True)
+    )
+    if second > first:
+        tell(f"{path}: the second column looks like codes: read as name<TAB>code")
+        pairs = [(code, name) for name, code in pairs]
+    return _grouped(pairs)
+
+
+# -------------------------------------------------------------------------------------------------
+# The semantic groups of the concepts of a dictionary, by what its source says of their types.
+
+
+def groups_of_concepts(dictionary: Dictionary) -> dict[str, int]:
+    """Concept -> its groups: bit i for group i of `GROUPS`, and always bit `ANY`.
+
+    BadInput for a dictionary that says no semantic group of any concept.
+    """
+    about = dictionary.about_concepts
+    if isinstance(about, ConceptTable):
+        columns = about.columns
+        bits = group_bits(columns.semantic_types, columns.type_start, columns.types)
+        known = dict(zip(columns.concepts, bits.tolist(), strict=True))
+    else:
+        known = {concept: _bits_of(one.types) for concept, one in about.items()}
+    formerly = dictionary.formerly
+    found = {
+        concept: known.get(concept) or known.get(formerly.get(concept, concept), 1 << ANY)
+        for concept in dictionary.concept_set
+    }
+    if not any(bits != 1 << ANY for bits in found.values()):
+        raise BadInput(
+            f"{dictionary.source}: found no semantic types of its concepts (such as "
+            f"{dictionary.concepts[0]!r}); expected them, as they say which semantic group a "
+            "concept is of: give a dataset folder, the MRCONSO.RRF of a release with MRSTY.RRF "
+            "beside it, or a table with a column semantic_type of types such as T047, or of groups "
+            "such as DISO"
+        )
+    return found
+
+
+def _bits_of(types: tuple[str, ...]) -> int:
+    bits = 1 << ANY
+    for group in map(group_of, types):
+        bits |= 1 << GROUPS.index(group) if group else 0
+    return bits

@@ -1,14 +1,8 @@
-"""A dataset folder in, its arrays out (`open_dataset`).
-
-A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
-sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
-record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
-these, semantic types, the triplets whose head is among them, and the strings and codes of the
-source (`records.py`). `write_dataset.py` writes such folders.
-"""
+"""The dataset on disk as TFDS records: what a record holds, and `open_dataset`, which reads it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,23 +11,158 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.dataset.aligned import aligned
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.records import (
-    ARRAYS,
-    FIRST_CONCEPT,
-    FOR_READERS,
-    SIZES,
-    SOURCE_ARRAYS,
-    SOURCE_SIZES,
-    SOURCE_STRINGS,
-    STRINGS,
-    features,
-)
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.identity import DATASET, is_of_kind, read_identity
-from data_pipeline.files.whole_files import recover_folder
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.identity import DATASET, Count, Hash, Shard, is_of_kind, read_identity
+from data_pipeline.files.whole import aligned, recover_folder
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# TensorFlow for reading data only: no GPU memory taken, no start-up messages; its tensors.
+#
+# Import `tf` and `tfds` from here wherever data_pipeline needs them. What the user sets in the
+# environment stays as it is.
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # its notice ignores the level above
+
+import absl.logging  # noqa: E402
+import tensorflow as tf  # noqa: E402
+import tensorflow_datasets as tfds  # noqa: E402
+
+from data_pipeline.files.whole import is_aligned  # noqa: E402
+
+absl.logging.set_verbosity(absl.logging.ERROR)
+tf.config.set_visible_devices([], "GPU")  # JAX or PyTorch own the accelerators
+
+
+def as_tensor(array: np.ndarray) -> tf.Tensor:
+    """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
+
+    An array that begins where `aligned` says can; from now on it must not be written to.
+    """
+    if not (array.size and is_aligned(array)):
+        return tf.constant(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+# -------------------------------------------------------------------------------------------------
+# What one record of a dataset holds: names, types, and what says how many there are of each.
+
+DATASET_NAME, SPLIT = "triplets", "train"
+BLOCK = 1024  # concepts per record; the content hash depends on it
+
+# Per record; n_ is a count per concept or term, from which readers make CSR offsets.
+ARRAYS = {
+    "n_terms": np.int32,  # per concept
+    "n_tokens": np.int32,  # per term
+    "tokens": np.int32,
+    "term_languages": np.uint8,  # per term, index into manifest["languages"]
+    "n_vocabularies": np.uint16,  # per term
+    "term_vocabularies": np.uint16,  # index into manifest["vocabularies"]
+    "n_types": np.int32,  # per concept
+    "types": np.int32,  # index into manifest["semantic_types"]
+    "n_triplets": np.int32,  # per concept, as head
+    "relations": np.int32,  # index into manifest["relations"]
+    "tails": np.int32,  # concept
+}
+FIRST_CONCEPT = (
+    "first_concept"  # number of the block's first concept; makes a record whole by itself
+)
+STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
+FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
+
+# What the source itself has: for look-ups, read on demand alone, and in no content hash.
+SOURCE_ARRAYS = {
+    "n_source_strings": np.uint16,  # per term
+    "n_source_vocabularies": np.uint16,  # per source string
+    "source_vocabularies": np.uint16,  # index into manifest["vocabularies"]
+    "n_codes": np.int32,  # per concept
+    "code_vocabularies": np.uint16,  # per code, index into manifest["vocabularies"]
+}
+# Texts as STRINGS are, and which array has an entry for each line. A string that is the term as it
+# was cleaned is an empty line.
+SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
+
+# The key of manifest["shards"][i] that gives each array's length.
+SIZES = {
+    "n_terms": "concepts",
+    "n_tokens": "terms",
+    "tokens": "tokens",
+    "term_languages": "terms",
+    "n_vocabularies": "terms",
+    "term_vocabularies": "term_vocabularies",
+    "n_types": "concepts",
+    "types": "concept_types",
+    "n_triplets": "concepts",
+    "relations": "triplets",
+    "tails": "triplets",
+    "heads": "triplets",
+}
+SOURCE_SIZES = {
+    "n_source_strings": "terms",
+    "n_source_vocabularies": "source_strings",
+    "source_vocabularies": "source_vocabularies",
+    "n_codes": "concepts",
+    "code_vocabularies": "codes",
+}
+
+
+class DescribedShard(Shard):
+    """What a build keeps of a shard that it has finished."""
+
+    longest_term_tokens: Count
+    cut_terms: Count
+    unknown_terms: Count
+    digests: list[Hash]
+
+
+def features(names: Iterable[str] | None = None) -> tfds.features.FeaturesDict:
+    """The TFDS description of a record, or of these parts of it and its first concept.
+
+    Arrays are stored as raw bytes, which reads quickest.
+    """
+    arrays = {
+        name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
+        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items()
+    }
+    texts = {name: tfds.features.Text() for name in (*STRINGS, *SOURCE_STRINGS)}
+    parts = arrays | texts
+    wanted = parts if names is None else {name: parts[name] for name in names}
+    return tfds.features.FeaturesDict(
+        {FIRST_CONCEPT: tfds.features.Scalar(dtype=np.int32)} | wanted
+    )
+
+
+def shard_name(index: int, count: int) -> str:
+    """File name of a shard, as TFDS expects it."""
+    return f"{DATASET_NAME}-{SPLIT}.tfrecord-{index:05d}-of-{count:05d}"
+
+
+def digest(record: dict) -> str:
+    """SHA-256 of a record's content: names, lengths and little-endian bytes, in a fixed order.
+
+    The source's strings and codes take no part: what is trained on is the same without them.
+    """
+    content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
+    for name, dtype in ARRAYS.items():
+        array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
+        content.update(f"{name} {len(array)}\n".encode())
+        content.update(array.tobytes())
+    for name in STRINGS:
+        data = record[name].encode()
+        content.update(f"{name} {len(data)}\n".encode())
+        content.update(data)
+    return content.hexdigest()
+
+
+# -------------------------------------------------------------------------------------------------
+# A dataset folder in, its arrays out (`open_dataset`).
+#
+# A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
+# sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
+# record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
+# these, semantic types, the triplets whose head is among them, and the strings and codes of the
+# source (`store.py`). `write.py` writes such folders.
 
 FORMAT = DATASET.format
 MANIFEST = DATASET.file

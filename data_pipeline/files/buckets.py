@@ -1,10 +1,4 @@
-"""Folders in buckets, at gs:// and s3:// addresses: fetched to this machine, or published from it.
-
-A bucket has no renames, but a file in it is there whole or not at all. So a folder is published
-with its mark last, the one file without which nobody takes it for whole (a dataset's manifest.json,
-a model's config.json). Credentials and end points come from the environment, as the AWS and Google
-tools read them.
-"""
+"""Folders in buckets (gs://, s3://), and whether a command can write its output at all."""
 
 import contextlib
 import hashlib
@@ -13,17 +7,23 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.files.file_lock import lock_file
-from data_pipeline.files.whole_files import PARTIAL, beside, replace_folder
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
-from data_pipeline.process.stopping import poll
+from data_pipeline.files.whole import PARTIAL, beside, is_stream, lock_file, replace_folder
+from data_pipeline.process import BadInput, poll, tell
+
+# -------------------------------------------------------------------------------------------------
+# Folders in buckets, at gs:// and s3:// addresses: fetched to this machine, or published from it.
+#
+# A bucket has no renames, but a file in it is there whole or not at all. So a folder is published
+# with its mark last, the one file without which nobody takes it for whole (a dataset's
+# manifest.json, a model's config.json). Credentials and end points come from the environment, as
+# the AWS and Google tools read them.
 
 ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
 PACKAGES = {"gs": "gcsfs", "s3": "s3fs"}
@@ -249,7 +249,7 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 def cache_folder() -> Path:
     """Where copies from buckets are kept, of which none is ever deleted by itself.
 
-    Vectors of dictionaries are kept in a folder in it, too, up to a size (`vector_cache.py`).
+    Vectors of dictionaries are kept in a folder in it, too, up to a size (`vector_files.py`).
     """
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "coder_jax"
     return Path(os.environ.get("CODER_JAX_CACHE") or default).expanduser()
@@ -258,3 +258,41 @@ def cache_folder() -> Path:
 def short_hash(*parts: bytes) -> str:
     """16 hexadecimal digits of the SHA-256 of the parts."""
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+# -------------------------------------------------------------------------------------------------
+# The file that a command will write: whether it can, asked before the work and not after hours.
+
+
+def check_output(path: Path, option: str, example: str) -> None:
+    """See that a file can be written to `path`, a file, a new name, a device or a pipe.
+
+    Args:
+        path: what the user gave.
+        option: the option that it was given for, such as '--json'.
+        example: name of such a file, for the message.
+
+    Raises:
+        BadInput: if it cannot; nothing was changed.
+    """
+    if in_bucket(path):
+        raise BadInput(
+            f"{option}: found {path}; expected a file on this machine: copy it there after"
+        )
+    try:
+        target = path.resolve()  # a link leads to the file that is written
+        if not target.parent.is_dir():
+            raise BadInput(f"{option}: there is no folder {target.parent}; make it first")
+        if path.is_dir():
+            raise BadInput(
+                f"{option}: {path} is a folder; expected a file, such as {path / example}"
+            )
+        if not is_stream(path):
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(
+            f"{option}: {path} cannot be written ({why}); check the rights of its folder, make "
+            "room, or give another file"
+        ) from error

@@ -1,10 +1,4 @@
-"""The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
-an encoder, vectors, scores, cut-offs.
-
-Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same for
-two such things to be the same. This module is the one place where they are written, read and
-compared, and where their formats are listed.
-"""
+"""The project's JSON files: their kinds, what each holds, and how it is read with types."""
 
 from __future__ import annotations
 
@@ -12,12 +6,447 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
 
-from data_pipeline.files import contents
-from data_pipeline.files.json_files import read_json, typed
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.errors import BadInput
+import msgspec
+from msgspec import Meta
+
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# JSON files, read with types: a value that is none of its type is named, before anything uses it.
+#
+# A type is what msgspec knows: a TypedDict (`identity.py`), a dataclass, a list, with bounds of
+# numbers and patterns of strings by `msgspec.Meta`.
+
+T = TypeVar("T")
+
+MOST_BYTES = 32 << 20  # of a JSON file: a UMLS's largest has some megabytes
+JSON_KINDS = {dict: ("an object", "an empty object"), list: ("a list", "an empty list")}
+AGAIN = "fetch or write it again"
+PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)  # of msgspec's messages
+STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Args:
+        path: the file.
+        remedy: what to do about a broken one, for the message.
+
+    Raises:
+        BadInput: if there is no such file, or something else in it.
+    """
+    content = read_json_value(path, remedy)
+    if not isinstance(content, dict):
+        raise BadInput(f"{path} holds {described(content)}; expected a JSON object; {remedy}")
+    return content
+
+
+def read_json_value(path: Path, remedy: str = AGAIN) -> Any:
+    """Whatever a JSON file holds.
+
+    Raises:
+        BadInput: if there is no such file, or it is not JSON.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is no regular file; expected a JSON file there")
+        if path.stat().st_size > MOST_BYTES:
+            raise BadInput(
+                f"{path} has {path.stat().st_size / 1e6:,.0f} MB; expected a JSON file of at most "
+                f"{MOST_BYTES / 1e6:,.0f} MB; {remedy}"
+            )
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadInput(f"{path} is missing; expected a JSON file there") from error
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read ({error.strerror}); expected a JSON file there"
+        ) from error
+    return decoded_json(content, str(path), remedy)
+
+
+def decoded_json(content: bytes, source: str, remedy: str = AGAIN) -> Any:
+    """The value that a JSON text tells; `source` names it in the message of BadInput."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{source} is not JSON ({error}); {remedy}") from error
+
+
+def typed(value: Any, kind: type[T], source: str, remedy: str = AGAIN) -> T:
+    """A value of JSON as a type wants it.
+
+    Args:
+        value: what JSON told.
+        kind: the type; keys that a TypedDict or a dataclass does not name are left out.
+        source: what names the value in the message: a file, or a place in one.
+        remedy: what to do, for the message.
+
+    Raises:
+        BadInput: if it is not of the type: with its key, what was found and what was expected.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{source}: {in_words(str(error), value)}; {remedy}") from error
+    except RecursionError as error:
+        raise BadInput(f"{source}: is nested too deeply; {remedy}") from error
+
+
+def in_words(problem: str, value: Any) -> str:
+    """What msgspec says of a value, with the place, what was found there and what was expected."""
+    match = PROBLEM.fullmatch(problem)
+    assert match, problem
+    what, key, place = match[1].replace("`", ""), match[2], (match[3] or "").removeprefix(".")
+    if missing := re.fullmatch(r"Object missing required field (.*)", what):
+        return f"{place + '.' if place else ''}{missing[1]} is missing"
+    named, *below = place.split("[...]")  # msgspec does not tell the keys of a dict
+    subject = named or "the content"
+    if below:
+        subject = f"{'a key' if key else 'a value'} in {subject}"
+    expected = re.fullmatch(r"Expected (.*?)(?:, got (.*))?", what, re.DOTALL)
+    if expected is None:
+        return f"{subject}: {what}"
+    found = expected[2] or "another" if below or key else described(at(value, place))
+    return f"{subject} is {found}; expected {expected[1]}"
+
+
+def at(value: Any, place: str) -> Any:
+    """The value at a place such as counts.terms or shards[2].file."""
+    for key, index in STEP.findall(place):
+        value = value[int(index)] if index else value[key]
+    return value
+
+
+def described(value: Any) -> str:
+    """A value of JSON for messages: short ones as they are, of others the kind."""
+    if isinstance(value, dict | list):
+        filled, empty = JSON_KINDS[type(value)]
+        return filled if value else empty
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# -------------------------------------------------------------------------------------------------
+# What the project's own JSON files hold, key by key: types for `typed`.
+#
+# Other keys may stand beside these: what is only shown to people is not named here.
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
+Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+# What a tokenizer and an encoder may ask for: ten times the largest that there are.
+LONGEST = 100_000
+Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
+Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
+Width = Annotated[int, Meta(ge=1, le=100_000)]
+
+Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
+
+
+class Amounts(TypedDict):
+    """How much of everything is in a dataset, or in one of its shards."""
+
+    concepts: Count
+    terms: Count
+    tokens: Count
+    triplets: Count
+    concept_types: Count
+    term_vocabularies: Count
+
+
+class Shard(Amounts):
+    """A file of a dataset, and how much of everything is in it."""
+
+    source_strings: Count
+    source_vocabularies: Count
+    codes: Count
+    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
+    bytes: Count
+    records: Count
+
+
+class Counts(Amounts):
+    """How much of everything is in a dataset, and what is only counted in the whole of it."""
+
+    cut_terms: Count
+    unknown_terms: Count
+    longest_term_tokens: Count
+    concepts_with_synonyms: Count
+    triplets_with_synonyms: Count
+    terms_by_language: dict[str, Count]
+
+
+class HeldOut(TypedDict):
+    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
+
+    mentions: Count
+    dictionary: Count
+
+
+class TokenizerOfData(TypedDict):
+    """Which tokenizer a dataset was made with."""
+
+    name: str
+    hash: Hash
+    vocab_size: Vocabulary
+    max_length: Length
+
+
+class AboutData(TypedDict):
+    """What a dataset is, wherever its files are."""
+
+    name: str
+    release: str
+    cleaning: str
+    languages: list[str]
+    vocabularies: list[str]
+    relations: list[str]
+    semantic_types: list[str]
+    counts: Counts
+    report: dict[str, Count]
+    warnings: list[str]
+    held_out: HeldOut | None
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+    fingerprint: Hash
+
+
+class Manifest(AboutData):
+    """manifest.json of a dataset."""
+
+    shards: list[Shard]
+
+
+class StoredArray(TypedDict):
+    """What a .npy file of a folder of mentions holds: an array of one dimension."""
+
+    dtype: Literal["uint8", "int32", "int64"]
+    length: Count
+
+
+class Mentions(TypedDict):
+    """manifest.json of a folder of mentions."""
+
+    name: str
+    release: str
+    cleaning: str
+    relations: Annotated[list[str], Meta(max_length=0)]  # mentions have none; a run asks for them
+    keyword_kinds: Annotated[list[str], Meta(max_length=7)]
+    splits: list[Literal["train", "dev", "test"]]
+    counts: dict[str, Count]
+    warnings: list[str]
+    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], StoredArray]
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+
+
+class SkipGrams(TypedDict):
+    """manifest.json of a folder of skip-grams."""
+
+    variant: Literal["words", "names", "names_concepts"]
+    width: Width
+    rows: dict[Literal["words", "names", "concepts"], Count]
+    word_rules: Hash
+    content_hash: Hash
+
+
+class Batches(TypedDict):
+    """batches.json of a folder of batches."""
+
+    spec: dict[str, Any]
+    first_step: Count
+    last_step: Count
+    manifest: AboutData
+
+
+class DataOfRun(TypedDict):
+    """What run.json says of the dataset."""
+
+    name: str
+    release: str
+    cleaning: str
+    counts: Counts
+    relations: list[str]
+    content_hash: Hash
+
+
+class TokenizerOfRun(TypedDict):
+    """What run.json says of the tokenizer."""
+
+    hash: Hash
+    max_length: Length
+
+
+class SystemOfRun(TypedDict):
+    """The name of a run's system; its settings are typed by the system."""
+
+    name: str
+
+
+class OptimizerOfRun(TypedDict):
+    """What others read of a run's optimizer."""
+
+    steps: Positive
+    learning_rate: Annotated[float, Meta(ge=0)]
+
+
+class ConfigOfRun(TypedDict):
+    """The configuration in run.json."""
+
+    recipe: str
+    system: SystemOfRun
+    optimizer: OptimizerOfRun
+    start: str
+
+
+class CarriedFrom(TypedDict):
+    """Which checkpoint of another run a run began with."""
+
+    step: Count
+    run: Hash  # of its run.json
+
+
+StartOfRun = TypedDict("StartOfRun", {"from": NotRequired[CarriedFrom]})
+
+
+Extension = TypedDict("Extension", {"step": Count, "from": Positive, "to": Positive})
+"""At which step a run was made longer, and its steps before and after."""
+
+
+class Run(TypedDict):
+    """run.json; what there must be of data and start, too, is said by the system."""
+
+    config: ConfigOfRun
+    start: StartOfRun
+    extended: NotRequired[list[Extension]]
+
+
+class MetricsLine(TypedDict):
+    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
+
+    step: Count
+    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
+    time: NotRequired[str]
+    eval: NotRequired[dict[str, dict[str, float]]]
+
+
+class Encoder(TypedDict):
+    """coder_jax.json of an export."""
+
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
+    recipe: NotRequired[dict[str, Any]]
+    dataset_hash: NotRequired[str | None]
+    languages: NotRequired[list[str]]
+
+
+class EncodedTerms(TypedDict):
+    """Which terms a file of vectors is of."""
+
+    count: Count
+    hash: Hash
+    per_chunk: Positive
+
+
+class StoredVectors(TypedDict):
+    """How vectors are stored."""
+
+    width: Width
+    dtype: Literal["float32", "float16"]
+
+
+class EncodedBy(TypedDict):
+    """What terms became vectors with."""
+
+    model: str
+    weights_hash: str | None
+    tokenizer_hash: str
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
+
+
+class Vectors(TypedDict):
+    """OUT.json beside a file of vectors."""
+
+    terms: EncodedTerms
+    vectors: StoredVectors
+    encoder: EncodedBy
+
+
+class Checksum(TypedDict):
+    """checksum.json of vectors that are kept on this machine."""
+
+    bytes: Count
+    crc32: Count
+
+
+class Evaluation(TypedDict):
+    """A file of results; a record is typed where it is written."""
+
+    records: list[dict[str, Any]]
+
+
+CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
+
+
+class CutoffTable(TypedDict):
+    """At some cut-offs of similarity, how many mentions are answered, and how many rightly."""
+
+    mentions: Positive
+    cutoffs: list[Cosine]
+    answered: list[Count]
+    right: list[Count]
+
+
+class MeasuredRule(TypedDict):
+    """How letters and vectors make a score, and score and margin a confidence."""
+
+    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
+    intercept: Finite
+    of_similarity: Finite
+    of_margin: Finite
+
+
+class MeasuredDictionary(TypedDict):
+    """The dictionary that answers were taken from."""
+
+    source: str
+    terms: Positive
+
+
+class MeasuredOn(TypedDict, total=False):
+    """What was measured: how candidates were found, by which encoder, in which dictionary."""
+
+    candidates: str
+    model: str
+    dictionary: MeasuredDictionary
+
+
+class Cutoffs(TypedDict):
+    """cutoffs.json: a table for each language, and for all mentions."""
+
+    tables: dict[str, CutoffTable]
+    rules: NotRequired[dict[str, MeasuredRule]]
+    measured_on: MeasuredOn
+
+
+# -------------------------------------------------------------------------------------------------
+# The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
+# an encoder, vectors, scores, cut-offs.
+#
+# Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same
+# for two such things to be the same. This module is the one place where they are written, read and
+# compared, and where their formats are listed.
 
 
 @dataclass(frozen=True)
@@ -28,7 +457,7 @@ class Kind:
       name, version: of the format; the version grows when older files can no longer be read.
       file: its name in the folder that it describes, "" where it has none of its own.
       command: what writes it.
-      content: what each such file has beside its format, a type for `json_files.typed`.
+      content: what each such file has beside its format, a type for `typed`.
     """
 
     name: str
@@ -42,27 +471,19 @@ class Kind:
         return f"coder_jax {self.name} {self.version}"
 
 
-DATASET = Kind(
-    *("triplets", 3, "manifest.json", "python -m data_pipeline.build", contents.Manifest)
-)
-BATCHES = Kind(
-    *("batches", 1, "batches.json", "python -m data_pipeline.batch_files", contents.Batches)
-)
+DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", Manifest))
+BATCHES = Kind(*("batches", 1, "batches.json", "python -m data_pipeline.batch_files", Batches))
 MENTIONS = Kind(
-    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", contents.Mentions)
+    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", Mentions)
 )
 SKIP_GRAMS = Kind(
-    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", contents.SkipGrams)
+    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", SkipGrams)
 )
-RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", contents.Run))
-ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", contents.Encoder))
-VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", contents.Vectors))
-EVALUATION = Kind(
-    *("evaluation", 2, "", "python -m coder_jax evaluate --json", contents.Evaluation)
-)
-CUTOFFS = Kind(
-    *("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", contents.Cutoffs)
-)
+RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", Run))
+ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", Encoder))
+VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", Vectors))
+EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", Evaluation))
+CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", Cutoffs))
 KINDS = {
     kind.name: kind
     for kind in (DATASET, BATCHES, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)

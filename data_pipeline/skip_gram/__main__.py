@@ -25,7 +25,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process.command import run_parsed
+from data_pipeline.process import run_parsed
 from data_pipeline.skip_gram.options import VARIANTS, Settings, SkipGramOptions
 
 EXAMPLES = """\

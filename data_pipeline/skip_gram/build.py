@@ -1,29 +1,33 @@
-"""`SkipGramOptions` in, a finished folder of skip-grams out: read, match, train, write."""
+"""Skip-grams of words, names and concepts: corpus, sequences, training by gensim."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
+from data_pipeline import process
 from data_pipeline.files.identity import SKIP_GRAMS, is_of_kind
-from data_pipeline.files.whole_files import recover_folder
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import tell
-from data_pipeline.skip_gram.corpus import (
-    Corpus,
-    coverage,
-    described,
-    most_frequent_names,
-    write_corpus,
+from data_pipeline.files.whole import recover_folder
+from data_pipeline.process import BadInput, Progress, progress_bar, tell
+from data_pipeline.skip_gram.names import (
+    Annotator,
+    NameDictionary,
+    Sentence,
+    read_names,
+    read_stop_names,
 )
-from data_pipeline.skip_gram.dictionary import NameDictionary, read_names
-from data_pipeline.skip_gram.options import SkipGramOptions
-from data_pipeline.skip_gram.sequences import kind_and_string
+from data_pipeline.skip_gram.options import Settings, SkipGramOptions, Variant
 from data_pipeline.skip_gram.store import (
     ODD_LINES,
     TABLES,
@@ -31,8 +35,292 @@ from data_pipeline.skip_gram.store import (
     VectorTable,
     write_skip_grams,
 )
-from data_pipeline.skip_gram.train import train
-from data_pipeline.sources.text.words import rules_hash
+from data_pipeline.sources.text import Document, TextReader, only_words, rules_hash
+
+# -------------------------------------------------------------------------------------------------
+# What the skip-grams see of a sentence: its sequences of words, names and concepts.
+#
+# Phan et al. 2019, sections 3.1 and 4. SG_W sees the words. SG_S sees a name as one token in place
+# of its words. SG_S.C sees a sentence with names twice: the token of each name, and behind it that
+# of its concept, stand on the left of the name's words in one sequence and on their right in the
+# other, so that both have the words of the name in their window, its neighbours, and each other.
+
+# No word has a ":" or a "_", so a token of a name or of a concept is never that of a word.
+NAME, CONCEPT = "name:", "concept:"
+
+
+def name_token(words: Iterable[str]) -> str:
+    """The token of a name: of all names with the same words one."""
+    return NAME + "_".join(words)
+
+
+def concept_token(concept: str) -> str:
+    """The token of a concept; blanks in an identifier are written as in an address."""
+    return CONCEPT + quote(concept, safe=":")
+
+
+def kind_and_string(token: str) -> tuple[str, str]:
+    """Of which table a token is, and what it stands for: a word, words of a name, a concept."""
+    if token.startswith(NAME):
+        return "names", token.removeprefix(NAME).replace("_", " ")
+    if token.startswith(CONCEPT):
+        return "concepts", unquote(token.removeprefix(CONCEPT))
+    return "words", token
+
+
+def sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
+    """The sequences of a sentence; the first has each word, name and concept as often as the text.
+
+    "names_concepts" has two where there is a name: in the first all names are on the left of their
+    words, in the second all on the right. Else there is one.
+    """
+    tokens, mentions = sentence
+    if variant == "words" or not mentions:
+        return [only_words(tokens)]
+    orders: list[list[str]] = [[]] if variant == "names" else [[], []]
+    behind = 0
+    for mention in mentions:
+        between = only_words(tokens[behind : mention.first])
+        words = only_words(tokens[mention.first : mention.last])
+        behind = mention.last
+        tags = [name_token(words)]
+        if variant == "names":
+            orders[0] += between + tags
+            continue
+        if mention.concept:
+            tags.append(concept_token(mention.concept))
+        orders[0] += between + tags + words
+        orders[1] += between + words + tags
+    rest = only_words(tokens[behind:])
+    return [order + rest for order in orders]
+
+
+# -------------------------------------------------------------------------------------------------
+# Text in; the corpus of sequences that gensim reads, and what is in it, out.
+
+MOST_NAMES = 10  # that are shown
+AT_ONCE = 1 << 20  # bytes of a file that is hashed
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What was written.
+
+    Attributes:
+      tokens: how often the text has each token of the sequences.
+      counts: of documents, sentences, words, sequences, mentions, odd things.
+      odd: a line for each odd thing, with its place.
+    """
+
+    tokens: Counter[str]
+    counts: Counter[str]
+    odd: list[str] = field(default_factory=list)
+
+
+def write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: Path) -> Corpus:
+    """Writes the sequences of all sentences of the text, one a line.
+
+    Raises:
+      BadInput: a file that is no text, or with annotations of other types only; a variant with
+        names where none was found.
+    """
+    annotator = None
+    if options.variant != "words":
+        annotator = Annotator(names, read_stop_names(options.stop_names))
+    tokens: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    total = sum(file.stat().st_size for file in options.text)
+    with (
+        path.open("w", encoding="utf-8") as out,
+        progress_bar(total=total, desc="reading text", unit="B", unit_scale=True) as bar,
+    ):
+        reader = TextReader(options.text_field, options.annotation_types, bar.update)
+        for file in options.text:
+            for document in reader.documents(file):
+                process.poll()
+                if annotator is None:
+                    document = Document(document.text)
+                for sentence in (annotator or Annotator(None)).sentences(document):
+                    made = sequences(sentence, options.variant)
+                    tokens.update(made[0])
+                    counts["sentences"] += 1
+                    counts["sequences"] += len(made)
+                    counts["words"] += len(only_words(sentence.tokens))
+                    out.writelines(" ".join(sequence) + "\n" for sequence in made)
+    counts.update(reader.counts)
+    if annotator is not None:
+        counts.update(annotator.counts)
+        _check(options, counts, tokens)
+    return Corpus(tokens, counts, reader.odd)
+
+
+def _check(options: SkipGramOptions, counts: Counter[str], tokens: Counter[str]) -> None:
+    """BadInput if a variant that has names found none."""
+    if any(kind_and_string(token)[0] == "names" for token in tokens):
+        return
+    types = sorted(
+        one.removeprefix("annotations: ") for one in counts if one.startswith("annotations: ")
+    )
+    if types and not set(types) & set(options.annotation_types):
+        raise BadInput(
+            f"--annotation-types {' '.join(options.annotation_types)}: the text has none of these; "
+            f"expected some of {', '.join(types)}"
+        )
+    where = f"no name of {options.dictionary} in it" if options.dictionary else "no annotated name"
+    raise BadInput(
+        f"--text {options.text[0]}: found {counts['sentences']:,} sentences and {where}; expected "
+        "names: give text with annotations (PubTator), a --dictionary whose names the text has, or "
+        "--variant words"
+    )
+
+
+def coverage(corpus: Corpus, names: NameDictionary | None, min_count: int) -> dict[str, int]:
+    """How much of the text and of the dictionary gets a vector, as counts with their meaning."""
+    kinds: dict[str, list[int]] = {"words": [], "names": [], "concepts": []}
+    for token, count in corpus.tokens.items():
+        kinds[kind_and_string(token)[0]].append(count)
+    found = {}
+    for kind, counts in kinds.items():
+        if counts:
+            found[f"distinct {kind} in the text"] = len(counts)
+            found[f"distinct {kind} with a vector"] = sum(one >= min_count for one in counts)
+    return found | (_of_dictionary(corpus.tokens, names, min_count) if names else {})
+
+
+def _of_dictionary(tokens: Counter[str], names: NameDictionary, min_count: int) -> dict[str, int]:
+    """Of the names that are not excluded, how many words, names and concepts have a vector."""
+    found: Counter[str] = Counter()
+    seen_names: Counter[str] = Counter()
+    for name, concepts in names.concepts_of.items():
+        words = only_words(name.split())
+        known = sum(tokens[word] >= min_count for word in words)
+        found["words of names of the dictionary"] += len(words)
+        found["words of names with a vector"] += known
+        found["names of the dictionary"] += 1
+        found["names all of whose words have a vector"] += known == len(words)
+        found["names some of whose words have a vector"] += known > 0
+        if tokens[f"name:{'_'.join(words)}"]:
+            seen_names.update(concepts)
+    found["concepts of the dictionary"] = len(names.concepts)
+    if seen_names:
+        found["concepts with a name in the text"] = len(seen_names)
+        found["concepts with two names in the text"] = sum(n > 1 for n in seen_names.values())
+    return dict(found)
+
+
+def most_frequent_names(tokens: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The names that the text has most often: one that means nothing is for the stop-list."""
+    names = [
+        (string, count)
+        for token, count in tokens.items()
+        for kind, string in [kind_and_string(token)]
+        if kind == "names"
+    ]
+    return sorted(names, key=lambda one: (-one[1], one[0]))[:MOST_NAMES]
+
+
+def described(path: Path) -> dict[str, object]:
+    """A file's name, size and SHA-256, for the record."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(AT_ONCE):
+            digest.update(piece)
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+# -------------------------------------------------------------------------------------------------
+# Skip-grams with negative sampling, by gensim (Mikolov et al. 2013; Rehurek and Sojka 2010).
+
+LEAST_RATE = 1e-4  # of learning, at the end: gensim's
+
+
+def train(
+    corpus: Path, counts: Mapping[str, int], settings: Settings
+) -> tuple[list[str], np.ndarray]:
+    """Vectors of the tokens that were seen often enough.
+
+    Args:
+      corpus: a sequence in each line, tokens with a blank between them.
+      counts: how often the text has each token. A text may come in several sequences, so that the
+        corpus has tokens more often; what is rare is decided by these counts.
+      settings: with one worker, the same arguments give the same vectors to the bit on the same
+        machine.
+
+    Returns:
+      the tokens, the most frequent first, and their input vectors, float32 [tokens, size].
+
+    Raises:
+      BadInput: if no token was seen often enough.
+    """
+    from gensim.models import Word2Vec
+    from gensim.models.callbacks import CallbackAny2Vec
+    from gensim.utils import RULE_DISCARD, RULE_KEEP
+
+    if not any(count >= settings.min_count for count in counts.values()):
+        raise BadInput(
+            f"--min-count {settings.min_count}: the text has no word so often, the most frequent "
+            f"{max(counts.values(), default=0)} times; give more text, or a smaller --min-count"
+        )
+
+    class Epochs(CallbackAny2Vec):
+        """Asks after each epoch whether to stop."""
+
+        def on_epoch_end(self, _: object) -> None:
+            process.poll()
+
+    def keep_rare_out(token: str, *_: int) -> int:
+        return RULE_KEEP if counts.get(token, 0) >= settings.min_count else RULE_DISCARD
+
+    with progress_bar(total=100 * settings.epochs, desc="skip-grams", unit="%") as bar, _told(bar):
+        model = Word2Vec(
+            corpus_file=str(corpus),
+            sg=1,
+            hs=0,
+            vector_size=settings.size,
+            window=settings.window,
+            negative=settings.negatives,
+            min_count=1,
+            trim_rule=keep_rare_out,
+            epochs=settings.epochs,
+            alpha=settings.rate,
+            min_alpha=LEAST_RATE,
+            sample=settings.sample,
+            seed=settings.seed,
+            workers=settings.workers,
+            callbacks=(Epochs(),),
+        )
+        bar.update(100 * settings.epochs - bar.n)
+    tokens = sorted(model.wv.key_to_index, key=lambda token: (-counts[token], token))
+    rows = [model.wv.key_to_index[token] for token in tokens]
+    return tokens, np.asarray(model.wv.vectors, np.float32)[rows]
+
+
+@contextmanager
+def _told(bar: Progress) -> Iterator[None]:
+    """Within, what gensim tells its log of its progress moves a bar, and nothing else is said."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            form = str(record.msg)
+            if form.startswith("EPOCH %i - PROGRESS") and isinstance(record.args, tuple):
+                epoch, percent = (float(str(value)) for value in record.args[:2])
+                bar.update(max(0, int(100 * epoch + percent) - bar.n))
+
+    logger, listener = logging.getLogger("gensim"), Listener(logging.INFO)
+    before = logger.level, logger.propagate
+    logger.addHandler(listener)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+# -------------------------------------------------------------------------------------------------
+# `SkipGramOptions` in, a finished folder of skip-grams out: read, match, train, write.
 
 MOST_WARNINGS = 10  # that are written out in the manifest
 

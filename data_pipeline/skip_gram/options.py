@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from data_pipeline.files.buckets import in_bucket
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 Variant = Literal["words", "names", "names_concepts"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)

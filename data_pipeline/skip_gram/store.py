@@ -2,7 +2,7 @@
 
 manifest.json says how they were made. words.tsv (word<TAB>count, with a header) names the rows of
 words.npy, float32; names.tsv and concepts.tsv likewise, where there are any. A name stands as the
-words that `sources.text.words` makes of it, with blanks between them. Rows are in the order of
+words that `sources.text` makes of it, with blanks between them. Rows are in the order of
 their counts, the most frequent first. Nothing here needs gensim.
 """
 
@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.files.array_files import map_array
 from data_pipeline.files.identity import SKIP_GRAMS, read_identity, write_identity
-from data_pipeline.files.rows import read_text
-from data_pipeline.files.whole_files import recover_folder, whole_folder
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.tables import read_text
+from data_pipeline.files.whole import map_array, recover_folder, whole_folder
+from data_pipeline.process import BadInput
 
 TABLES = ("words", "names", "concepts")
 ODD_LINES = "odd_lines.txt"

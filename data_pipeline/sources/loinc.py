@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from data_pipeline.files.tables.table import Table, listed, read_table
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.tables import Table, listed, read_table
+from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import unpack_matching
 from data_pipeline.sources.source import RETIRED, Source, no_retired
 

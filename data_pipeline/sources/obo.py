@@ -13,8 +13,8 @@ from pathlib import Path
 import fastobo
 import polars as pl
 
-from data_pipeline.files.bounds import check_lines, unpacked
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.tables import check_lines, unpacked
+from data_pipeline.process import BadInput
 from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED, Source
 
 SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources import loinc, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import release_paths
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.sources.source import Source
-from data_pipeline.sources.terms import is_terms, read_terms, terms_paths
+from data_pipeline.sources.term_tables import is_terms, read_terms, terms_paths
 
 EXPECTED = (
     "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), an OBO ontology (.obo, .obo.gz), a table "

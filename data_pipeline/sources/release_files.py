@@ -22,10 +22,9 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from data_pipeline.files.bounds import check_unpacked
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import progress_bar
+from data_pipeline import process
+from data_pipeline.files.tables import check_unpacked
+from data_pipeline.process import BadInput, progress_bar
 
 WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
 _FILE_NAME = re.compile(
@@ -241,7 +240,7 @@ def _unpack_part(part: Part, plain: IO[bytes]) -> None:
                 plain.write(chunk)
                 check_unpacked(f"{part.folder}/{part.name}", stored.tell(), plain.tell())
                 bar.update(stored.tell() - bar.n)
-                stopping.poll()
+                process.poll()
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise BadInput(
             f"{part.folder}/{part.name} is damaged or cut off ({error}); compare its size with the "

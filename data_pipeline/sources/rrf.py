@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from data_pipeline.files.bounds import LONGEST_LINE, too_long
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.progress import progress_bar
+from data_pipeline import process
+from data_pipeline.files.tables import LONGEST_LINE, too_long
+from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.sources.release_files import Release, reading, unpack_beside, unpack_release
 from data_pipeline.sources.source import Source, no_retired
 
@@ -124,7 +123,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
         ) as bar,
     ):
         while chunk := file.read(_CHUNK_BYTES):
-            stopping.poll()
+            process.poll()
             bar.update(len(chunk))
             yield chunk
         if file.tell() != size:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import polars as pl
 
-from data_pipeline.files.bounds import bounded_lines
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
+from data_pipeline import process
+from data_pipeline.files.tables import bounded_lines
+from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import unpack_matching
 from data_pipeline.sources.source import ATOMS, Source, both_directions
-from data_pipeline.sources.term_table import umls_language
+from data_pipeline.sources.term_tables import umls_language
 
 VOCABULARY = "SNOMEDCT"
 FILE = re.compile(
@@ -150,7 +150,7 @@ def _check_lines(path: Path, columns: list[str]) -> None:
                         f"{path}:{number}: found byte 0x{byte:02x}, which is not UTF-8: {again}"
                     ) from error
             if not number % 100_000:
-                stopping.poll()
+                process.poll()
 
 
 def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """What every terminology reader returns: lazy columns of strings, whatever the file format.
 
-`rrf.py`, `obo.py`, `terms.py`, `snomed.py` and `loinc.py` make a `Source`; `terminology.py`
+`rrf.py`, `obo.py`, `term_tables.py`, `snomed.py` and `loinc.py` make a `Source`; `terminology.py`
 filters, cleans and numbers it. Nothing has been dropped at this stage, so that each drop is counted
 in one place.
 """

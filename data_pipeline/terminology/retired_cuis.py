@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from data_pipeline.files.rows import CONCEPT_SEPARATOR, content_hash, tab_separated
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_separated
+from data_pipeline.process import BadInput
 from data_pipeline.sources.rrf import read_retired
 
 IN_DATASET = "retired_cuis.tsv"

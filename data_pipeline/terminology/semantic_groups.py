@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.suggestions import did_you_mean
+from data_pipeline.process import BadInput, did_you_mean
 
 # Group -> the identifiers (TUI) of its semantic types.
 _TYPES = {

@@ -1,8 +1,4 @@
-"""A `Source` in; numbered concepts, cleaned distinct terms and integer triplets out.
-
-Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5 M
-terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
-"""
+"""A terminology: numbered concepts, cleaned distinct terms, and integer triplets of relations."""
 
 from __future__ import annotations
 
@@ -12,22 +8,104 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
+from data_pipeline import process
+from data_pipeline.process import BadInput
 from data_pipeline.sources.source import Source
-from data_pipeline.terminology.chosen_concepts import in_mirror, keep_mirror, mark_groups
-from data_pipeline.terminology.cleaning.rules import clean
+from data_pipeline.terminology.cleaning import clean
 from data_pipeline.terminology.filters import (
     NO_GROUP,
     Filters,
     check_filter_values,
+    chosen_labels,
     count_reasons,
+    in_mirror,
+    keep_mirror,
+    mark_groups,
     needs_mirror,
+    relation_drop_reason,
+    relation_label,
     term_drop_reason,
 )
+from data_pipeline.terminology.mentions import rows_of_mentions
 from data_pipeline.terminology.retired_cuis import successors
-from data_pipeline.terminology.supervised import rows_of_mentions
-from data_pipeline.terminology.triplets import read_triplets
+
+# -------------------------------------------------------------------------------------------------
+# Relation rows of a `Source` and numbers of its concepts in, distinct integer triplets out.
+#
+# Whatever is dropped is counted.
+
+SELF = -1  # in place of a triplet's key: its head is its tail
+
+
+def read_triplets(
+    source: Source, filters: Filters, lookup: pl.LazyFrame, concepts: int, report: Counter[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Distinct triplets sorted by (head, relation, tail), and the labels that occur in them."""
+    if source.relations is None:
+        none = np.zeros(0, np.int32)
+        return none, none, none, []
+    counts = (
+        source.relations.group_by("rel", "rela", "source", "suppress")
+        .len()
+        .collect(engine="streaming")
+    )
+    labels = chosen_labels(counts.select(label=relation_label())["label"], filters)
+    reason = relation_drop_reason(filters, labels)
+    counts = counts.with_columns(reason=reason)
+    report["relations read"] = int(counts["len"].sum())
+    count_reasons(counts, "relations", report)
+    # One int64 per triplet sorts and compares far quicker, in less memory, than three columns;
+    # it is null where the head or the tail is unknown, and SELF where they are the same.
+    head, tail = pl.col("head_id").cast(pl.Int64), pl.col("tail_id")
+    key = (
+        pl.when(head == tail)
+        .then(SELF)
+        .otherwise((head * len(labels) + pl.col("relation")) * concepts + tail)
+    )
+    numbers = pl.LazyFrame({"label": labels}, schema={"label": pl.String})
+    keys = (
+        source.relations.filter(reason.is_null())
+        .select("head", "tail", label=relation_label())
+        .join(numbers.with_row_index("relation"), on="label")
+        .join(lookup.select(head_id="concept", head="cui"), on="head", how="left")
+        .join(lookup.select(tail_id="concept", tail="cui"), on="tail", how="left")
+        .select(key=key)
+        .collect(engine="streaming")
+        .to_series()
+    )
+    known = keys.filter(keys != SELF)  # a null is not kept either
+    report["relations dropped: unknown concept"] = keys.null_count()
+    itself = len(keys) - keys.null_count() - len(known)
+    report["relations dropped: relation of a concept to itself"] = itself
+    del keys
+    return _distinct_triplets(known.to_numpy(writable=True), labels, concepts, report)
+
+
+def _distinct_triplets(
+    key: np.ndarray, labels: list[str], concepts: int, report: Counter[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Sorts and splits keys (head * labels + relation) * concepts + tail; drops repeated ones."""
+    found = len(key)
+    key.sort()
+    key = key[np.concatenate([[True], key[1:] != key[:-1]])] if found else key
+    report["relations dropped: duplicate"] = found - len(key)
+    report["triplets kept"] = len(key)
+    tails = (key % concepts).astype(np.int32)
+    key //= concepts
+    relations = (key % max(len(labels), 1)).astype(np.int32)
+    key //= max(len(labels), 1)
+    heads = key.astype(np.int32)
+    is_used = np.bincount(relations, minlength=len(labels)) > 0
+    new_number = np.cumsum(is_used, dtype=np.int32) - 1
+    used = [label for label, keep in zip(labels, is_used, strict=True) if keep]
+    return heads, new_number[relations].astype(np.int32), tails, used
+
+
+# -------------------------------------------------------------------------------------------------
+# A `Source` in; numbered concepts, cleaned distinct terms and integer triplets out.
+#
+# Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5
+# M terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
 
 
 @dataclass(frozen=True)
@@ -111,7 +189,7 @@ def read_terminology(
     source = mark_groups(source, filters, merged)
     added = rows_of_mentions(supervised, source, merged, filters, report)
     languages, vocabularies, reason = _count_terms(source, filters, report, added)
-    stopping.poll()  # none of the steps can be stopped midway: polars gives no chance to
+    process.poll()  # none of the steps can be stopped midway: polars gives no chance to
     rows = source.atoms.filter(reason.is_null()).with_columns(needs_mirror=needs_mirror(filters))
     if added.height:
         rows = pl.concat([rows.select(added.columns), added.lazy()])
@@ -130,10 +208,10 @@ def read_terminology(
     lookup = _lookup(cuis, merged)
     terms = _distinct_terms(frame, lookup, report)
     del frame
-    stopping.poll()
+    process.poll()
     codes = _read_codes(in_mirror(rows, mirror), lookup, vocabularies)
     triplets = read_triplets(source, filters, lookup, len(cuis), report)
-    stopping.poll()
+    process.poll()
     types = _read_types(source, lookup, len(cuis))
     return Terminology(
         source, merged, cuis, terms, codes, languages, vocabularies, *triplets, *types, dict(report)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from data_pipeline.process import stopping
-from data_pipeline.process.progress import progress_bar
+from data_pipeline import process
+from data_pipeline.process import progress_bar
 
 SCORES_AT_ONCE = 1 << 24  # 128 MB
 
@@ -29,7 +29,7 @@ class CharacterTfIdf:
         """float64 [some, N], for some of the strings at a time: their similarity with each name."""
         at_once = max(1, SCORES_AT_ONCE // self._names.shape[1])
         for first in range(0, len(strings), at_once):
-            stopping.poll()
+            process.poll()
             rows = self._weigh.transform(strings[first : first + at_once])
             yield (rows @ self._names).toarray()
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import dictionary_size
 from benchmarks.machine import machine
-from data_pipeline.files.rows import two_columns
+from data_pipeline.files.tables import two_columns
 
 TERMS, WIDTH, MENTIONS = 3000, 32, 200
 

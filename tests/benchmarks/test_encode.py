@@ -13,8 +13,8 @@ from benchmarks.encode_peer import Variant, variants
 from benchmarks.encoder_flops import encoder_flops
 from benchmarks.rounds import alternate, medians
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.modernbert.config import ModernBertConfig
-from data_pipeline.process.errors import BadInput
+from coder_jax.models.modernbert import ModernBertConfig
+from data_pipeline.process import BadInput
 
 ROW = {
     "num_terms": 1000,

@@ -12,12 +12,12 @@ from benchmarks import ingest
 from benchmarks.ingest_loaders import PARTS, check_same, installed, load_ours, load_peer
 from benchmarks.ingest_peers import clean_term
 from benchmarks.machine import machine
-from data_pipeline.build import build_dataset
-from data_pipeline.dataset.word_pieces import WordPieces
-from data_pipeline.process.errors import BadInput
-from data_pipeline.synthetic.release import Size
-from data_pipeline.synthetic.release import write_release as write_invented
-from data_pipeline.terminology.cleaning.rules import clean
+from benchmarks.synthetic_release import Size
+from benchmarks.synthetic_release import write_release as write_invented
+from data_pipeline.build_dataset import build
+from data_pipeline.dataset.tokenizer import WordPieces
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import clean
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def loaded(release, model, folder):
 def test_every_loader_gives_the_same_arrays(tmp_path, model, monkeypatch, kind):
     # The clocks that load_ours puts on our code are taken off again after the test.
     for name in ("_read", "load_tokenizer"):
-        monkeypatch.setattr(build_dataset, name, getattr(build_dataset, name))
+        monkeypatch.setattr(build, name, getattr(build, name))
     monkeypatch.setattr(WordPieces, "__call__", WordPieces.__call__)
     release = tmp_path / "META"
     if kind == "by hand":

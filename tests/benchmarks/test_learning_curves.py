@@ -5,8 +5,8 @@ import re
 import pytest
 
 from benchmarks.learning_curves import RESULTS, main, rows_of
-from coder_jax.report.panel_file import read_panels
-from data_pipeline.files.json_files import read_json
+from coder_jax.report.curves import read_panels
+from data_pipeline.files.identity import read_json
 
 SCORES = ("own acc@1", "public acc@1", "cadec acc@1", "sim spearman", "rel spearman")
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.process import Child, huge_pages, in_a_process, run_child
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 ECHO = "import sys\nfor line in sys.stdin: print(line, flush=True, end='')"
 FAILS = "import sys; sys.exit('no such release')"
@@ -40,7 +40,7 @@ def test_a_child_that_fails_ends_all(repo):
     code = (
         "import sys\n"
         "from benchmarks.process import Child\n"
-        "from data_pipeline.process.command import run_command\n"
+        "from data_pipeline.process import run_command\n"
         "def work():\n"
         f"    waits = Child([sys.executable, '-c', {ECHO!r}])\n"
         f"    Child([sys.executable, '-c', {FAILS!r}]).answer()\n"

@@ -8,7 +8,7 @@ from quick_benchmark import quicken
 
 from benchmarks import search
 from benchmarks.search_peers import Found
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 KEYS = np.float32([[1, 0], [0, 1], [0.6, 0.8], [0.6, 0.8]])
 QUERIES = np.float32([[1, 0]])

@@ -13,14 +13,13 @@ from benchmarks import compiled_step, step_cost
 from benchmarks.compiled_step import figures, find_devices, measure, usual_rows
 from benchmarks.program_cost import Collective, StepCost
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.coder.recipes import coder_eng
-from coder_jax.training.config import Config, RunConfig
+from coder_jax.systems.coder import CoderSystem, coder_eng
+from coder_jax.training.system import Config, RunConfig
 from data_pipeline.batches.spec import BatchSpec, StepCut
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import read_manifest
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 # Wide enough that a matrix is much larger than the vectors that meet it.
 WIDE = BertConfig(

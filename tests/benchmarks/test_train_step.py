@@ -12,10 +12,10 @@ from benchmarks import train_step
 from benchmarks.train_step_process import NAMES, SystemProcess, make_system
 from benchmarks.train_step_work import Terms, Work, initial_relations, useful_flops
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.groups.group import MultiSimilarity
-from coder_jax.training.config import OptimizerConfig
-from data_pipeline.process.errors import BadInput
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.group_system import MultiSimilarity
+from coder_jax.training.system import OptimizerConfig
+from data_pipeline.process import BadInput
 
 STEPS = 4
 LIMITS = {"device": "cpu", "peak_flops": 2e9, "copy_bytes_per_s": 1e9}

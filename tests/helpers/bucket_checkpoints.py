@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.runs.orbax_patches import atomicity, checkpoint_folder
+from coder_jax.training.checkpoints import atomicity, checkpoint_folder
 
 
 def main(out, steps, process=0, processes=1, port=0):

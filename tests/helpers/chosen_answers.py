@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from data_pipeline.dataset.dictionaries.rows import AboutConcept
-from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 OF_CONCEPT = {

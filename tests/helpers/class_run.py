@@ -2,12 +2,10 @@
 
 import dataclasses
 
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.mlnorm.objective import MLNormSystem
-from coder_jax.systems.mlnorm.second_step import MLNormClassesSystem
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
-from data_pipeline.batches.draws.term_spec import TermSpec
-from data_pipeline.batches.spec import StepCut
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.mlnorm.training import MLNormClassesSystem, MLNormSystem
+from coder_jax.training.system import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.spec import StepCut, TermSpec
 
 MODEL = ModelConfig(dtype="float32", pooling="pieces", dropout=0.2)
 SPEC = TermSpec(terms=32, groups=8, row_length=32)

@@ -5,7 +5,7 @@ import json
 import types
 
 from coder_jax.commands import evaluate
-from coder_jax.encoding.encoder_protocol import EncoderProtocol
+from coder_jax.encoding.vector_files import EncoderProtocol
 
 ENCODER = EncoderProtocol(
     model="toy",

@@ -13,9 +13,9 @@ WORKER = """
 import os, sys, time
 import numpy as np
 from coder_jax.devices import agree, hosts
-from data_pipeline.process import stopping
-from data_pipeline.process.command import run_command
-from data_pipeline.process.errors import BadInput
+from data_pipeline import process as stopping
+from data_pipeline.process import run_command
+from data_pipeline.process import BadInput
 
 def together():
     from jax.experimental import multihost_utils

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from data_pipeline.process.stopping import TRY_AGAIN
+from data_pipeline.process import TRY_AGAIN
 
 # What launchers take for 'a new start mends it': asked to stop; ended by jax (SIGABRT) or killed;
 # asked to stop before it could listen.

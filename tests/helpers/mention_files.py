@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipeline.dataset.dictionaries.entries import read_entries
-from data_pipeline.sources.corpora.gold import read_gold
-from data_pipeline.terminology.mention_set import ConceptNames, MentionSet, concept_names, gold_form
-from data_pipeline.terminology.mention_set import mention_set as mentions_of
+from data_pipeline.dataset.dictionary import read_entries
+from data_pipeline.sources.corpora import read_gold
+from data_pipeline.terminology.mentions import ConceptNames, MentionSet, concept_names, gold_form
+from data_pipeline.terminology.mentions import mention_set as mentions_of
 
 
 class Corpus(NamedTuple):

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.recall_rank.recipes import rank, recall
-from coder_jax.training.config import RunConfig
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.recall_rank.training import rank, recall
+from coder_jax.training.system import RunConfig
 from data_pipeline.batches.spec import StepCut
 
 STEPS = 8

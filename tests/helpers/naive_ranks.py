@@ -4,9 +4,7 @@ import itertools
 
 import numpy as np
 
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.benchmark import NormalizationFold
-from coder_jax.evaluation.normalization.mentions import Mentions
+from coder_jax.evaluation.normalization import Mentions, NormalizationFold, evaluate_normalization
 from data_pipeline.dataset.dictionary import Dictionary
 
 

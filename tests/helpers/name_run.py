@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from coder_jax.systems.bne.recipes import bne
-from coder_jax.training.config import RunConfig
+from coder_jax.systems.bne import bne
+from coder_jax.training.system import RunConfig
 from data_pipeline.batches.spec import StepCut
 
 STEPS = 8

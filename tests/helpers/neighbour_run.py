@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from coder_jax.systems.coderpp.objective import CoderPlusPlusSystem
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
-from data_pipeline.batches.draws.neighbour_spec import NEIGHBOURS, NeighbourSpec
+from coder_jax.systems.coderpp import CoderPlusPlusSystem
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.training.system import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.spec import NEIGHBOURS, NeighbourSpec
 
 K = 3
 SPEC = NeighbourSpec(

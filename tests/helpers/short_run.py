@@ -13,9 +13,9 @@ from tiny_run import dataset_for
 
 import coder_jax.training.step
 from coder_jax.devices.mesh import make_mesh
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.batches.stream import BatchMaker
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 SECONDS = 30  # for one reading
 MOST_MEMORY = 2 << 30  # bytes more than the whole files need

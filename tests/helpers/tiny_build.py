@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tiny_bert
 
-from data_pipeline.build.options import BuildOptions
+from data_pipeline.build_dataset.options import BuildOptions
 
 
 def write_tokenizer(folder: Path) -> Path:

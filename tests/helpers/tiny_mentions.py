@@ -6,9 +6,8 @@ from pathlib import Path
 
 from tiny_bert import UNUSED, write_tokenizer
 
-from data_pipeline.build.mentions.build_mentions import build_mentions
-from data_pipeline.build.mentions.options import MentionOptions
-from data_pipeline.dataset.mentions.store import MentionDataset
+from data_pipeline.build_mentions.build import MentionOptions, build_mentions
+from data_pipeline.dataset.mentions import MentionDataset
 
 # Two codes have one name, and a heading ("01") is a candidate, too, as in ICD-9-CM-3.
 DICTIONARY = """\

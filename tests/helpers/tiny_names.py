@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from tiny_bert import write_tokenizer
 
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.skip_gram.store import SkipGrams, VectorTable, write_skip_grams
-from data_pipeline.sources.text.words import rules_hash, words_of
+from data_pipeline.sources.text import rules_hash, words_of
 
 SITES = "heart lung limb renal cardiac pulmonary".split()
 KINDS = "attack failure pain disease".split()

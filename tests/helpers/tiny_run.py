@@ -11,7 +11,7 @@ from data_pipeline.batches.files import write_batches
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import TripletDataset
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 
 SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
 

@@ -3,9 +3,12 @@
 import numpy as np
 from evaluating import ENCODER
 
-from coder_jax.evaluation.normalization.accuracy import evaluate_normalization
-from coder_jax.evaluation.normalization.benchmark import NormalizationFold, normalization_record
-from coder_jax.evaluation.normalization.mentions import Mentions
+from coder_jax.evaluation.normalization import (
+    Mentions,
+    NormalizationFold,
+    evaluate_normalization,
+    normalization_record,
+)
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 

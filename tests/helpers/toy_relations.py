@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from coder_jax.evaluation.relations.files import RelationPairs
-from coder_jax.evaluation.relations.relation_benchmark import RelationBenchmark
+from coder_jax.evaluation.relation_pairs import RelationPairs
+from coder_jax.evaluation.relations import RelationBenchmark
 
 
 class Table:

@@ -2,22 +2,21 @@
 
 import numpy as np
 
-from coder_jax.evaluation.results.cells import Row
-from coder_jax.mapping.cutoffs import CutoffTable
-from coder_jax.report.answers import Answer, Moment
+from coder_jax.evaluation.results import Row
+from coder_jax.mapping.confidence import CutoffTable
 from coder_jax.report.curves import Curve, Panel, training_panels
-from coder_jax.report.dictionary.candidate_answers import (
+from coder_jax.report.dictionary import Group, Map, MapFigure, explorer_data, gather_entries
+from coder_jax.report.model_answers import (
+    AnsweredMention,
     CandidateAnswers,
+    ClassAnswers,
+    Guess,
     MentionWithCandidates,
     ShownCandidate,
 )
-from coder_jax.report.dictionary.class_answers import AnsweredMention, ClassAnswers, Guess
-from coder_jax.report.dictionary.maps import Map, MapFigure
-from coder_jax.report.dictionary.neighbours import explorer_data, gather_entries
-from coder_jax.report.dictionary.terms import Group
-from coder_jax.report.page.render import Report
-from coder_jax.report.relation_matrices import compare_relations
-from coder_jax.report.results import AnswersShown, WrongAnswer
+from coder_jax.report.page import Report
+from coder_jax.report.pictures import compare_relations
+from coder_jax.report.results import Answer, AnswersShown, Moment, WrongAnswer
 from data_pipeline.dataset.dictionary import Dictionary
 
 HOSTILE = [

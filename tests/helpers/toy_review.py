@@ -1,6 +1,6 @@
 """A coded list of 2,000 mentions, made-up ones and some that look like markup or formulas."""
 
-from coder_jax.mapping.answers import Answer, Candidate, Status
+from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
 
 ROWS = 2000

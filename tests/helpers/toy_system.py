@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.devices.agree import is_first
+from coder_jax.devices.hosts import is_first
 from coder_jax.devices.mesh import BLOCKS, constrain, local_copy, make_mesh, step_cut
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
-from coder_jax.training.system import Part, System, Trained
+from coder_jax.training.system import Config, OptimizerConfig, Part, RunConfig, System, Trained
 from data_pipeline.batches.spec import RowPlan, StepCut
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 TERMS, TOKENS, VOCABULARY, WIDTH = 40, 5, 20, 8
 MOMENTUM = 0.9

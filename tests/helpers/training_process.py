@@ -16,7 +16,7 @@ import numpy as np
 from tiny_bert import write_model
 from tiny_run import write_tiny_batches
 
-from coder_jax.runs.checkpoint_reader import read_item, saved_steps
+from coder_jax.training.checkpoints import read_item, saved_steps
 from data_pipeline.batches.spec import BatchSpec
 
 BATCH = ["--groups", "2", "--triplets", "4", "--repeats", "2", "--row-length", "64"]

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coder_jax.models.bert import POOLINGS, Bert
+from coder_jax.models.bert import Bert
+from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.batches.packing import pack_rows
 
 

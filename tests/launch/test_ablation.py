@@ -7,13 +7,13 @@ import re
 import pytest
 
 from coder_jax.commands.train import parse
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.coder_v1.objective import CoderV1System
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.recipes import RECIPES
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
-from data_pipeline.files.whole_files import write_json
-from data_pipeline.process.errors import BadInput
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.files.whole import write_json
+from data_pipeline.process import BadInput
 from launch import ablation
 from launch.experiment import check_settings, markdown, mean_rows, without
 

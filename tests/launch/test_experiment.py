@@ -11,8 +11,8 @@ from launch.experiment import markdown, mean_rows
 
 CHILD = """
 import sys, time
-from data_pipeline.process import stopping
-from data_pipeline.process.command import run_command
+from data_pipeline import process as stopping
+from data_pipeline.process import run_command
 
 def work():
     print("at work", flush=True)
@@ -26,7 +26,7 @@ sys.exit(run_command(work, when_asked="saving"))
 """
 EXPERIMENT = """
 import sys
-from data_pipeline.process.command import run_command
+from data_pipeline.process import run_command
 from launch.experiment import call
 
 sys.exit(run_command(lambda: call("child"), when_asked="stopping"))

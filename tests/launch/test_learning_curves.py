@@ -2,7 +2,7 @@
 
 import pytest
 
-from coder_jax.report.panel_file import read_panels
+from coder_jax.report.curves import read_panels
 from launch.experiment import mean_rows
 from launch.learning_curves import panels_of, plot_curves
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_names import tiny_names
 
-from data_pipeline.files.whole_files import write_json
+from data_pipeline.files.whole import write_json
 from launch import names
 
 SCORES = {"acc@1": 0.5, "mrr": 0.6, "map": 0.25}

@@ -99,10 +99,11 @@ def test_its_commands_are_spelled_right(repo):
 def parse(words: list[str]) -> None:
     """Parses a command of ours; SystemExit if it has a flag that is not known."""
     module, *rest = words
-    if module == "data_pipeline.build":
-        command = "data_pipeline.build.arguments"
-    elif module.startswith("data_pipeline."):
-        command = module
+    if module.startswith("data_pipeline."):
+        command = {
+            "data_pipeline.build": "data_pipeline.build_dataset.options",
+            "data_pipeline.build_mentions": "data_pipeline.build_mentions.__main__",
+        }.get(module, module)
     else:
         assert module == "coder_jax" and rest[0] in VERBS, words
         command = f"coder_jax.commands.{rest.pop(0)}".replace("-", "_")
@@ -165,7 +166,7 @@ def test_the_first_hour(repo, minilm_path, tmp_path):
             printed[number] = run([str(home / ".venv/bin/python"), "-c", text])
         elif language == "bash" and "launch/test.sh" not in text:
             if "umls-2020AA-full.zip" in text:
-                bash("python -m data_pipeline.synthetic --scale 0.0005 --out invented")
+                bash("python -m benchmarks.synthetic_release --scale 0.0005 --out invented")
             printed[number] = bash(text)
 
     assert "acc@1" in printed[0] and (home / "runs" / "demo" / "report.html").is_file()

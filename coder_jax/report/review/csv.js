@@ -1,4 +1,4 @@
-// Decisions as CSV, and back. mapping/decisions.py reads the same file.
+// Decisions as CSV, and back. mapping/coded_list.py reads the same file.
 const COLUMNS = ["mention", "concept", "preferred_name", "decision", "note"];
 // A spreadsheet would compute what begins so. It gets a ' before it, as does what begins with ' and would
 // look like that, so that taking one ' away gives every text back.

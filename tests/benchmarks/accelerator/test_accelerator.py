@@ -17,7 +17,7 @@ from benchmarks.accelerator.parts import KINDS
 from benchmarks.accelerator.run_part import Ended
 from benchmarks.results_file import keep_rows
 from data_pipeline.batches import files
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from tiny_bert import single_row, write_model
 from benchmarks.accelerator import parity
 from benchmarks.accelerator.parity_side import Found, read_found, vectors_of
 from coder_jax.models.hf_weights import load_bert
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 CPU = Found(np.array([2.0, 4.0]), np.float32([[1, 0], [0.6, 0.8]]), "cpu")
 

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from benchmarks.accelerator import wheels
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,13 @@ from tiny_rrf import write_release
 
 from coder_jax import TermEncoder
 from coder_jax.commands import encode
-from coder_jax.devices import agree
-from coder_jax.encoding import vector_file
-from coder_jax.encoding.encoder_protocol import hash_weights
-from coder_jax.encoding.term_lines import TermList
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
+from coder_jax.devices import hosts
+from coder_jax.encoding import vector_files
+from coder_jax.encoding.vector_files import TermList, hash_weights
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import read_dictionary
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.stopping import Stopped, stop_when_asked
+from data_pipeline.process import BadInput, Stopped, stop_when_asked
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +108,10 @@ def test_through_a_link(model, tmp_path):
     assert out.is_symlink() and np.load(out).shape == (2, 32)
     assert {path.name for path in big.iterdir()} == {"vectors.npy", "vectors.npy.json"}
     assert {path.name for path in tmp_path.iterdir()} == {"terms.txt", "big disk", "out.npy"}
-    assert vector_file.work_folder(out).parent == big, "what becomes the file is on its disk"
+    assert vector_files.work_folder(out).parent == big, "what becomes the file is on its disk"
     encoder = TermEncoder.from_pretrained(model)
     listed = TermList(["pain", "limb"], 8)
-    read = vector_file.read_vectors(out, encoder, hash_weights(model), listed)
+    read = vector_files.read_vectors(out, encoder, hash_weights(model), listed)
     np.testing.assert_array_equal(read[:], np.load(out))
     before = out.stat()
     run("--model", model, "--out", out, terms)
@@ -130,7 +128,7 @@ def test_a_link_with_its_description_beside_it(model, tmp_path):
         (tmp_path / name).symlink_to(f"kept{number}")
     encoder = TermEncoder.from_pretrained(model)
     listed = TermList(["pain", "limb"], 8)
-    assert len(vector_file.read_vectors(out, encoder, hash_weights(model), listed)) == 2
+    assert len(vector_files.read_vectors(out, encoder, hash_weights(model), listed)) == 2
 
 
 def test_input_that_cannot_be_used(model, tmp_path):
@@ -183,7 +181,7 @@ def test_the_terms_of_a_dataset_are_those_that_normalize_looks_among(tmp_path):
 
 
 def test_stdin_is_refused_on_several_hosts(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(agree, "host_count", lambda: 2)
+    monkeypatch.setattr(hosts, "host_count", lambda: 2)
     with pytest.raises(BadInput, match="stdin as the terms of several hosts; give a file that"):
         run("--model", model, "--out", tmp_path / "out.npy", "-")
 
@@ -316,17 +314,17 @@ def test_two_hosts_finish_together(model, tmp_path, monkeypatch):
         "barrier": lambda name: meeting.wait(),
         "first_decides": first_decides,
     }.items():
-        monkeypatch.setattr(agree, name, fake)
-        if hasattr(vector_file, name):
-            monkeypatch.setattr(vector_file, name, fake)
-    saved, save_chunk = [], vector_file.save_chunk
+        monkeypatch.setattr(hosts, name, fake)
+        if hasattr(vector_files, name):
+            monkeypatch.setattr(vector_files, name, fake)
+    saved, save_chunk = [], vector_files.save_chunk
 
     def save(path, *arguments):
         saved.append(path.name)
         time.sleep(0.1 * (int(path.stem) % 2))  # the second host is behind
         save_chunk(path, *arguments)
 
-    monkeypatch.setattr(vector_file, "save_chunk", save)
+    monkeypatch.setattr(vector_files, "save_chunk", save)
     threads = [threading.Thread(target=host, args=(number,)) for number in (0, 1)]
     for thread in threads:
         thread.start()

@@ -8,8 +8,8 @@ from tiny_bert import VOCABULARY, write_model
 from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
-from data_pipeline.build import __main__ as build
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.build_dataset import __main__ as build
+from data_pipeline.dataset.tokenizer import load_tokenizer
 
 FRENCH = ["rein", "douleur du rein", "douleur du bras", "bras et rein", "douleur"]
 CHINESE = ["心肌梗死", "心肌炎", "肾炎", "心"]

@@ -6,7 +6,7 @@ import pytest
 from tiny_roberta import write_model
 
 from coder_jax.__main__ import main
-from data_pipeline.build import __main__ as build
+from data_pipeline.build_dataset import __main__ as build
 
 NAMES = {
     "C1": ("heart attack", "infarctus du myocarde", "心筋梗塞"),

@@ -15,10 +15,10 @@ from toy_report import LEARNING
 
 from coder_jax.__main__ import main
 from coder_jax.commands.report import named, short_name
-from coder_jax.encoding import vector_cache
-from coder_jax.models.encoder_settings import EncoderSettings, write_settings
-from coder_jax.report.panel_file import write_panels
-from coder_jax.report.subject import load_subject
+from coder_jax.encoding import vector_files
+from coder_jax.models.hf_files import EncoderSettings, write_settings
+from coder_jax.report.build import load_subject
+from coder_jax.report.curves import write_panels
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_models_and_a_dictionary(folder, tmp_path, capsys):
 
 def test_the_terms_are_encoded_once(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 12)
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 12)
     words = ["--model", folder / "one", "--dictionary", folder / "terms.tsv", "--neighbours", "2"]
     pages = []
     for more, said in (

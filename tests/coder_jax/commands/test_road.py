@@ -14,7 +14,7 @@ from tiny_ontology import write_ontology
 
 from coder_jax.__main__ import VERBS, main
 from data_pipeline import batch_files
-from data_pipeline.build import __main__ as build
+from data_pipeline.build_dataset import __main__ as build
 
 SMALL = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 

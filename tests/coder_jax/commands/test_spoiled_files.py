@@ -21,17 +21,17 @@ from coder_jax.__main__ import main
 from coder_jax.commands.train import starting_settings
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import read_relations
+from coder_jax.report.build import model_subject
 from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
-from coder_jax.report.subject import model_subject
-from coder_jax.runs.metrics import keep_lines_until, read_metrics
-from coder_jax.systems.finished_run import load_run
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.metrics import keep_lines_until, read_metrics
 from data_pipeline.batches.files import BatchFiles
-from data_pipeline.build import __main__ as build
+from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.store import open_dataset
-from data_pipeline.process.errors import BadInput
-from data_pipeline.sources.mentions import mention_rows
+from data_pipeline.process import BadInput
+from data_pipeline.sources.corpora import mention_rows
 
 SEED = 15
 SMALL = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]

@@ -93,7 +93,7 @@ def test_an_old_python_is_named():
 def test_building_where_nothing_is_installed_is_a_message(repo):
     code = (
         "import sys; sys.modules['polars'] = None\n"
-        "from data_pipeline.build.__main__ import main; sys.exit(main(['--help']))"
+        "from data_pipeline.build_dataset.__main__ import main; sys.exit(main(['--help']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
     assert done.returncode == 2 and "package polars is not installed" in done.stderr

@@ -12,11 +12,11 @@ from tiny_run import write_tiny_batches
 from coder_jax.__main__ import main
 from coder_jax.commands.train import parse
 from coder_jax.systems.recipes import RECIPES
-from coder_jax.training.config import to_json
+from coder_jax.training.system import to_json
+from data_pipeline import process
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.files.identity import differences
-from data_pipeline.process import progress
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 SIZES = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 
@@ -109,7 +109,7 @@ def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
 
 
 def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(process, "SECONDS_BETWEEN_LINES", 0.0)
     flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
     assert main(words(folder, "told", *flags)) == 0
     printed = capsys.readouterr()

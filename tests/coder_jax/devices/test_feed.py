@@ -9,9 +9,9 @@ import pytest
 
 from coder_jax.devices.feed import Feed, SaveClock
 from coder_jax.devices.mesh import make_mesh, step_cut
-from data_pipeline.batches.packed_groups import PackedGroups
+from data_pipeline import process
+from data_pipeline.batches.packing import PackedGroups
 from data_pipeline.batches.spec import RowPlan
-from data_pipeline.process import stopping
 
 PLAN = RowPlan((2, 4, 6))
 
@@ -79,7 +79,7 @@ def test_each_batch_is_given_once_and_in_order(feed):
 
 def test_a_stop_is_seen_at_one_of_the_next_two_steps(feed, monkeypatch):
     asked = []
-    monkeypatch.setattr(stopping, "_asked", asked)
+    monkeypatch.setattr(process, "_asked", asked)
     seen = []
     for number, _ in enumerate(feed([batch(1)] * 6)):
         if number == 2:

@@ -1,23 +1,31 @@
 """TermEncoder: settings of each kind of folder, encoding, normalization."""
 
 import json
+import os
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas
 import polars as pl
 import pytest
-from tiny_bert import TERMS, TINY
+from tiny_bert import TERMS, TINY, write_model, write_tokenizer
 
 from coder_jax import TermEncoder
-from coder_jax.encoding.encoder import EncodedDictionary, Match, nearest_concepts
-from coder_jax.encoding.remembered import RememberingEncoder
-from coder_jax.models.encoder_settings import EncoderSettings, read_settings
+from coder_jax.encoding.encoder import (
+    EncodedDictionary,
+    Match,
+    RememberingEncoder,
+    nearest_concepts,
+    terms_and_concepts,
+)
+from coder_jax.models.hf_files import EncoderSettings, read_settings
 from coder_jax.models.hf_weights import random_bert
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import ENCODER
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")
@@ -336,3 +344,224 @@ def test_a_table_of_pandas_without_pandas(encoder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BadInput, match="needs pandas, .*: pip install pandas; or take as_frame='p"):
         encoder.normalize(["pain"], {"pain": "C1"}, as_frame=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Dictionaries in all their forms; saved and loaded for the same encoder, and for no other.
+
+PAIRS = [("heart attack", "C1"), ("pain in limb", "C2"), ("a\nb\t\"c'", "C2|C3")]
+TERMS_ENCODED_DICTIONARY, CONCEPTS = map(list, zip(*PAIRS, strict=True))
+
+
+@pytest.fixture(scope="module")
+def encoder_of_encoded_dictionary(tiny_folder):
+    return TermEncoder.from_pretrained(tiny_folder)
+
+
+def test_every_form_is_the_same_dictionary(tmp_path):
+    for given in (
+        dict(PAIRS),
+        PAIRS,
+        [list(pair) for pair in PAIRS],
+        tuple(PAIRS),
+        zip(TERMS_ENCODED_DICTIONARY, CONCEPTS, strict=True),
+        dict(PAIRS).items(),
+        (TERMS_ENCODED_DICTIONARY, CONCEPTS),
+        [TERMS_ENCODED_DICTIONARY, CONCEPTS],
+        (np.array(TERMS_ENCODED_DICTIONARY), pandas.Series(CONCEPTS)),
+        Dictionary(TERMS_ENCODED_DICTIONARY, CONCEPTS, "here"),
+        EncodedDictionary(TERMS_ENCODED_DICTIONARY, CONCEPTS, np.eye(3)),
+        pandas.DataFrame({"CUI": CONCEPTS, "other": 1, "Term": TERMS_ENCODED_DICTIONARY}),
+        pl.DataFrame({"name": TERMS_ENCODED_DICTIONARY, "concept": CONCEPTS}),
+    ):
+        assert terms_and_concepts(given) == (TERMS_ENCODED_DICTIONARY, CONCEPTS), type(given)
+    (tmp_path / "d.tsv").write_text("heart attack\tC1\npain in limb\tC2\n")
+    for path in (tmp_path / "d.tsv", str(tmp_path / "d.tsv")):
+        assert terms_and_concepts(path) == (TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])
+
+
+def test_two_by_two_strings():
+    two = (TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])
+    assert terms_and_concepts((TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])) == two, (
+        "a tuple of lists: columns"
+    )
+    assert terms_and_concepts(PAIRS[:2]) == two, "a list of tuples: pairs"
+    assert terms_and_concepts(iter(PAIRS[:2])) == two
+    for either in (tuple(PAIRS[:2]), [TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2]]):
+        with pytest.raises(BadInput, match="may be two columns or two pairs; give a dict of term"):
+            terms_and_concepts(either)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "the dictionary is a int; expected the path of a dictionary, a dict of term"),
+        ({("pain", "C1")}, "the dictionary is a set; expected"),
+        (["pain", "limb", "x"], "the dictionary has the row 'pain'; expected the path"),
+        (["pain", "limb"], "the dictionary has the row 'pain'; expected the path"),
+        (("pain", "C1"), "the dictionary has the row 'pain'"),
+        ([("pain", "C1"), ("limb",), ("x", "C")], r"the dictionary has the row \"\('limb',\)\""),
+        ({"C1": ["pain", "limb"]}, "found list .* at place 0 .*; expected a dictionary: the path"),
+        ({"pain": 5}, "found int '5' at place 0"),
+        (pandas.DataFrame({"a": ["pain"], "cui": ["C1"]}), "has the columns a, cui; expected one"),
+        (
+            pandas.DataFrame({"term": ["pain"], "name": ["pain"], "cui": ["C1"]}),
+            "has the columns term, name, cui; expected one of terms among them",
+        ),
+        ([], "0 terms and 0 concepts"),
+        ({}, "0 terms and 0 concepts"),
+        ((["pain"], ["C1", "C2"]), "1 terms and 2 concepts"),
+    ],
+)
+def test_what_is_no_dictionary(given, message):
+    with pytest.raises(BadInput, match=message):
+        terms_and_concepts(given)
+
+
+def test_saved_and_loaded(encoder_of_encoded_dictionary, tmp_path):
+    folder = tmp_path / "saved"
+    encoded = encoder_of_encoded_dictionary.encode_dictionary(PAIRS)
+    encoded.save(folder)
+    loaded = EncodedDictionary.load(folder, encoder_of_encoded_dictionary)
+    assert (loaded.terms, loaded.concepts) == (TERMS_ENCODED_DICTIONARY, CONCEPTS)
+    np.testing.assert_array_equal(loaded.vectors, encoded.vectors)
+    assert encoder_of_encoded_dictionary.normalize(
+        TERMS_ENCODED_DICTIONARY, loaded, 3
+    ) == encoder_of_encoded_dictionary.normalize(TERMS_ENCODED_DICTIONARY, encoded, 3)
+    loaded.save(str(folder))  # over the file that it reads from
+    again = EncodedDictionary.load(str(folder), encoder_of_encoded_dictionary)
+    np.testing.assert_array_equal(again.vectors, encoded.vectors)
+    assert sorted(os.listdir(tmp_path)) == ["saved"]
+    assert sorted(os.listdir(folder)) == ["terms.parquet", "vectors.npy", "vectors.npy.json"]
+    about = json.loads((folder / "vectors.npy.json").read_text())
+    assert about["format"] == "coder_jax vectors 1" and about["terms"]["count"] == 3
+
+
+def test_not_loaded_for_another_encoder(encoder_of_encoded_dictionary, tiny_folder, tmp_path):
+    encoder_of_encoded_dictionary.encode_dictionary(PAIRS).save(tmp_path / "saved")
+    other = tmp_path / "other"
+    write_model(other, seed=1)
+    for one, difference in (
+        (TermEncoder.from_pretrained(tiny_folder, "mean"), "encoder.pooling: 'cls' there, 'mean'"),
+        (TermEncoder.from_pretrained(other), "encoder.weights_hash: .* there, .* here"),
+        (
+            TermEncoder(
+                encoder_of_encoded_dictionary.bert, encoder_of_encoded_dictionary.tokenizer
+            ),
+            "encoder.weights_hash: .* there, 'None'",
+        ),
+    ):
+        with pytest.raises(
+            BadInput,
+            match=rf"vectors.npy: was made of something else \({difference}.*\); encode the dict.* "
+            "with this encoder and save it again",
+        ):
+            EncodedDictionary.load(tmp_path / "saved", one)
+
+
+def test_what_cannot_be_saved(encoder_of_encoded_dictionary, tmp_path):
+    in_memory = TermEncoder(
+        encoder_of_encoded_dictionary.bert, encoder_of_encoded_dictionary.tokenizer
+    )
+    for dictionary in (
+        in_memory.encode_dictionary(PAIRS),
+        EncodedDictionary(TERMS_ENCODED_DICTIONARY, CONCEPTS, np.eye(3)),
+    ):
+        with pytest.raises(BadInput, match="made by an encoder in memory.*; export it, and encode"):
+            dictionary.save(tmp_path / "saved")
+    (tmp_path / "mine.txt").write_text("mine")
+    for place in (tmp_path, tmp_path / "mine.txt"):
+        with pytest.raises(BadInput, match="exists and is no saved dictionary; give a new or empt"):
+            encoder_of_encoded_dictionary.encode_dictionary(PAIRS).save(place)
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_a_save_that_fails_leaves_the_old_one(encoder_of_encoded_dictionary, tmp_path, monkeypatch):
+    folder = tmp_path / "saved"
+    encoder_of_encoded_dictionary.encode_dictionary(PAIRS).save(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
+        patch.setattr(np.lib.format, "write_array_header_1_0", full)
+        encoder_of_encoded_dictionary.encode_dictionary(PAIRS[:1]).save(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "terms.parquet").unlink(), "found no dictionary that .*save wr"),
+        (lambda folder: os.truncate(folder / "terms.parquet", 200), "or a damaged one .*; encode"),
+        (lambda folder: os.truncate(folder / "vectors.npy", 200), "vectors.npy cannot be read"),
+        (lambda folder: (folder / "vectors.npy").unlink(), "vectors.npy: there is no such file"),
+        (
+            lambda folder: pl.DataFrame({"term": ["x"], "concept": ["C"]}).write_parquet(
+                folder / "terms.parquet"
+            ),
+            "made of something else .*terms.count: 3 there, 1 here",
+        ),
+    ],
+)
+def test_damaged_folders(encoder_of_encoded_dictionary, tmp_path, damage, message):
+    folder = Path(tmp_path / "saved")
+    encoder_of_encoded_dictionary.encode_dictionary(PAIRS).save(folder)
+    damage(folder)
+    with pytest.raises(BadInput, match=message):
+        EncodedDictionary.load(folder, encoder_of_encoded_dictionary)
+
+
+def test_no_folder(encoder_of_encoded_dictionary, tmp_path):
+    with pytest.raises(BadInput, match="absent: found no dictionary that EncodedDictionary.save"):
+        EncodedDictionary.load(tmp_path / "absent", encoder_of_encoded_dictionary)
+
+
+# -------------------------------------------------------------------------------------------------
+# An encoder that remembers: the same vectors as the one it is made of, and each term once.
+
+
+@pytest.fixture
+def encoder_of_remembered(tmp_path):
+    write_tokenizer(tmp_path)
+    return TermEncoder(random_bert(TINY, seed=0), load_tokenizer(tmp_path))
+
+
+def test_the_same_vectors_and_each_term_once(encoder_of_remembered, monkeypatch):
+    asked = []
+    encode = TermEncoder.encode
+    encode_list = TermEncoder.encode_list
+
+    def counted(self, terms, **options):
+        asked.append(list(terms))
+        return encode_list(self, terms, **options)
+
+    monkeypatch.setattr(TermEncoder, "encode_list", counted)
+    remembering = RememberingEncoder(encoder_of_remembered)
+    assert (
+        remembering.settings is encoder_of_remembered.settings
+        and remembering.bert is encoder_of_remembered.bert
+    )
+    first = remembering.encode(TERMS[:4])
+    again = remembering.encode([TERMS[5], TERMS[2], TERMS[5], TERMS[0]])
+    assert asked == [TERMS[:4], [TERMS[5]]]
+    np.testing.assert_array_equal(first, encode(encoder_of_remembered, TERMS[:4]))
+    np.testing.assert_array_equal(again[[1, 3]], first[[2, 0]])
+    np.testing.assert_allclose(
+        again[[0, 2]], encode(encoder_of_remembered, [TERMS[5]] * 2), atol=1e-6
+    )
+    assert again.dtype == np.float32 and again.shape == (4, 32)
+    asked.clear()
+    np.testing.assert_array_equal(remembering.encode(iter(TERMS[:3])), first[:3])
+    np.testing.assert_array_equal(remembering.encode(TERMS[2]), first[2])
+    assert not asked, "all are known"
+
+
+def test_no_terms_and_other_lengths(encoder_of_remembered):
+    remembering = RememberingEncoder(encoder_of_remembered)
+    assert remembering.encode([]).shape == (0, 32)
+    raw = remembering.encode(["pain"], unit=False)
+    assert np.linalg.norm(raw) != pytest.approx(1, abs=1e-3) and remembering.held == {}
+    assert np.linalg.norm(remembering.encode(["pain"])) == pytest.approx(1, abs=1e-5)

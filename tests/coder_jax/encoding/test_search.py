@@ -5,10 +5,17 @@ import numpy as np
 import pytest
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.encoding.search import merge_block, merge_blocks, nearest_others, search
-from coder_jax.encoding.search_on_host import NOTHING, pack, unpack
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
+from coder_jax.encoding.search import (
+    NOTHING,
+    merge_block,
+    merge_blocks,
+    nearest_others,
+    pack,
+    search,
+    unpack,
+)
+from data_pipeline import process
+from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
 
 
@@ -188,8 +195,8 @@ def test_only_cpus_are_held_to_the_order_of_the_factors(as_on_host):
 
 
 def test_it_stops_when_asked(monkeypatch):
-    monkeypatch.setattr(stopping, "_asked", [15])
-    with pytest.raises(stopping.Stopped):
+    monkeypatch.setattr(process, "_asked", [15])
+    with pytest.raises(process.Stopped):
         search(np.ones((1, 4), np.float32), np.ones((5, 4), np.float32), 1)
 
 

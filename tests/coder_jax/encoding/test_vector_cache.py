@@ -13,13 +13,14 @@ import pytest
 from tiny_bert import write_model
 
 from coder_jax import TermEncoder
-from coder_jax.encoding import encoded_dictionary, term_lines, vector_cache, vector_file
-from coder_jax.encoding.encoded_dictionary import vectors_in_chunks
-from coder_jax.encoding.vector_cache import cached_vectors
-from data_pipeline.files.whole_files import newest_lock
-from data_pipeline.process import stopping
-from data_pipeline.process.errors import BadInput
-from data_pipeline.terminology.cleaning import rules
+from coder_jax.encoding import encoder as encoded_dictionary
+from coder_jax.encoding import vector_files
+from coder_jax.encoding.encoder import vectors_in_chunks
+from coder_jax.encoding.vector_files import cached_vectors
+from data_pipeline import process
+from data_pipeline.files.whole import newest_lock
+from data_pipeline.process import BadInput
+from data_pipeline.terminology import cleaning
 
 WORDS = ["heart attack", "Pain (left)", "µ limb", "chronic renal failure"]
 TERMS = [f"{word} {number}" for number, word in enumerate(WORDS * 5)]  # 20 terms
@@ -35,8 +36,8 @@ def encoder(tiny_folder):
 def kept(tmp_path, monkeypatch):
     """Three terms are many, and six a chunk; the folder of kept vectors."""
     monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(vector_cache, "LEAST_TERMS", 3)
-    for module in (term_lines, encoded_dictionary):
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 3)
+    for module in (vector_files, encoded_dictionary):
         monkeypatch.setattr(module, "TERMS_PER_CHUNK", 6)
     return tmp_path / "cache" / "vectors"
 
@@ -132,22 +133,22 @@ def test_of_anything_else_they_are_others(encoder, tiny_folder, kept, tmp_path, 
     copied = shutil.copytree(tiny_folder, tmp_path / "copied")
     cached_vectors(opened(copied), few)
     assert len(folders(kept)) == len(cases), "the same weights elsewhere have the same vectors"
-    others = rules.CLEANING | {"paper": lambda terms: terms.str.to_lowercase()}
-    monkeypatch.setattr(rules, "CLEANING", others)
+    others = cleaning.CLEANING | {"paper": lambda terms: terms.str.to_lowercase()}
+    monkeypatch.setattr(cleaning, "CLEANING", others)
     cached_vectors(opened(cleaning="paper"), few)
     assert len(folders(kept)) == len(cases) + 1, "other rules of the same name"
 
 
 def test_what_was_stopped_goes_on(encoder, encoded, monkeypatch):
-    save_chunk = vector_file.save_chunk
+    save_chunk = vector_files.save_chunk
 
     def stop_at_the_third(path, vectors, dtype):
         if path.stem.endswith("2"):
-            raise stopping.Stopped
+            raise process.Stopped
         save_chunk(path, vectors, dtype)
 
-    with monkeypatch.context() as patch, pytest.raises(stopping.Stopped):
-        patch.setattr(vector_file, "save_chunk", stop_at_the_third)
+    with monkeypatch.context() as patch, pytest.raises(process.Stopped):
+        patch.setattr(vector_files, "save_chunk", stop_at_the_third)
         cached_vectors(encoder, TERMS)
     encoded.clear()
     vectors = cached_vectors(encoder, TERMS)
@@ -186,8 +187,8 @@ def test_damaged_ones_are_noticed_and_made_anew(encoder, encoded, kept, capsys, 
 
 @pytest.mark.parametrize("file", ["about.json", "0000000.npy"])
 def test_damage_of_what_was_begun(encoder, kept, monkeypatch, file):
-    with monkeypatch.context() as patch, pytest.raises(stopping.Stopped):
-        patch.setattr(vector_file, "join", lambda *_: (_ for _ in ()).throw(stopping.Stopped))
+    with monkeypatch.context() as patch, pytest.raises(process.Stopped):
+        patch.setattr(vector_files, "join", lambda *_: (_ for _ in ()).throw(process.Stopped))
         cached_vectors(encoder, TERMS)
     begun = only_folder(kept) / f"{VECTORS}.partial" / file
     assert begun.stat().st_size > 100
@@ -205,23 +206,23 @@ def test_killed_before_the_sum_was_written(encoder, encoded, kept):
 
 
 def test_of_two_one_encodes_and_the_other_waits(encoder, encoded, monkeypatch, capsys):
-    monkeypatch.setattr(vector_cache, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(vector_files, "CACHE_POLL_SECONDS", 0.01)
     waits = threading.Event()
-    tell = vector_cache.tell
+    tell = vector_files.tell
 
     def told(text):
         tell(text)
         if "waiting" in text:
             waits.set()
 
-    save_chunk = vector_file.save_chunk
+    save_chunk = vector_files.save_chunk
 
     def slow(*args):
         assert waits.wait(20), "the other one does not wait"
         save_chunk(*args)
 
-    monkeypatch.setattr(vector_cache, "tell", told)
-    monkeypatch.setattr(vector_file, "save_chunk", slow)
+    monkeypatch.setattr(vector_files, "tell", told)
+    monkeypatch.setattr(vector_files, "save_chunk", slow)
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(cached_vectors, encoder, TERMS) for _ in range(2)]
         found = [np.asarray(one.result()) for one in both]
@@ -244,7 +245,7 @@ def test_without_a_place_for_them_nothing_is_kept(
         def full(*_):
             raise OSError(errno.ENOSPC, problem)
 
-        monkeypatch.setattr(vector_file, "save_chunk", full)
+        monkeypatch.setattr(vector_files, "save_chunk", full)
     concepts = ["C"] * 20
     dictionary = encoder.encode_dictionary((TERMS, concepts))
     assert isinstance(dictionary.vectors, np.ndarray)
@@ -272,7 +273,7 @@ def test_the_least_recently_used_go(encoder, kept, monkeypatch):
         age(kept, name, 10 - len(names))
     gc.collect()
     cached_vectors(encoder, lists[0])  # used again: the second is the oldest now
-    size = vector_cache.size_of(kept / names[0])
+    size = vector_files.size_of(kept / names[0])
     assert 20 * 32 * 4 < size < 5000
     monkeypatch.setenv("CODER_JAX_CACHE_GB", str((2 * size + 26 * 32 * 4) / 1e9))
     cached_vectors(encoder, lists[3])
@@ -290,7 +291,7 @@ def test_what_is_in_use_is_not_removed(encoder, kept, monkeypatch, capsys):
     assert "CODER_JAX_CACHE_GB leaves 0.00 GB)" in said
     assert np.isfinite(in_use[:]).all()
     (whole,) = kept.rglob(CHECKSUM)
-    with newest_lock(vector_cache.used_by(whole.parent), shared=True):
+    with newest_lock(vector_files.used_by(whole.parent), shared=True):
         del in_use
         gc.collect()
         assert cached_vectors(encoder, other) is None, "another process uses it"

@@ -3,7 +3,7 @@
 import pytest
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 
 @pytest.mark.parametrize("name", ["m.xml", "m.ZIP", "absent.tsv", "folder", "paper:x"])

@@ -8,9 +8,8 @@ from evaluating import ENCODER
 from toy_record import record_of
 
 from coder_jax.evaluation.record import write_records
-from coder_jax.evaluation.similarity.spearman import SimilarityResult, similarity_record
-from coder_jax.evaluation.similarity.term_pairs import SimilarityBenchmark
-from data_pipeline.process.errors import BadInput
+from coder_jax.evaluation.similarity import SimilarityBenchmark, SimilarityResult, similarity_record
+from data_pipeline.process import BadInput
 
 
 def test_json(tmp_path):

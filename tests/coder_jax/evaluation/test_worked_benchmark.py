@@ -11,7 +11,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation import benchmarks
 from coder_jax.evaluation.record import read_records
 from coder_jax.report.results import read_results, result_tables
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 ROWS = ["heart attack\tmyocardial infarction\tkidney stone", "fever\tpyrexia\thand"]
 ROWS += ["hypertension\tfracture of arm\thigh blood pressure"]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import load_file
-from tiny_bert import TERMS, TINY, write_model
+from tiny_bert import TERMS, TINY, write_model, write_tokenizer
 
 from coder_jax import TermEncoder
 from coder_jax.export import folder as export
-from coder_jax.export import verify as verify_export
-from coder_jax.export.folder import export_encoder
+from coder_jax.export import folder as verify_export
+from coder_jax.export.folder import export_encoder, push_to_hub
 from coder_jax.export.relations import ExportedRelations
-from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, random_bert, to_hf
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -48,7 +48,7 @@ def quick(monkeypatch):
 
 
 def verify_export_of_transformers_only(folder, terms):
-    from coder_jax.models.encoder_settings import read_settings
+    from coder_jax.models.hf_files import read_settings
 
     return verify_export.transformers_vectors(folder, terms, read_settings(folder))
 
@@ -192,7 +192,7 @@ import os, signal, sys
 from pathlib import Path
 
 from coder_jax.export import folder, verify
-from coder_jax.models.encoder_settings import read_settings
+from coder_jax.models.hf_files import read_settings
 from coder_jax.models.hf_weights import load_bert
 
 verify.sentence_transformers_vectors = lambda new, terms: verify.transformers_vectors(
@@ -287,3 +287,42 @@ def test_padding_and_truncation_of_an_earlier_owner_are_dropped(loaded, source, 
     exported = tokenizers.Tokenizer.from_file(str(tmp_path / "export" / "tokenizer.json"))
     assert [len(encoding.ids) for encoding in exported.encode_batch(TERMS[:3])] == [4, 5, 5]
     assert len(exported.encode(TERMS[-1]).ids) > 24
+
+
+# -------------------------------------------------------------------------------------------------
+# Uploads of exports: what is sent, and what to do when it fails.
+
+
+def test_push_to_hub_uploads_the_folder(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    calls = []
+
+    class Api:
+        def create_repo(self, repo, **arguments):
+            calls.append(("create_repo", repo, arguments))
+            return f"https://hub/{repo}"
+
+        def upload_folder(self, **arguments):
+            calls.append(("upload_folder", arguments["repo_id"], arguments["folder_path"]))
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    write_tokenizer(tmp_path)
+    assert push_to_hub(tmp_path, "me/model", private=True) == "https://hub/me/model"
+    assert calls == [
+        ("create_repo", "me/model", {"private": True, "exist_ok": True}),
+        ("upload_folder", "me/model", str(tmp_path)),
+    ]
+
+
+def test_push_to_hub_says_what_to_do_when_it_fails(tmp_path, monkeypatch):
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    def no_connection(*_, **__):
+        raise HfHubHTTPError.__bases__[0]("name or service not known")
+
+    for _ in range(2):  # tests run offline; then as if there were a network that leads nowhere
+        with pytest.raises(BadInput, match="(?s)was not uploaded to me/model .*hf auth login"):
+            push_to_hub(tmp_path, "me/model")
+        monkeypatch.setattr(HfApi, "create_repo", no_connection)

@@ -6,7 +6,7 @@ from huggingface_hub import ModelCard
 
 from coder_jax.export.model_card import model_card
 from coder_jax.export.relations import ExportedRelations
-from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.hf_files import EncoderSettings
 
 CARD = {
     "name": "CODER on HPO",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coder_jax.export.relations import ExportedRelations, read_relations, write_relations
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 RNG = np.random.default_rng(0)
 MATRICES = ExportedRelations(RNG.normal(size=(2, 4, 4)).astype(np.float32), ["RO|a", "PAR|"])

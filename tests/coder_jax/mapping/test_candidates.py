@@ -5,11 +5,10 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder, nearest_concepts
-from coder_jax.mapping.answers import KINDS
-from coder_jax.mapping.candidates import SAME, Candidates
-from coder_jax.mapping.characters import Characters
-from coder_jax.mapping.measure import misspelt
-from data_pipeline.process.errors import BadInput
+from coder_jax.mapping.candidates import SAME, Candidates, Characters
+from coder_jax.mapping.coded_list import KINDS
+from coder_jax.mapping.confidence import misspelt
+from data_pipeline.process import BadInput
 
 TERMS = [
     *("Myocardial infarction", "Heart attack", "Hypertension", "High blood pressure"),

@@ -1,15 +1,23 @@
 """Mentions to concepts: the same string, then the nearest term, or no answer."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
-from coder_jax.mapping.answers import Status
+from coder_jax.mapping import normalizer as exact
 from coder_jax.mapping.candidates import Candidates
-from coder_jax.mapping.normalizer import Normalizer
-from coder_jax.mapping.rule import Rule
+from coder_jax.mapping.coded_list import Status
+from coder_jax.mapping.normalizer import (
+    Normalizer,
+    Rule,
+    SameStrings,
+    read_abbreviations,
+    why_unanswerable,
+    writer_out,
+)
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 ROWS = [
     ("Hemiplegia (left)", "LEFT"),
@@ -32,7 +40,7 @@ def dictionary_of(rows, **about):
 
 
 @pytest.fixture(scope="module")
-def normalizer(minilm_path):
+def normalizer_of_normalizer(minilm_path):
     encoder = TermEncoder.from_pretrained(minilm_path, cleaning="none")
     dictionary = dictionary_of(ROWS, **{"COMMON COLD": AboutConcept("cold")})
     encoded = encoder.encode_dictionary((dictionary.terms, dictionary.concepts))
@@ -59,15 +67,17 @@ def normalizer(minilm_path):
         ("fracture of the wrist", None, Status.NO_ANSWER, 0),
     ],
 )
-def test_right_before_near(normalizer, mention, concept, status, ties):
-    (answer,) = normalizer.answers([mention])
+def test_right_before_near(normalizer_of_normalizer, mention, concept, status, ties):
+    (answer,) = normalizer_of_normalizer.answers([mention])
     assert (answer.mention, answer.concept, answer.status) == (mention, concept, status)
     assert answer.ties == ties
     assert bool(answer.reason) == (status == Status.NO_ANSWER)
 
 
-def test_candidates_beside_the_answer(normalizer):
-    far, exact, empty = normalizer.answers(["fracture of the wrist", "hemiplegia (left)", "?"], k=3)
+def test_candidates_beside_the_answer(normalizer_of_normalizer):
+    far, exact, empty = normalizer_of_normalizer.answers(
+        ["fracture of the wrist", "hemiplegia (left)", "?"], k=3
+    )
     assert far.reason == f"similarity {far.candidates[0].similarity:.3f} is below 0.500"
     assert len({candidate.concept for candidate in far.candidates}) == 3
     assert [candidate.concept for candidate in exact.candidates[:2]] == ["LEFT", "RIGHT"]
@@ -75,10 +85,10 @@ def test_candidates_beside_the_answer(normalizer):
     assert (empty.candidates, empty.reason) == ([], "no letters")
 
 
-def test_the_order_of_mentions_and_their_number_change_nothing(normalizer):
+def test_the_order_of_mentions_and_their_number_change_nothing(normalizer_of_normalizer):
     mentions = ["diabetes, type 2", "n/a", "AIDS", "infarct of the heart", "diabetes, type 2"]
-    together = normalizer.answers(mentions, k=2)
-    alone = [normalizer.answers([mention], k=2)[0] for mention in mentions]
+    together = normalizer_of_normalizer.answers(mentions, k=2)
+    alone = [normalizer_of_normalizer.answers([mention], k=2)[0] for mention in mentions]
     for one, other in zip(together, alone, strict=True):
         assert (one.concept, one.status, one.reason) == (other.concept, other.status, other.reason)
         for here, there in zip(one.candidates, other.candidates, strict=True):
@@ -122,9 +132,146 @@ def test_all_ties_are_counted_however_many():
     assert (answer.concept, answer.ties, len(answer.candidates)) == ("C9", 29, 2)
 
 
-def test_vectors_of_another_dictionary_are_refused(normalizer):
+def test_vectors_of_another_dictionary_are_refused(normalizer_of_normalizer):
     other = dictionary_of([("a", "A")])
     with pytest.raises(BadInput, match="has 1 rows and its vectors are of 11 others"):
-        Normalizer(other, normalizer.candidates)
+        Normalizer(other, normalizer_of_normalizer.candidates)
     with pytest.raises(BadInput, match="k is 0"):
-        normalizer.answers(["a"], k=0)
+        normalizer_of_normalizer.answers(["a"], k=0)
+
+
+# -------------------------------------------------------------------------------------------------
+# Terms with the string of a mention.
+
+TERMS = [
+    "Hemiplegia (left)",
+    "Hemiplegia (right)",
+    "AIDS",
+    "aids",
+    "Été",
+    "Straße",
+    "heart\u00a0attack",
+]
+
+
+@pytest.mark.parametrize(
+    ("mention", "rows"),
+    [
+        ("Hemiplegia (right)", [1]),
+        ("  hemiplegia \t(RIGHT)\n", [1]),
+        ("Aids", [2, 3]),
+        ("e\u0301te\u0301", [4]),  # the accents as signs of their own
+        ("STRASSE", []),
+        ("Heart attack", [6]),
+        ("hemiplegia", []),
+        ("", []),
+    ],
+)
+def test_case_and_blanks_are_folded_and_nothing_else(mention, rows):
+    assert [found.tolist() for found in SameStrings(TERMS).rows([mention])] == [rows]
+
+
+def test_many_at_once_and_none():
+    same = SameStrings(TERMS)
+    assert [found.tolist() for found in same.rows(["x", "AIDS", "été"])] == [[], [2, 3], [4]]
+    assert same.rows([]) == []
+
+
+def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
+    class Clumsy:
+        """Strings whose hash is their length."""
+
+        def __init__(self, strings):
+            self.strings = strings
+
+        def hash(self):
+            return pl.Series([len(one) for one in self.strings], dtype=pl.UInt64)
+
+        def to_list(self):
+            return self.strings
+
+    folded = exact.folded
+    monkeypatch.setattr(exact, "folded", lambda terms: Clumsy(folded(terms).to_list()))
+    rows = SameStrings(["abc", "abd", "ABC"]).rows(["abd", "abc", "xyz"])
+    assert [found.tolist() for found in rows] == [[1], [0, 2], []]
+    assert all(found.dtype == np.int64 for found in rows)
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions that name nothing.
+
+
+@pytest.mark.parametrize(
+    ("mention", "why"),
+    [
+        ("", "empty"),
+        (" \t", "empty"),
+        ("\u3000", "empty"),
+        ("n/a", "a placeholder"),
+        ("N/A.", "a placeholder"),
+        ("[none]", "a placeholder"),
+        ("Unknown", "a placeholder"),
+        ("k.A.", "a placeholder"),
+        ("Keine  Angabe", "a placeholder"),
+        ("non renseigné", "a placeholder"),
+        ("see attached letter", "a placeholder"),
+        ("Please see the report, 3/4", "a placeholder"),
+        ("siehe Anlage", "a placeholder"),
+        ("?", "no letters"),
+        ("---", "no letters"),
+        ("§", "no letters"),
+        ("12", "a number"),
+        ("1,5 %", "a number"),
+        ("１２", "a number"),
+        ("x", "one letter"),
+        ("К", "one letter"),
+    ],
+)
+def test_no_answer(mention, why):
+    assert why_unanswerable(mention) == why
+
+
+@pytest.mark.parametrize(
+    "mention",
+    [
+        *("咳", "痛", "T2", "II", "12 mg", "K+", "see-saw nystagmus", "seeing double"),
+        *("unknown primary tumour", "testis", "nothing by mouth", "kala-azar", "absence"),
+    ],
+)
+def test_a_name_is_looked_up(mention):
+    assert why_unanswerable(mention) == ""
+
+
+# -------------------------------------------------------------------------------------------------
+# A user's own abbreviations.
+
+OWN = {"MI": "myocardial infarction", "MI II": "second infarction", "c.": "cum", "MS": "sclerosis"}
+
+
+@pytest.mark.parametrize(
+    ("mention", "written_out"),
+    [
+        ("MI", "myocardial infarction"),
+        ("old MI, anterior", "old myocardial infarction, anterior"),
+        ("MI II", "second infarction"),
+        ("STEMI", "STEMI"),
+        ("5 ms", "5 ms"),
+        ("ulcus c. perforatione", "ulcus cum perforatione"),
+        ("MI/MS", "myocardial infarction/sclerosis"),
+    ],
+)
+def test_whole_words_are_written_out(mention, written_out):
+    assert writer_out(OWN)(mention) == written_out
+    assert writer_out({})(mention) == mention
+
+
+def test_what_is_written_out_is_not_looked_at_again():
+    assert writer_out({"A": "B", "B": "A"})("A B") == "B A"
+
+
+def test_the_file(write):
+    path = write("own.tsv", "MI\tmyocardial infarction\nMS\tsclerosis\nMS\tsclerosis\n")
+    assert read_abbreviations(path) == {"MI": "myocardial infarction", "MS": "sclerosis"}
+    path = write("own.tsv", "MS\tsclerosis\nMS\tmitral stenosis\n")
+    with pytest.raises(BadInput, match="'MS' stands for 'sclerosis' and for 'mitral stenosis'"):
+        read_abbreviations(path)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from coder_jax.models.bert import MASKED, AttentionMask, attention
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.models.bert_layers import MASKED, AttentionMask, attention
 from coder_jax.models.fused_attention import fits, fused_attention
 
 SITE = 7

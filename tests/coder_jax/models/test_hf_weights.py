@@ -13,11 +13,11 @@ from safetensors.numpy import load_file, save_file
 from tiny_bert import TERMS, TINY, VOCABULARY, random_model, write_model
 from transformers_twin import check_vectors, torch_vectors
 
-from coder_jax.models.bert import POOLINGS
+from coder_jax.models.bert_config import POOLINGS
 from coder_jax.models.hf_weights import check_vocabulary, load_bert, name_table, part_of, to_hf
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
-from data_pipeline.process.errors import BadInput
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
+from data_pipeline.process import BadInput
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

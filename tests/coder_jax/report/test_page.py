@@ -6,21 +6,23 @@ import os
 import re
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
 import pytest
+from contrast import LEAST, LEAST_OF_MARKS, SCHEMES, SEEN, contrast, luminance, prefer, rgba
 from evaluating import ENCODER
 from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
 from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.report.build import left_out
 from coder_jax.report.curves import training_panels
-from coder_jax.report.left_out import left_out
-from coder_jax.report.page.render import Report, render, write_page
-from coder_jax.report.relation_matrices import compare_relations
+from coder_jax.report.page import Report, render, write_page
+from coder_jax.report.pictures import compare_relations
 from coder_jax.report.results import result_tables
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 BOUNDS = ("_pessimistic", "_optimistic")
 
@@ -496,3 +498,145 @@ def test_a_panel_says_among_how_many_terms(browser, tmp_path):
     assert "Evaluation, among 10,000 terms" in figure.text and "--eval-terms" in figure.text
     (curve,) = find(browser, "#training .curve title")
     assert curve.get_attribute("textContent") == "h acc@1: 50 at step 0, 50 at 80"
+
+
+# -------------------------------------------------------------------------------------------------
+# The page of a report in light and in dark: it follows the reader's setting and can be read.
+
+
+def test_contrast_by_hand():
+    white, clear = ("rgb(255, 255, 255)", "1"), ("rgba(0, 0, 0, 0)", "1")
+    assert contrast("rgb(0, 0, 0)", [clear, white]) == pytest.approx(21)
+    assert contrast("rgb(119, 119, 119)", [white]) == pytest.approx(4.48, abs=0.005)
+    assert contrast("rgba(0, 0, 0, 0.5)", [white]) == pytest.approx(3.95, abs=0.05)
+    assert contrast("rgb(0, 0, 0)", [("rgba(0, 0, 0, 0)", "0.5"), white]) == pytest.approx(
+        3.95, abs=0.05
+    )
+
+
+@pytest.fixture(scope="module")
+def address_of_colours(tmp_path_factory):
+    report = full_report()
+    missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_page(replace(report, left_out=missing), path)
+    return path.as_uri()
+
+
+@pytest.fixture
+def page_of_colours(browser, address_of_colours):
+    """The page, freshly opened."""
+    browser.get("about:blank")
+    browser.get(f"{address_of_colours}#term=heart%20attack")
+    until(browser, lambda: find(browser, "#term h3"))
+    yield browser
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def computed(page, selector, name):
+    (one,) = find(page, selector)
+    script = "return getComputedStyle(arguments[0])[arguments[1]]"
+    return luminance(rgba(page.execute_script(script, one, name))[0])
+
+
+def test_the_page_follows_the_reader_s_setting(page_of_colours):
+    prefer(page_of_colours, "light")
+    assert (
+        computed(page_of_colours, "body", "backgroundColor")
+        > 0.9
+        > 0.1
+        > computed(page_of_colours, "body", "color")
+    )
+    assert computed(page_of_colours, "#heat [data-row='0'] text", "fill") < 0.1
+    prefer(page_of_colours, "dark")
+    assert (
+        computed(page_of_colours, "body", "backgroundColor")
+        < 0.05
+        < 0.7
+        < computed(page_of_colours, "body", "color")
+    )
+    assert computed(page_of_colours, "#heat [data-row='0'] text", "fill") > 0.7
+    assert computed(page_of_colours, "#query", "backgroundColor") < 0.05, "fields too"
+    prefer(page_of_colours, "light")
+    assert computed(page_of_colours, "body", "backgroundColor") > 0.9
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_text_can_be_read(page_of_colours, scheme):
+    """As it opens; then with everything out that shows when one asks for it."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    prefer(page_of_colours, scheme)
+    seen = page_of_colours.execute_script(SEEN)
+    page_of_colours.execute_script(
+        "for (const one of document.querySelectorAll('details')) one.open = true"
+    )
+    page_of_colours.execute_script("document.querySelector('#by-type button').click()")
+    seen += page_of_colours.execute_script(SEEN)
+    (query,) = find(page_of_colours, "#query")
+    query.clear()
+    seen += page_of_colours.execute_script(SEEN)  # the placeholder
+    query.send_keys("heart", Keys.ARROW_DOWN)
+    assert find(page_of_colours, "#match-0[aria-selected=true]")
+    seen += page_of_colours.execute_script(SEEN)
+    (cell, *_) = find(page_of_colours, "#heat .cells path")
+    scroll_to(page_of_colours, cell)
+    ActionChains(page_of_colours, duration=0).move_to_element(cell).perform()
+    until(page_of_colours, find(page_of_colours, "#tip")[0].is_displayed)
+    seen += page_of_colours.execute_script(SEEN)
+
+    ratios = {}
+    for where, words, colour, layers in seen:
+        ratios[where, words] = min(contrast(colour, layers), ratios.get((where, words), 21))
+    places = {where for where, _ in ratios}
+    for part in ("p", "th", "td", "text", "button", "b", "h2", "dt", "code", "li", "a", "summary"):
+        assert any(part in where.split() for where in places), f"no {part} was looked at"
+    assert {"panel-0 text", "spectrum text", "heat text"} <= places, "ticks, legends and names"
+    assert ("panel-0 text", "term-term") in ratios and ("panel-0 text", "step") in ratios
+    classes = {name for where in places for name in where.split()}
+    assert {"tip", "same", "tag", "unit", "number", "::placeholder"} <= classes
+    faint = {one: round(ratio, 2) for one, ratio in ratios.items() if ratio < LEAST}
+    assert faint == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_marks_of_maps_can_be_seen(page_of_colours, scheme):
+    prefer(page_of_colours, scheme)
+    edges = page_of_colours.execute_script(
+        """return [...document.querySelectorAll(".maps figure > svg [data-i]")].map((one) => {
+          const {stroke, strokeOpacity} = getComputedStyle(one);
+          const ground = getComputedStyle(one.parentElement).backgroundColor;
+          return [one.getAttribute("class"), stroke, ground, strokeOpacity];
+        });"""
+    )
+    ratios = {
+        kind: round(contrast(edge, [(ground, "1")]), 2)
+        for kind, edge, ground, opacity in edges
+        if opacity == "1"
+    }
+    assert len(ratios) == 8, "every colour"
+    assert {kind: ratio for kind, ratio in ratios.items() if ratio < LEAST_OF_MARKS} == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_marks_of_curves_can_be_seen(page_of_colours, scheme):
+    """All eight colours of curves and that of many curves, as they are drawn on the page."""
+    prefer(page_of_colours, scheme)
+    marks = page_of_colours.execute_script(
+        """const ground = getComputedStyle(document.body).backgroundColor;
+        const path = document.querySelector("#training .curve path");
+        const strokes = [...document.querySelectorAll(".curve path")].map(
+          (one) => [one.getAttribute("style").match(/stroke:([^;]+)/)[1], getComputedStyle(one)]);
+        const found = strokes.map(
+          ([name, style]) => [name, style.stroke, style.strokeOpacity, ground]);
+        for (let number = 0; number < 8; number += 1) {
+          path.style.stroke = `var(--c${number})`;
+          found.push([`c${number}`, getComputedStyle(path).stroke, "1", ground]);
+        }
+        return found;"""
+    )
+    ratios = {name: round(contrast(ink, [(ground, "1")]), 2) for name, ink, _, ground in marks}
+    assert {opacity for _, _, opacity, _ in marks} == {"1"}
+    assert {"var(--c0)", "var(--c1)", "var(--quiet)"} <= set(ratios) and len(ratios) == 11
+    assert {name: ratio for name, ratio in ratios.items() if ratio < LEAST_OF_MARKS} == {}

@@ -14,8 +14,8 @@ import pytest
 from tiny_bert import write_model
 from tiny_run import write_tiny_batches
 
-from coder_jax.runs.checkpoint_reader import read_params, saved_steps
-from data_pipeline.process.stopping import TRY_AGAIN
+from coder_jax.training.checkpoints import read_params, saved_steps
+from data_pipeline.process import TRY_AGAIN
 
 STEPS = 40
 

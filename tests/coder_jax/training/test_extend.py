@@ -12,16 +12,15 @@ from short_run import (
     lines_of,
 )
 
-from coder_jax.runs.checkpoint import Checkpoints
-from coder_jax.runs.checkpoint_reader import read_params, saved_steps
-from coder_jax.runs.folder import read_identity
-from coder_jax.runs.tracking import Tracker
-from coder_jax.systems.finished_run import load_run
-from coder_jax.training.optimizer import learning_rate
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.checkpoints import Checkpoints, read_params, saved_steps
+from coder_jax.training.metrics import Tracker
+from coder_jax.training.run_folder import read_identity
+from coder_jax.training.state import learning_rate
 from coder_jax.training.step import Step
 from coder_jax.training.train import train
 from data_pipeline.files.identity import RUN, write_identity
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 pytestmark = pytest.mark.usefixtures("on_one_device")
 

@@ -3,8 +3,11 @@
 import random
 import shutil
 import signal
+import socket
 import time
 
+import jax
+import numpy as np
 import pytest
 from training_process import (
     TrainingProcess,
@@ -17,7 +20,7 @@ from training_process import (
     newest,
 )
 
-from coder_jax.runs.checkpoint_reader import saved_steps
+from coder_jax.training.checkpoints import read_item, saved_steps
 
 STEPS = 30
 # A checkpoint after every step: the newest two stay, and those of every tenth step.
@@ -110,8 +113,8 @@ def test_sigterm_saves_and_exits_with_75(folder, straight, out):
 
 IS_STOPPED_WHILE_IT_EVALUATES = """
 import time
-from coder_jax.evaluation.normalization.heldout import HeldOut
-from data_pipeline.process import stopping
+from coder_jax.evaluation.normalization import HeldOut
+from data_pipeline import process as stopping
 real, calls = HeldOut.scores, []
 def scores(self, bert):
     calls.append(1)
@@ -143,7 +146,7 @@ def test_sigterm_during_an_evaluation_inside_training(folder, out):
 
 SLOW_DATA = """
 import itertools, os, time
-import data_pipeline.batches.stored as stored
+import data_pipeline.batches.files as stored
 real = stored.np.load
 class Slow:
     def __getattr__(self, name):
@@ -195,7 +198,7 @@ def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, str
 
 FILLS_THE_DISK = """
 import os, shutil
-from coder_jax.runs.checkpoint import Checkpoints
+from coder_jax.training.checkpoints import Checkpoints
 real = Checkpoints.save
 def save(self, step, *state, **notes):
     if step == 4 and not os.path.exists("{disk}/room"):
@@ -259,3 +262,109 @@ def test_a_disk_that_refuses_to_write_is_named(folder, straight, out):
     assert_nothing_lost(out)
     finish(folder, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
+
+
+# -------------------------------------------------------------------------------------------------
+# Runs of two processes, one of which is killed or stopped: both end soon, and nothing is lost.
+
+STEPS_FAULTS_HOSTS = 20
+OFTEN_FAULTS_HOSTS = ("--save-minutes", "0", "--save-steps", "10")
+
+
+@pytest.fixture(scope="module")
+def folder_of_faults_hosts(tmp_path_factory):
+    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    folder = tmp_path_factory.mktemp("hosts_faults")
+    make_batches(folder, STEPS_FAULTS_HOSTS)
+    return folder
+
+
+def start(folder, out):
+    """The two processes of a run."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        address = f"localhost:{listener.getsockname()[1]}"
+    return [
+        TrainingProcess(
+            folder, out, STEPS_FAULTS_HOSTS, *OFTEN_FAULTS_HOSTS, host=(address, 2, index)
+        )
+        for index in (0, 1)
+    ]
+
+
+def finish_of_faults_hosts(folder, out):
+    processes = start(folder, out)
+    for process in processes:
+        assert process.end() == 0, process.said()
+
+
+@pytest.fixture(scope="module")
+def straight_of_faults_hosts(folder_of_faults_hosts):
+    """The folder of a run of two processes that nothing disturbed."""
+    finish_of_faults_hosts(folder_of_faults_hosts, folder_of_faults_hosts / "straight")
+    return folder_of_faults_hosts / "straight"
+
+
+def assert_whole(out):
+    """Every checkpoint can be read, and is what was saved."""
+    for step in saved_steps(out):
+        for item in ("params", "rest"):
+            read_item(out / "checkpoints" / str(step), item)
+
+
+def assert_same_end_of_faults_hosts(out, straight):
+    assert_whole(out)
+    got = read_item(out / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
+    want = read_item(straight / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def kill_in_a_save(folder, out, killed):
+    """In the middle of a save, which all hosts write together; the other host ends soon."""
+    processes = start(folder, out)
+    processes[killed].until(lambda: newest(out) >= 3)
+    processes[killed].kill_in_a_save()
+    began = time.monotonic()
+    other = processes[1 - killed]
+    status = other.end()
+    assert time.monotonic() - began < 180, "soon: within LOST_HOST_SECONDS on an idle machine"
+    # jax aborts where it notices first (SIGABRT); the launchers start again on both.
+    assert status in (75, -signal.SIGABRT), other.said()
+    assert "another host of this run is gone" in other.said() or "another task died" in other.said()
+    assert 3 <= newest(out) < STEPS_FAULTS_HOSTS
+
+
+@pytest.mark.slow
+def test_a_host_that_is_killed_ends_the_other_and_the_run_goes_on(folder_of_faults_hosts):
+    out = folder_of_faults_hosts / "run"
+    kill_in_a_save(folder_of_faults_hosts, out, 1)
+    assert_whole(out)
+    finish_of_faults_hosts(folder_of_faults_hosts, out)
+    assert_whole(out)
+    assert newest(out) == STEPS_FAULTS_HOSTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_after_a_kill_of_either_host_the_run_ends_the_same(
+    folder_of_faults_hosts, straight_of_faults_hosts, killed
+):
+    out = folder_of_faults_hosts / f"killed{killed}"
+    kill_in_a_save(folder_of_faults_hosts, out, killed)
+    finish_of_faults_hosts(folder_of_faults_hosts, out)
+    assert_same_end_of_faults_hosts(out, straight_of_faults_hosts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_sigterm_to_one_host_saves_and_stops_both(
+    folder_of_faults_hosts, straight_of_faults_hosts, stopped
+):
+    out = folder_of_faults_hosts / f"stopped{stopped}"
+    processes = start(folder_of_faults_hosts, out)
+    processes[stopped].until(lambda: newest(out) >= 3)
+    processes[stopped].process.send_signal(signal.SIGTERM)
+    assert [process.end() for process in processes] == [75, 75], processes[0].said()
+    assert 3 <= newest(out) == last_line(out) < STEPS_FAULTS_HOSTS
+    finish_of_faults_hosts(folder_of_faults_hosts, out)
+    assert_same_end_of_faults_hosts(out, straight_of_faults_hosts)

@@ -10,12 +10,10 @@ import pytest
 
 from coder_jax.commands.train import parse
 from coder_jax.devices.mesh import make_mesh
-from coder_jax.training.config import OptimizerConfig
 from coder_jax.training.lazy_rows import LazyRows, MissedSteps, lazy_parts
-from coder_jax.training.optimizer import make_optimizer, rate_of_part
-from coder_jax.training.state import TrainState
-from coder_jax.training.system import Part
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.state import TrainState, make_optimizer, rate_of_part
+from coder_jax.training.system import OptimizerConfig, Part
+from data_pipeline.process import BadInput
 
 ROWS, WIDTH = 6, 4
 CONFIG = OptimizerConfig(steps=400, warmup_steps=20, learning_rate=1e-2, clip_norm=0.0)

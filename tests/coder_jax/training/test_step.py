@@ -13,16 +13,14 @@ from tiny_modernbert import SIZES
 
 import coder_jax.devices.mesh
 from coder_jax.devices.mesh import put_batch
-from coder_jax.models.architectures import read_config
 from coder_jax.models.bert import split_encoder
-from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.coder_v1.objective import CoderV1System
-from coder_jax.systems.encoders.encoder_system import ModelConfig
-from coder_jax.systems.encoders.packed_encoder import dropout_ids
-from coder_jax.training.config import Config, OptimizerConfig, RunConfig
+from coder_jax.models.hf_weights import random_bert, read_config
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.coder_v1 import CoderV1System
+from coder_jax.systems.encoder_system import ModelConfig, dropout_ids
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
+from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.batches.stream import BatchMaker
 

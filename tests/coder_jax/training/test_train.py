@@ -8,30 +8,28 @@ import os
 import signal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from short_run import (
-    SPEC,
-    Stops,
-    assert_same_parameters,
-    config,
-    lines_of,
-)
+from short_run import SPEC, Stops, assert_same_parameters, config, lines_of
 from tiny_bert import TERMS
 
 import coder_jax.training.step
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.normalization.heldout import HeldOut
-from coder_jax.runs.checkpoint_reader import read_params
-from coder_jax.runs.folder import read_identity
-from coder_jax.systems.finished_run import load_run
-from coder_jax.training.train import train
+from coder_jax.evaluation.normalization import (
+    HeldOut,
+    Mentions,
+    NormalizationFold,
+    with_dictionary_of,
+)
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.checkpoints import read_params
+from coder_jax.training.run_folder import read_identity
+from coder_jax.training.train import Window, train
 from data_pipeline.batches.files import BatchFiles, write_batches
-from data_pipeline.process.errors import BadInput
-from data_pipeline.process.stopping import Stopped, poll, stop_when_asked
-
-pytestmark = pytest.mark.usefixtures("on_one_device")
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.process import BadInput, Stopped, poll, stop_when_asked
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +42,7 @@ def straight(model, source, tmp_path_factory):
     return out
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):
     out = tmp_path / "stopped"
     with pytest.raises(ConnectionError):
@@ -60,6 +59,7 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
     assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
     """Ctrl-C and SIGTERM: the step under way is kept, and nothing is lost."""
 
@@ -78,6 +78,7 @@ def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
     assert_same_parameters(read_params(out, 6), read_params(straight, 6))
 
 
+@pytest.mark.usefixtures("on_one_device")
 @pytest.mark.slow
 def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     model, source, straight, tmp_path, monkeypatch
@@ -105,6 +106,7 @@ def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     ]
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, straight, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(ConnectionError):
@@ -118,6 +120,7 @@ def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, stra
     assert kept == [3, 5, 6]  # every step was saved; of those between only the newest stay
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, monkeypatch):
     real = ocp.CheckpointManager.save
 
@@ -133,12 +136,14 @@ def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, mo
     assert load_run(out)[1].step == 3
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
     before = read_params(straight, 6)
     train(config(model, straight), source)
     assert_same_parameters(before, read_params(straight, 6))
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_metrics_hold_what_is_promised(straight):
     lines = lines_of(straight / "metrics.jsonl")
     assert [line["step"] for line in lines if "loss" in line] == [2, 4, 6]
@@ -154,6 +159,7 @@ def test_metrics_hold_what_is_promised(straight):
     assert list((straight / "tensorboard").glob("events.*"))
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_the_run_exports_what_it_trained(straight, model, tmp_path):
     system, run = load_run(straight)
     card = system.trained(run).card
@@ -170,6 +176,7 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
         load_run(straight, step=5)
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_another_configuration_or_dataset_is_refused_with_the_difference(model, source, straight):
     other = config(model, straight)
     batch = dataclasses.replace(SPEC, seed=7)
@@ -183,6 +190,7 @@ def test_another_configuration_or_dataset_is_refused_with_the_difference(model, 
         train(config(model, straight), changed)
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, straight, tmp_path):
     import shutil
 
@@ -195,6 +203,7 @@ def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, 
         train(config(model, out), source)
 
 
+@pytest.mark.usefixtures("on_one_device")
 @pytest.mark.parametrize(("bad", "kept"), [(3, []), (5, [3])])
 def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     model, source, tmp_path, monkeypatch, bad, kept
@@ -215,6 +224,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == kept
 
 
+@pytest.mark.usefixtures("on_one_device")
 def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     write_batches(source, tmp_path / "batches", 0, 6)
     files = BatchFiles(tmp_path / "batches", SPEC)
@@ -223,6 +233,7 @@ def test_trains_on_batches_from_files(model, source, straight, tmp_path):
     assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
 
 
+@pytest.mark.usefixtures("on_one_device")
 @pytest.mark.slow
 def test_a_run_starts_from_another_runs_parameters(model, source, straight, tmp_path):
     """With another loss: the encoder and the matrices are those of the other run's last step."""
@@ -242,3 +253,101 @@ def test_a_run_starts_from_another_runs_parameters(model, source, straight, tmp_
         train(dataclasses.replace(begun, start=""), source)
     with pytest.raises(BadInput, match="is not the folder of a training run"):
         train(dataclasses.replace(config(model, tmp_path / "third"), start=str(tmp_path)), source)
+
+
+# -------------------------------------------------------------------------------------------------
+# What a run refuses before anything is written, and what a look at it searches.
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
+        train(config(model, tmp_path), source)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
+    other = Stops(source, after=99)
+    other.manifest = source.manifest | {
+        "tokenizer": source.manifest["tokenizer"] | {"hash": "f" * 64}
+    }
+    with pytest.raises(BadInput, match="tokenized with tiny, hash ffffffffffff; build the dataset"):
+        train(config(model, tmp_path / "run"), other)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_path):
+    for change, message in (
+        ({"vocab_size": 10**6}, "1,?000,?000"),
+        ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
+    ):
+        other = Stops(source, after=99)
+        other.manifest = source.manifest | {"tokenizer": source.manifest["tokenizer"] | change}
+        with pytest.raises(BadInput, match=message):
+            train(config(model, tmp_path / "run"), other)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, tmp_path):
+    bare = Stops(source, after=99)
+    bare.folder = tmp_path
+    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out"):
+        train(config(model, tmp_path / "run", eval_steps=3), bare)
+    bare.manifest = source.manifest | {"relations": []}
+    with pytest.raises(BadInput, match="has no relations; use --mu 0"):
+        train(config(model, tmp_path / "run"), bare)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_a_look_at_a_run_searches_the_gold_concepts_first():
+    terms, concepts = list("abcdefg"), ["C9", "C1", "C8", "C2", "C1", "C7", "C6"]
+    fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
+    benchmark = Mentions("heldout", "toy", [fold], "hash")
+    for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
+        found = with_dictionary_of(benchmark, most).folds[0].dictionary
+        assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
+
+
+# -------------------------------------------------------------------------------------------------
+# The window of the log: means, rates, and the stop at a loss that is not finite.
+
+
+def metrics(loss, grad_norm=1.0):
+    return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(grad_norm)}
+
+
+def test_means_over_the_steps_of_a_window():
+    window = Window(256, lambda step: step / 10, "checkpoints in runs/x")
+    for step, loss in enumerate([2.0, 4.0, 9.0], 1):
+        with window.waiting():
+            pass
+        window.add(step, metrics(loss), fill=0.1 * step)
+    values = window.close()
+    assert values["loss"] == pytest.approx(5.0) and values["fill"] == pytest.approx(0.2)
+    assert values["learning_rate"] == pytest.approx(0.2)  # of the step that was taken at 2
+    assert values["terms_per_s"] > 0 and 0 <= values["data_wait"] < 1
+    window.add(4, metrics(7.0), fill=1.0)
+    assert window.close()["loss"] == pytest.approx(7.0)  # the first window is forgotten
+
+
+def test_pauses_do_not_count(monkeypatch):
+    clock = iter([0.0, 1.0, 101.0, 102.0])  # begins, pause from 1 to 101, closes
+    monkeypatch.setattr("coder_jax.training.train.time.monotonic", lambda: next(clock, 102.0))
+    window = Window(100, lambda step: 0.0, "")
+    with window.paused():
+        pass
+    window.add(1, metrics(1.0), fill=1.0)
+    assert window.close()["terms_per_s"] == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("bad", [metrics(float("nan")), metrics(1.0, float("inf"))])
+def test_a_step_that_is_not_finite_is_named_at_the_next(bad):
+    window = Window(256, lambda step: 1e-5, "checkpoints in runs/x")
+    window.add(7, bad, fill=1.0)
+    with pytest.raises(BadInput, match=r"step 7: .*1e-05.*checkpoints in runs/x are good"):
+        window.add(8, metrics(1.0), fill=1.0)

@@ -8,16 +8,15 @@ import pytest
 from batch_twin import twin_batch, twin_has_synonym, twin_likeness
 from tiny_dataset import tiny_dataset
 
-from data_pipeline.batches.draws.groups import Draw
+from data_pipeline.batches.draws import Draw
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.batches.packing import rows_in_use
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.batches.stream import BatchMaker
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
-from data_pipeline.dataset.quiet_tensorflow import tf
-from data_pipeline.dataset.store import open_dataset
-from data_pipeline.process.errors import BadInput
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.store import open_dataset, tf
+from data_pipeline.process import BadInput
 
 SPECS = {
     "paper": BatchSpec(groups=2, triplets=8, repeats=4),

@@ -11,13 +11,12 @@ import pytest
 import tiny_bert
 from tiny_rrf import write_release
 
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
-from data_pipeline.dataset.aligned import aligned
-from data_pipeline.dataset.quiet_tensorflow import as_tensor, tfds
-from data_pipeline.dataset.store import open_dataset
-from data_pipeline.dataset.tokenize_terms import load_tokenizer, tokenize
-from data_pipeline.process.errors import BadInput
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.store import as_tensor, open_dataset, tfds
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
+from data_pipeline.files.whole import aligned
+from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from data_pipeline.files.buckets import (
     open_bucket,
     publish_folder,
 )
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 MARK = "manifest.json"
 

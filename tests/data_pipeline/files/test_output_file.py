@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from data_pipeline.files.output_file import check_output
-from data_pipeline.process.errors import BadInput
+from data_pipeline.files.buckets import check_output
+from data_pipeline.process import BadInput
 
 
 def refused(path: Path, message: str) -> None:
@@ -61,8 +61,8 @@ def test_a_folder_without_the_right_to_write(tmp_path):
 READ_ONLY = """
 import sys
 from pathlib import Path
-from data_pipeline.files.output_file import check_output
-from data_pipeline.process.command import run_command
+from data_pipeline.files.buckets import check_output
+from data_pipeline.process import run_command
 sys.exit(run_command(lambda: check_output(Path(sys.argv[1]) / "x", "--json", "r.json") or 0))
 """
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from tiny_rf2 import loinc_files, write_files
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.loinc import read_loinc
 from data_pipeline.sources.source import ATOMS, RETIRED
 

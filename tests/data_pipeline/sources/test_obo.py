@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
 
 HANDS = """\

@@ -5,7 +5,7 @@ from tiny_ontology import write_ontology
 from tiny_rf2 import loinc_files, rf2_files, write_files
 from tiny_rrf import write_release
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.read_source import Kind, kind_of, read_source, source_paths
 
 

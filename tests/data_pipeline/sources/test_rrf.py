@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tiny_rrf import ATOMS, RELATIONS, tiny_files, write_release
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.rrf import read_rrf, scan
 
 

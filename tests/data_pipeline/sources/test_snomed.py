@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from tiny_rf2 import rf2_files, write_files
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.snomed import read_snomed
 from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED
 

@@ -9,15 +9,12 @@ from evaluating import ENCODER
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import read_benchmark
-from coder_jax.evaluation.concepts.case_studies import case_study_record
-from coder_jax.evaluation.concepts.mcsm import (
-    concept_similarity_record,
-    evaluate_concept_similarity,
-)
-from coder_jax.evaluation.similarity.spearman import evaluate_similarity, similarity_record
-from data_pipeline.build.build_dataset import write_small_tables
+from coder_jax.evaluation.case_studies import case_study_record
+from coder_jax.evaluation.concepts import concept_similarity_record, evaluate_concept_similarity
+from coder_jax.evaluation.similarity import evaluate_similarity, similarity_record
+from data_pipeline.build_dataset.build import write_small_tables
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tiny_rrf import tiny_files, write_release
 
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.terminology import read_terminology

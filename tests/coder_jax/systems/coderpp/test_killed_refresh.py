@@ -7,12 +7,12 @@ import pytest
 from neighbour_run import STEPS, files_in, index_of
 from short_run import assert_same_parameters
 
-import coder_jax.systems.coderpp.neighbours as neighbours
-from coder_jax.runs.checkpoint_reader import saved_steps
-from coder_jax.runs.files import RunFiles
-from coder_jax.systems.finished_run import load_run
+from coder_jax.systems import coderpp as neighbours
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.checkpoints import saved_steps
 from coder_jax.training.refresh import Refresh
-from data_pipeline.process.errors import BadInput
+from coder_jax.training.run_folder import RunFiles
+from data_pipeline.process import BadInput
 
 
 @pytest.mark.parametrize(

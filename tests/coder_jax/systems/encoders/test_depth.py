@@ -25,21 +25,20 @@ from tiny_run import dataset_for
 from coder_jax.devices.mesh import make_mesh
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.models.encoder_settings import EncoderSettings
+from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
-from coder_jax.report.subject import load_subject
-from coder_jax.runs.checkpoint_reader import read_params
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.encoders.blend import averaged, interpolated
-from coder_jax.systems.encoders.trained import trained_settings
-from coder_jax.systems.finished_run import load_run
+from coder_jax.report.build import load_subject
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.encoder_system import averaged, interpolated, trained_settings
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.checkpoints import read_params
 from coder_jax.training.start import start
 from coder_jax.training.state import place_read
 from coder_jax.training.system import Tick
 from coder_jax.training.train import train
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.batches.stream import BatchMaker
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
+from data_pipeline.dataset.tokenizer import load_tokenizer
 
 DEPTHS = (2, 11, 12, 24)
 SPEC = BatchSpec(groups=1, triplets=2, repeats=2, row_length=32)

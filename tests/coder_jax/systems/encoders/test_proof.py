@@ -8,23 +8,22 @@ import pytest
 from short_run import assert_same_parameters, config, one_device
 from tiny_run import write_tiny_batches
 
-import coder_jax.systems.finished_run
+import coder_jax.systems.trained_models
 import coder_jax.training.start
 from coder_jax.__main__ import main
 from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.hf_weights import load_bert
-from coder_jax.runs.checkpoint_reader import read_notes, read_params
-from coder_jax.systems.coder.objective import CoderSystem
-from coder_jax.systems.encoders.blend import interpolated
-from coder_jax.systems.encoders.trained import trained_settings
-from coder_jax.systems.finished_run import load_run
-from coder_jax.training.proof import PROOF, START
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.encoder_system import interpolated, trained_settings
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.checkpoints import read_notes, read_params
 from coder_jax.training.start import start
+from coder_jax.training.system import PROOF, START
 from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
-from data_pipeline.dataset.tokenize_terms import load_tokenizer
-from data_pipeline.process.errors import BadInput
+from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def test_a_run_keeps_what_training_gives(model, trained):
 
 
 def test_layers_in_another_order_are_refused_by_who_reads_a_run(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(coder_jax.systems.finished_run, "read_params", swapped)
+    monkeypatch.setattr(coder_jax.systems.trained_models, "read_params", swapped)
     with pytest.raises(BadInput, match="step 6 of .* gives other vectors than training gave"):
         load_run(trained)
     words = ["export", "--checkpoint", trained, "--out", tmp_path / "export"]

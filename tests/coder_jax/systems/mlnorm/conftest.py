@@ -5,11 +5,10 @@ import tiny_bert
 from class_run import config_of_first, source_of
 from short_run import one_device
 
+from benchmarks.synthetic_release import scaled, write_release
 from coder_jax.training.train import train
-from data_pipeline.build.build_dataset import build_dataset
-from data_pipeline.build.options import BuildOptions
-from data_pipeline.synthetic.__main__ import scaled
-from data_pipeline.synthetic.release import write_release
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
 
 
 @pytest.fixture(scope="session")

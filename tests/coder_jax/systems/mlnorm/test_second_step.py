@@ -10,15 +10,13 @@ import pytest
 from class_run import SECOND, config_of_first, config_of_second, source_of
 from short_run import Stops, assert_same_parameters
 
-import coder_jax.systems.mlnorm.second_step as second_step
-from coder_jax.systems.class_model import load_classifier
-from coder_jax.systems.finished_run import load_run
-from coder_jax.systems.mlnorm.candidates import candidate_scores, with_means
-from coder_jax.systems.mlnorm.class_softmax import class_softmax_loss
+from coder_jax.systems.mlnorm import training as second_step
+from coder_jax.systems.mlnorm.softmax import candidate_scores, class_softmax_loss, with_means
+from coder_jax.systems.trained_models import load_classifier, load_run
 from coder_jax.training.train import train
 from data_pipeline.batches.candidates import CANDIDATES, ROW_GROUPS, ROWS, VECTORS
 from data_pipeline.dataset.store import open_dataset
-from data_pipeline.process.errors import BadInput
+from data_pipeline.process import BadInput
 
 pytestmark = pytest.mark.usefixtures("on_one_device")
 

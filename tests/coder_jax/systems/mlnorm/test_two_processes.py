@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from short_run import lines_of
 
-from coder_jax.runs.checkpoint_reader import read_params
+from coder_jax.training.checkpoints import read_params
 from data_pipeline.batches.candidates import CANDIDATES, VECTORS
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ SECOND = """--recipe mlnorm_classes --candidates 7 --learning-rate 1e-3 --refres
 CHUNKS = "; ".join(
     (
         "import sys",
-        "from coder_jax.systems.mlnorm import second_step",
+        "from coder_jax.systems.mlnorm import training as second_step",
         "second_step.TERMS_AT_ONCE = 200",
         "from coder_jax.__main__ import main",
     )

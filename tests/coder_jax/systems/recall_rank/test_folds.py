@@ -9,20 +9,14 @@ from mention_run import STEPS, config_of, source_of
 from short_run import one_device
 
 from coder_jax.__main__ import main
+from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.folds import unseen_by
-from coder_jax.systems.recall_rank.prediction.candidates import GeneratorEnsemble
-from coder_jax.systems.recall_rank.prediction.fusion import recall_scores
-from coder_jax.systems.recall_rank.prediction.models import (
-    load_generator,
-    load_generators,
-    load_ranker,
-)
-from coder_jax.systems.recall_rank.prediction.recall_and_rank import RecallAndRank
+from coder_jax.systems.recall_rank.ranking import RecallAndRank, recall_scores
+from coder_jax.systems.trained_models import load_generator, load_generators, load_ranker
 from coder_jax.training.train import train
-from data_pipeline.batches.mentions.folds import folds_of
-from data_pipeline.dataset.mentions.candidates import read_lists
-from data_pipeline.dataset.mentions.store import open_mentions
-from data_pipeline.process.errors import BadInput
+from data_pipeline.batches.mentions import folds_of
+from data_pipeline.dataset.mentions import open_mentions, read_lists
+from data_pipeline.process import BadInput
 
 pytestmark = pytest.mark.slow  # two runs go before all of them
 

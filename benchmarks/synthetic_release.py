@@ -1,0 +1,695 @@
+"""Writes an invented UMLS release of any size, for benchmarks and tests.
+
+The files (MRCONSO, MRREL, MRSTY, MRCUI, MRFILES) have the UMLS's own shape: terms per concept,
+lengths and languages of terms, relation labels, semantic types, retired concepts. Every term is put
+together from word roots, so no licensed text is in it. The same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from data_pipeline import process
+from data_pipeline.files.whole import written_whole
+from data_pipeline.process import BadInput, progress_bar, run_command
+from data_pipeline.sources.rrf import COLUMNS
+
+# -------------------------------------------------------------------------------------------------
+# Words for invented medical terms: a vocabulary per language, drawn with Zipf's frequencies.
+#
+# Every word is put together from roots and affixes listed here; nothing is taken from a
+# terminology.
+
+ROOTS = (
+    "aden andr angi arthr ather audi aur bio blephar brachi bronch card cephal cervic cheil chol"
+    " chondr col colp corne cost crani cyst cyt dactyl derm duoden encephal enter epitheli erythr"
+    " fibr gastr gingiv gloss gluc glyc gynec hem hemangi hepat hidr hist hyster ile immun irid"
+    " jejun kerat lact lapar laryng leuk lip lith lymph mast melan mening metr my myc myel narc"
+    " nas nephr neur ocul odont onc onych oophor ophthalm orchi oste ot ovari pancreat path ped"
+    " pelv pharyng phleb phot pleur pneum proct prostat pseud psych pulmon pyel pyr rect ren retin"
+    " rhin sacr salping sarc scler sial somat spermat splen spondyl steat stern stomat synov ten"
+    " thorac thromb thyr toc trache trich ur uter vagin valv vascul ventricul vertebr vesic"
+).split()
+PREFIXES = (
+    "a an ante anti bi brady carcin contra de di dys ecto endo epi eu extra hemi hetero hyper"
+    " hypo infra inter intra iso macro mega meso meta micro mono multi necr neo oligo pan para peri"
+    " poly post pre re retro semi sub super supra syn tachy trans tri uni"
+).split()
+SUFFIXES = (
+    "algia ase asis atic ation cele centesis cyte desis ectasia ectomy ectopia edema emia emic"
+    " esthesia gen gram graphy ia ial iasis ic in ine itis lysis malacia megaly meter oid ol"
+    " ologic ology oma opathy ope opexy oplasty oscopy ose osis ostomy otomy ous penia philia"
+    " phobia plegia rrhage rrhea rrhexis spasm stasis trophy uria us"
+).split()
+# The first words of a vocabulary are its most frequent ones.
+PLAIN = (
+    "of disorder (disorder) and in disease with acute chronic structure MG the finding NOS left"
+    " right procedure Oral tablet syndrome for type or by other due to cell entire of, primary"
+    " secondary on injury gene protein human, level system Solution Injectable [Mass/volume] ML"
+    " blood serum or plasma specimen MG/ML product benign malignant neoplasm bone skin"
+    " joint muscle nerve artery vein tissue upper lower limb region body organ severe mild without"
+    " unspecified, initial encounter sequela fracture open closed displaced nonunion routine"
+    " healing pain fever infection virus bacteria antibody antigen test measurement count abnormal"
+    " normal congenital hereditary familial adult juvenile infantile 1 2 3 4 10 20 25 50 100 0.5"
+    " 250 500 1000 II III IV A B C D alpha beta gamma delta family member history exposure"
+    " poisoning adverse reaction drug therapy treatment examination biopsy excision repair"
+    " insertion removal device implant catheter graft prosthesis complication pregnancy birth"
+    " child woman man patient care plan status assessment score scale index ratio rate time"
+    " volume mass length width number presence ^patient [Presence] hour dose capsule extended"
+    " release cream ointment spray powder water acid sodium chloride hydrochloride sulfate"
+    " phosphate calcium potassium iron oxide extract whole leaf root seed pollen species strain"
+    " plant fungus insect complex receptor factor kinase inhibitor binding domain subunit chain"
+    " growth regulation process activity pathway transport signaling response membrane nuclear"
+).split()
+CJK = (
+    "心臓脳肝腎肺胃腸骨皮膚血管神経筋関節眼耳鼻口咽喉頭頸胸腹背腰手足指先天性後急慢良悪腫瘍炎症候群病疾患"
+    "障害不全損傷感染出血梗塞狭窄閉鎖拡張肥大萎縮変形異常欠損検査測定術切除移植置換療法薬剤錠液注射用量高低"
+)
+KANA = "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロン"
+HANGUL = (
+    "심장뇌간신폐위골피부혈관경근절안이비구인후두흉복배수족선천성급만양악종염증군병질환해상감염"
+)
+_LATIN = "abcdefghijklmnopqrstuvwxyz"
+_CYRILLIC = "а б ц д е ф г х и й к л м н о п к р с т у в в кс и з"
+_GREEK = "α β κ δ ε φ γ χ ι ι κ λ μ ν ο π κ ρ σ τ ου β β ξ υ ζ"
+_HEBREW = "א ב ק ד א פ ג ה י י ק ל מ נ ו פ ק ר ס ט ו ו ו קס י ז"
+
+
+@dataclass(frozen=True)
+class Language:
+    """How often a language is met among terms, and what its words are made of."""
+
+    share: float
+    plain: str = ""
+    suffixes: str = ""
+    letters: str = ""  # of another alphabet, for a to z
+    signs: str = ""  # of a script without blanks
+    more_words: float = 1.9
+
+
+# The shares are about those of the UMLS: seven terms in ten are English.
+LANGUAGES = {
+    "ENG": Language(0.706, more_words=3.0),
+    "SPA": Language(0.098, "de la del en trastorno enfermedad con por síndrome", "itis ía ectomía"),
+    "FRE": Language(0.030, "de la du à maladie avec aiguë trouble précisé", "ite ose émie ique"),
+    "POR": Language(0.026, "de da do não doença com lesão aguda síndrome", "ite ção emia úria ã"),
+    "JPN": Language(0.021, signs=CJK + KANA, more_words=0.1),
+    "RUS": Language(0.019, "и в с болезнь острый синдром", "ит оз ия ий", _CYRILLIC, "", 1.0),
+    "DUT": Language(0.018, "van de het met ziekte gespecificeerd", "itis iële heid ontsteking"),
+    "ITA": Language(0.016, "di della con malattia acuta non più", "ite osi emia ità atico"),
+    "GER": Language(0.015, "der des mit und akute Störung", "itis krankheit entzündung ös"),
+    "CZE": Language(0.013, "a v s nemoc akutní jiné", "itida óza émie ický ění"),
+    "KOR": Language(0.010, signs=HANGUL, more_words=0.5),
+    "HUN": Language(0.007, "és a betegség heveny", "itis ózis gyulladás ű"),
+    "CHI": Language(0.005, signs=CJK, more_words=0.0),
+    "NOR": Language(0.004, "av og med sykdom", "itt ose sjukdøm år"),
+    "POL": Language(0.003, "i w z choroba ostra", "oza enie ość ż"),
+    "SWE": Language(0.003, "av och med sjukdom", "it os ång ö"),
+    "TUR": Language(0.002, "ve ile hastalığı akut", "it oz lığı şı"),
+    "SCR": Language(0.001, "i u s bolest", "itis oza ć ž"),
+    "FIN": Language(0.001, "ja tauti äkillinen", "iitti oosi ä"),
+    "GRE": Language(0.001, "και του νόσος οξεία", "ίτιδα ωση ία", _GREEK, "", 1.0),
+    "HEB": Language(0.001, "של עם מחלה", "ת יה", _HEBREW, "", 1.0),
+}
+NAMES = list(LANGUAGES)
+# Zipf-Mandelbrot's law: the frequency of rank r is about (r + OFFSET) ** -EXPONENT.
+OFFSET, EXPONENT = 5.0, 1.2
+
+
+class Words:
+    """All vocabularies in one table of strings, in the order of `NAMES`, most frequent words first.
+
+    Attributes:
+      table: the words; those of language i are table[start[i] : start[i] + size[i]].
+      capitalized: the same words, the first letter a capital.
+      more_words: for each language, the mean number of words in a term, less one.
+    """
+
+    def __init__(self, seed: int):
+        rng = np.random.default_rng([seed, 0])
+        lists = [_vocabulary(language, rng) for language in LANGUAGES.values()]
+        self.size = np.array([len(words) for words in lists])
+        self.start = np.cumsum(self.size) - self.size
+        self.table = pl.Series([word for words in lists for word in words], dtype=pl.String)
+        self.capitalized = self.table.str.head(1).str.to_uppercase() + self.table.str.slice(1)
+        self.more_words = np.array([language.more_words for language in LANGUAGES.values()])
+
+    def draw(self, language: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """int64 [...]: an index into `table` for each language number, by Zipf's law."""
+        size = self.size[language]
+        power = 1 - EXPONENT
+        low, high = OFFSET**power, (size + OFFSET) ** power
+        rank = (low - rng.random(language.shape) * (low - high)) ** (1 / power) - OFFSET
+        return self.start[language] + np.minimum(rank.astype(np.int64), size - 1)
+
+
+def _vocabulary(language: Language, rng: np.random.Generator) -> list[str]:
+    if language.signs:
+        signs = np.array(list(language.signs))
+        drawn, lengths = (
+            signs[rng.integers(0, len(signs), (50_000, 10))],
+            rng.integers(3, 11, 50_000),
+        )
+        return ["".join(row[:length]) for row, length in zip(drawn, lengths, strict=True)]
+    suffixes = language.suffixes.split() or SUFFIXES
+    simple = [root + suffix for root in ROOTS for suffix in suffixes]
+    prefixed = [prefix + word for prefix in PREFIXES for word in simple]
+    words = [pool[i] for pool in (simple, prefixed) for i in rng.permutation(len(pool))]
+    if language.letters:
+        script = str.maketrans(dict(zip(_LATIN, language.letters.split(), strict=True)))
+        words = [word.translate(script) for word in words]
+    return (language.plain.split() or PLAIN) + words
+
+
+# -------------------------------------------------------------------------------------------------
+# MRCONSO, MRSTY and MRCUI of an invented release: table chunks of the UMLS's shape.
+#
+# The rows of a chunk depend on the seed and the chunk's number alone, so a release of any size is
+# made in the memory of one chunk and a few numbers per concept.
+
+CHUNK = 1 << 18
+MOST_TERMS, MOST_WORDS = 400, 16
+SEMANTIC_TYPES = 127
+SOURCES = (
+    "SNOMEDCT_US RXNORM NCI MSH LNC MTH NCBI OMIM GO ICD10CM ICD10PCS MDR MEDCIN HCPCS CPT FMA"
+    " ICD9CM HPO VANDF NDDF MMSL GS USP ATC DRUGBANK HGNC UMD CHV CST PDQ"
+).split()
+TERM_TYPES = "PT SY FN AB PN LN LO MH PM NM SCD CN OAP IS ET HT LLT ACR DN BN".split()
+# Streams of random numbers, so that no two decisions share them.
+CONCEPT_STREAM, TERM_STREAM, TYPE_STREAM, RETIRED_STREAM = 1, 2, 3, 4
+
+
+def cui(number: np.ndarray) -> pl.Series:
+    """Identifiers of concepts numbered from 0; every ninth number is left to the retired ones."""
+    return _padded("C", 5 + number + number // 8, 7)
+
+
+def retired_cui(number: np.ndarray) -> pl.Series:
+    """Identifiers of retired concepts, numbered from 0."""
+    return _padded("C", 13 + 9 * number, 7)
+
+
+def _padded(letter: str, number: np.ndarray, digits: int) -> pl.Series:
+    return letter + pl.Series(number).cast(pl.String).str.zfill(digits)
+
+
+def numbered(letter: str, number: np.ndarray) -> pl.Series:
+    """Identifiers of one letter and eight digits, as LUI, SUI, AUI, RUI have them."""
+    return _padded(letter, number, 8)
+
+
+def terms_of_concepts(concepts: int, terms: int, seed: int) -> np.ndarray:
+    """int64 [C + 1]: the rows of each concept; nearly half have one, some have hundreds."""
+    rng = np.random.default_rng([seed, CONCEPT_STREAM])
+    noise = np.exp(1.25 * rng.standard_normal(concepts))
+    low, high = 0.0, 2.0 * terms / concepts
+    for _ in range(40):  # the scale that gives the wanted sum
+        scale = (low + high) / 2
+        count = 1 + np.minimum(scale * noise, MOST_TERMS - 1).astype(np.int64)
+        low, high = (scale, high) if count.sum() < terms else (low, scale)
+    while missing := terms - int(count.sum()):
+        able = np.flatnonzero(count > 1) if missing < 0 else np.arange(concepts)
+        count[rng.permutation(able)[: abs(missing)]] += np.sign(missing)
+    return np.concatenate([[0], np.cumsum(count)])
+
+
+@lru_cache(maxsize=1)
+def _words(seed: int) -> Words:
+    return Words(seed)
+
+
+def mrconso(term_start: np.ndarray, seed: int) -> Iterator[pl.DataFrame]:
+    """Chunks of MRCONSO, sorted by CUI."""
+    words = _words(seed)
+    rows = int(term_start[-1])
+    for chunk, first in enumerate(range(0, rows, CHUNK)):
+        row = np.arange(first, min(first + CHUNK, rows))
+        rng = np.random.default_rng([seed, TERM_STREAM, chunk])
+        concept = np.searchsorted(term_start, row, side="right") - 1
+        yield _atoms(row, concept, row == term_start[concept], words, rng)
+
+
+def _atoms(
+    row: np.ndarray,
+    concept: np.ndarray,
+    is_first: np.ndarray,
+    words: Words,
+    rng: np.random.Generator,
+) -> pl.DataFrame:
+    size = len(row)
+    shares = np.cumsum([language.share for language in LANGUAGES.values()])
+    language = np.searchsorted(shares / shares[-1], rng.random(size))
+    language[is_first & (rng.random(size) < 0.9)] = 0
+    # Several vocabularies have the same string: it is that of the row before.
+    same = np.flatnonzero(~is_first[1:] & (rng.random(size - 1) < 0.1)) + 1
+    language[same] = language[same - 1]
+    text = _strings(language, words, rng)
+    from_row = np.arange(size)
+    from_row[same] = same - 1
+    source = zipf(len(SOURCES), size, rng)
+    foreign = np.array(["" if name == "ENG" else name for name in NAMES])[language]
+    preferred = np.where(is_first | (rng.random(size) < 0.4), "P", "S")
+    return pl.DataFrame(
+        {
+            "CUI": cui(concept),
+            "LAT": pl.Series(np.array(NAMES)[language]),
+            "TS": pl.Series(preferred),
+            "LUI": numbered("L", row[from_row]),
+            "STT": pl.Series(
+                np.where(is_first, "PF", np.array(["PF", "VC", "VO"])[zipf(3, size, rng)])
+            ),
+            "SUI": numbered("S", row[from_row]),
+            "ISPREF": pl.Series(np.where(is_first | (rng.random(size) < 0.6), "Y", "N")),
+            "AUI": numbered("A", row),
+            "SAUI": "",
+            "SCUI": numbered("", concept),
+            "SDUI": "",
+            "SAB": pl.Series(np.array(SOURCES)[source]) + pl.Series(foreign),
+            "TTY": pl.Series(np.array(TERM_TYPES)[zipf(len(TERM_TYPES), size, rng)]),
+            "CODE": numbered("", concept),
+            "STR": text.gather(from_row),
+            "SRL": pl.Series(np.where(source % 3 == 0, "9", "0")),
+            "SUPPRESS": pl.Series(suppress(size, rng)),
+            "CVF": "",
+        }
+    )
+
+
+def _strings(language: np.ndarray, words: Words, rng: np.random.Generator) -> pl.Series:
+    size = len(language)
+    count = np.minimum(rng.geometric(1 / (1 + words.more_words[language])), MOST_WORDS)
+    columns = []
+    for place in range(int(count.max())):
+        index = words.draw(language, rng)
+        table = words.table
+        if place == 0:
+            first, capital = table.gather(index), words.capitalized.gather(index)
+            mask = pl.Series(rng.random(size) < 0.7)
+            columns.append(capital.zip_with(mask, first).alias("0"))
+            continue
+        there = pl.Series(count > place)
+        chosen = pl.select(pl.when(there).then(pl.Series(index))).to_series()
+        columns.append(table.gather(chosen).alias(str(place)))
+    text = pl.concat_str(columns, separator=" ", ignore_nulls=True)
+    joined = pl.select(text).to_series()
+    upper = pl.Series(rng.random(size) < 0.06)
+    return joined.str.to_uppercase().zip_with(upper, joined)
+
+
+def zipf(count: int, size: int, rng: np.random.Generator, offset: float = 1.0) -> np.ndarray:
+    """int64 [size] in 0..count-1, the frequency of r about 1 / (r + offset)."""
+    rank = offset * ((count + offset) / offset) ** rng.random(size) - offset
+    return np.minimum(rank.astype(np.int64), count - 1)
+
+
+def suppress(size: int, rng: np.random.Generator) -> np.ndarray:
+    """N, or O, Y, E for a row in six."""
+    return np.array(["N", "O", "Y", "E"])[np.searchsorted([0.83, 0.94, 0.99], rng.random(size))]
+
+
+def mrsty(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+    """Chunks of MRSTY: one semantic type per concept, or two for one in five."""
+    for chunk, first in enumerate(range(0, concepts, CHUNK)):
+        rng = np.random.default_rng([seed, TYPE_STREAM, chunk])
+        concept = np.arange(first, min(first + CHUNK, concepts))
+        type_ = zipf(SEMANTIC_TYPES - 1, len(concept), rng, offset=5)
+        second = np.flatnonzero(rng.random(len(concept)) < 0.2)
+        row = np.insert(concept, second + 1, concept[second])
+        type_ = np.insert(type_, second + 1, type_[second] + 1)
+        name = _padded("", type_ + 1, 3)
+        yield pl.DataFrame(
+            {
+                "CUI": cui(row),
+                "TUI": "T" + name,
+                "STN": "A1." + pl.Series(type_ + 1).cast(pl.String),
+                "STY": "Invented Type " + name,
+                "ATUI": numbered("AT", row),
+                "CVF": "",
+            }
+        )
+
+
+def mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+    """Chunks of MRCUI: retired concepts, most of them merged into one that is there."""
+    retired = concepts // 8
+    for chunk, first in enumerate(range(0, retired, CHUNK)):
+        rng = np.random.default_rng([seed, RETIRED_STREAM, chunk])
+        number = np.arange(first, min(first + CHUNK, retired))
+        size = len(number)
+        relation = np.array(["SY", "RO", "RB", "RN", "DEL"])[zipf(5, size, rng)]
+        is_deleted = pl.Series(relation == "DEL")
+        nothing = pl.Series([""])
+        yield pl.DataFrame(
+            {
+                "CUI1": retired_cui(number),
+                "VER": pl.Series(np.char.add(rng.integers(1993, 2020, size).astype(str), "AA")),
+                "REL": pl.Series(relation),
+                "RELA": "",
+                "MAPREASON": "",
+                "CUI2": nothing.zip_with(is_deleted, cui(rng.integers(0, concepts, size))),
+                "MAPIN": nothing.zip_with(is_deleted, pl.Series(["Y"])),
+            }
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# MRREL of an invented release: every relation in both directions, sorted by CUI1.
+#
+# A row is one int64, (head * labels + label) * concepts + tail, until its text is made. Rows are
+# drawn in chunks that depend on the seed alone; where there are more than fit into memory, they are
+# drawn once for each span of heads and only that span is kept.
+
+RELATION_STREAM = 5  # a stream of random numbers, as in synthetic_terms
+ROWS_IN_MEMORY = 100_000_000
+MODIFIERS = (
+    "associated primary direct possible active former regional clinical procedure finding"
+    " dose method target parent component"
+).split()
+NOUNS = (
+    "site part form agent cause result class member ingredient mechanism effect course context"
+    " device specimen time property scale status substance structure process location pathway"
+    " product reagent measure stage gene tissue exposure"
+).split()
+# REL in one direction and the other, share of the rows, share of these without a RELA, and how many
+# RELA there are: about those of the UMLS, whose MRREL has 14 REL and 900 RELA.
+KINDS = (
+    ("SIB", "SIB", 0.24, 0.9, 4),
+    ("RO", "RO", 0.41, 0.05, 455),
+    ("PAR", "CHD", 0.15, 0.35, 20),
+    ("RB", "RN", 0.07, 0.3, 80),
+    ("RQ", "RQ", 0.05, 0.4, 20),
+    ("SY", "SY", 0.05, 0.2, 20),
+    ("QB", "AQ", 0.02, 1.0, 0),
+    ("RL", "RL", 0.004, 0.5, 2),
+    ("RU", "RU", 0.003, 1.0, 0),
+    ("XR", "XR", 0.002, 1.0, 0),
+    ("DEL", "DEL", 0.001, 1.0, 0),
+)
+
+
+class Labels:
+    """The relation labels of an invented release and their frequencies.
+
+    Attributes:
+      rel, rela: strings, one per label; label 2 * i + 1 is the other direction of 2 * i.
+      share: cumulated frequencies of the pairs of labels.
+    """
+
+    def __init__(self) -> None:
+        pairs = [(f"has_{m}_{n}", f"{m}_{n}_of") for m in MODIFIERS for n in NOUNS]
+        rel, rela, share = [], [], []
+        for there, back, part, without, count in KINDS:
+            weights = 1 / (np.arange(count) + 3.0)
+            weights *= part * (1 - without) / max(weights.sum(), 1e-9)
+            own = [("inverse_isa", "isa")] if there == "PAR" else []
+            own += pairs[: count - len(own)]
+            rel += [there, back] * (count + 1)
+            rela += ["", ""] + [name for pair in own for name in pair]
+            share += [part * without, *weights]
+        self.rel, self.rela = pl.Series(rel), pl.Series(rela)
+        self.share = np.cumsum(share) / np.sum(share)
+
+
+def mrrel(concepts: int, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+    """Chunks of MRREL, `rows` rows in all (an even number)."""
+    labels = Labels()
+    spans = -(-rows // ROWS_IN_MEMORY)
+    bounds = [concepts * i // spans for i in range(spans + 1)]
+    done = 0
+    for first, last in zip(bounds, bounds[1:], strict=False):
+        keys = _sorted_keys(concepts, rows, seed, labels, first, last)
+        for start in range(0, len(keys), CHUNK):
+            part = keys[start : start + CHUNK]
+            yield _text(part, done, concepts, labels, np.random.default_rng([seed, 6, done]))
+            done += len(part)
+
+
+def _sorted_keys(
+    concepts: int, rows: int, seed: int, labels: Labels, first: int, last: int
+) -> np.ndarray:
+    """The keys of all rows whose head is in first .. last - 1, sorted."""
+    kept = []
+    factor = len(labels.rel) * concepts
+    for chunk, start in enumerate(range(0, rows // 2, CHUNK)):
+        rng = np.random.default_rng([seed, RELATION_STREAM, chunk])
+        size = min(CHUNK, rows // 2 - start)
+        head, tail = _concepts(concepts, size, rng), _concepts(concepts, size, rng)
+        label = 2 * np.searchsorted(labels.share, rng.random(size))
+        same = rng.random(size)
+        tail = np.where(same < 0.02, head, tail)  # a relation of a concept to itself
+        again = np.flatnonzero(same > 0.97)  # another vocabulary has the same relation
+        for column in (head, tail, label):
+            column[again] = column[again - 1]
+        for one, other, name in ((head, tail, label), (tail, head, label + 1)):
+            is_kept = (one >= first) & (one < last)
+            key = (one * len(labels.rel) + name) * concepts + other
+            kept.append(key[is_kept])
+    keys = np.concatenate(kept)
+    assert factor * concepts < 2**63
+    keys.sort()
+    return keys
+
+
+def _concepts(concepts: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """int64 [size]: a quarter of the draws fall on few concepts, as on the heads of hierarchies."""
+    popular = (concepts * rng.random(size) ** 8).astype(np.int64)
+    # Popular concepts lie all over the release: a step that shares no factor with their number.
+    step = concepts // 2 - 1 | 1
+    while np.gcd(step, concepts) > 1:
+        step += 2
+    uniform = rng.integers(0, concepts, size)
+    return np.where(rng.random(size) < 0.25, popular * step % concepts, uniform)
+
+
+def _text(
+    key: np.ndarray, first_row: int, concepts: int, labels: Labels, rng: np.random.Generator
+) -> pl.DataFrame:
+    tail = key % concepts
+    label = key // concepts % len(labels.rel)
+    head = key // concepts // len(labels.rel)
+    size = len(key)
+    row = np.arange(first_row, first_row + size)
+    source = pl.Series(np.array(SOURCES)[zipf(len(SOURCES), size, rng)])
+    return pl.DataFrame(
+        {
+            "CUI1": cui(head),
+            "AUI1": numbered("A", 3 * head + row % 3),
+            "STYPE1": "AUI",
+            "REL": labels.rel.gather(label),
+            "CUI2": cui(tail),
+            "AUI2": numbered("A", 3 * tail + row % 3),
+            "STYPE2": "AUI",
+            "RELA": labels.rela.gather(label),
+            "RUI": numbered("R", row),
+            "SRUI": "",
+            "SAB": source,
+            "SL": source,
+            "RG": "",
+            "DIR": pl.Series(np.array(["", "Y", "N"])[zipf(3, size, rng)]),
+            "SUPPRESS": pl.Series(suppress(size, rng)),
+            "CVF": "",
+        }
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The files of an invented release, written chunk by chunk.
+
+# UMLS 2020AA, the release of the paper.
+CONCEPTS, TERMS, RELATIONS = 4_270_000, 15_480_000, 87_890_000
+
+# What each kind of bad row is, and the file that gets it.
+BAD_ROWS = {
+    "columns": ("MRCONSO", "a column is missing; a build refuses the file"),
+    "utf8": ("MRCONSO", "the term has a Latin-1 byte; a build refuses the file"),
+    "quotes": ("MRCONSO", 'the term begins with a lone "; a build keeps it'),
+    "dangling": ("MRREL", "CUI2 is in no other file; a build counts and drops the row"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How many concepts, terms and relation rows a release has, and which rows are bad."""
+
+    concepts: int = CONCEPTS
+    terms: int = TERMS
+    relations: int = RELATIONS
+    bad_rows: dict[str, int] = field(default_factory=dict)
+
+    def validate(self) -> None:
+        """Raises BadInput for sizes that no release can have."""
+        if self.concepts < 10:
+            raise BadInput(f"{self.concepts} concepts: expected 10 or more; use a larger --scale")
+        if self.terms < self.concepts:
+            raise BadInput(
+                f"{self.terms:,} terms for {self.concepts:,} concepts: expected one or more each"
+            )
+        if self.relations < 2 or self.relations % 2:
+            raise BadInput(
+                f"{self.relations:,} relation rows: expected an even number, as each relation is "
+                "there in both directions"
+            )
+        for kind, count in self.bad_rows.items():
+            rows = self.terms if BAD_ROWS[kind][0] == "MRCONSO" else self.relations
+            if not 0 <= count <= rows:
+                raise BadInput(f"{count:,} bad rows ({kind}): expected 0 to {rows:,}")
+
+
+def write_release(folder: Path, size: Size, seed: int = 0) -> None:
+    """Writes the files of a release into `folder`; MRFILES, which lists the others, comes last.
+
+    Raises BadInput if the folder already holds a whole release.
+    """
+    size.validate()
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "MRFILES.RRF").exists():
+        raise BadInput(f"{folder} already holds a release; give another --out, or remove it")
+    term_start = terms_of_concepts(size.concepts, size.terms, seed)
+    tables = {
+        "MRCONSO": (mrconso(term_start, seed), size.terms),
+        "MRREL": (mrrel(size.concepts, size.relations, seed), size.relations),
+        "MRSTY": (mrsty(size.concepts, seed), None),
+        "MRCUI": (mrcui(size.concepts, seed), None),
+    }
+    files = []
+    for name, (chunks, rows) in tables.items():
+        bad = _bad_lines(name, size, seed)
+        written, length = _write(folder / f"{name}.RRF", _with_bar(name, chunks, rows), bad)
+        columns = COLUMNS[name].split()
+        files.append((f"{name}.RRF", name, ",".join(columns), len(columns), written, length))
+    names = COLUMNS["MRFILES"].split()
+    _write(folder / "MRFILES.RRF", iter([pl.DataFrame(files, names, orient="row")]), {})
+
+
+def _with_bar(
+    name: str, chunks: Iterator[pl.DataFrame], rows: int | None
+) -> Iterator[pl.DataFrame]:
+    """The chunks, with a progress bar that counts their rows."""
+    with progress_bar(total=rows, desc=f"write {name}.RRF", unit="row", unit_scale=True) as bar:
+        for chunk in chunks:
+            yield chunk
+            bar.update(chunk.height)
+            process.poll()
+
+
+def _bad_lines(name: str, size: Size, seed: int) -> dict[int, str]:
+    """Row number -> kind of each bad row of a file."""
+    wanted = [kind for kind, (file, _) in BAD_ROWS.items() if file == name]
+    kinds = [kind for kind in wanted for _ in range(size.bad_rows.get(kind, 0))]
+    if not kinds:
+        return {}
+    rows = size.terms if name == "MRCONSO" else size.relations
+    chosen = np.random.default_rng([seed, 7]).choice(rows, len(kinds), replace=False)
+    return dict(zip(chosen.tolist(), kinds, strict=True))
+
+
+def _write(path: Path, chunks: Iterator[pl.DataFrame], bad: dict[int, str]) -> tuple[int, int]:
+    """Writes a file under another name and renames it; the number of its rows and its bytes."""
+    rows = 0
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        for chunk in chunks:
+            ended = chunk.with_columns(END=pl.lit(""))  # its separator closes the line
+            text = ended.write_csv(
+                include_header=False, separator="|", quote_style="never"
+            ).encode()
+            here = {row - rows: kind for row, kind in bad.items() if 0 <= row - rows < chunk.height}
+            file.write(_damaged(text, here) if here else text)
+            rows += chunk.height
+    return rows, path.stat().st_size
+
+
+def _damaged(text: bytes, bad: dict[int, str]) -> bytes:
+    lines = text.split(b"\n")
+    for row, kind in bad.items():
+        columns = lines[row].split(b"|")
+        if kind == "columns":
+            del columns[-2]
+        elif kind == "utf8":
+            columns[14] += b"\xe9"
+        elif kind == "quotes":
+            columns[14] = b'"' + columns[14]
+        else:
+            columns[4] = b"C9999999"
+        lines[row] = b"|".join(columns)
+    return b"\n".join(lines)
+
+
+EXAMPLES = """\
+examples:
+  a release of the size of UMLS 2020AA (9 GB), and one of a hundredth:
+    python -m benchmarks.synthetic_release --out META
+    python -m benchmarks.synthetic_release --out META --scale 0.01
+
+  with a hundred relations to unknown concepts and ten terms with a lone quote:
+    python -m benchmarks.synthetic_release --out META --scale 0.01 --bad-rows dangling=100 quotes=10
+"""
+
+
+def _bad_rows(texts: Sequence[str]) -> dict[str, int]:
+    """`KIND=COUNT` of the command line."""
+    found = {}
+    for text in texts:
+        kind, _, count = text.partition("=")
+        if kind not in BAD_ROWS or not count.isdecimal():
+            raise BadInput(
+                f"--bad-rows {text}: expected KIND=COUNT with a kind of {', '.join(BAD_ROWS)}"
+            )
+        found[kind] = int(count)
+    return found
+
+
+def scaled(scale: float, bad_rows: dict[str, int]) -> Size:
+    """The size of UMLS 2020AA times `scale`."""
+    return Size(
+        concepts=round(CONCEPTS * scale),
+        terms=round(TERMS * scale),
+        relations=2 * round(RELATIONS * scale / 2),
+        bad_rows=bad_rows,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; its exit status is that of `run_command`."""
+    kinds = "; ".join(f"{kind}: {what}" for kind, (_, what) in BAD_ROWS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.synthetic_release",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help=f"size: 1 is {CONCEPTS:,} concepts, {TERMS:,} terms and {RELATIONS:,} relation rows, "
+        "as UMLS 2020AA has (default: 1)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="another seed, another release")
+    parser.add_argument(
+        "--bad-rows", nargs="+", default=(), metavar="KIND=COUNT", help=f"rows to spoil. {kinds}"
+    )
+    args = parser.parse_args(argv)
+
+    def work() -> int:
+        write_release(args.out, scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
+        return 0
+
+    return run_command(
+        work,
+        when_asked="stopping; the same command starts over",
+        when_stopped="stopped; the same command starts over",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

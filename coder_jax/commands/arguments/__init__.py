@@ -1,1 +1,0 @@
-"""The arguments of verbs, where they are many or several verbs have them."""

@@ -1,0 +1,532 @@
+"""Encoding of many terms or names on all local devices, in blocks of packed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tokenizers import Tokenizer
+
+from coder_jax.devices.mesh import local_mesh, replicated
+from coder_jax.models.bert import Bert
+from coder_jax.models.names import (
+    DIRECTIONS,
+    NameEncoderConfig,
+    gate_inputs,
+    vectors_of_gates,
+    word_representations,
+)
+from data_pipeline import process
+from data_pipeline.batches.names import Alphabet, WordTable, numbered
+from data_pipeline.batches.packing import pack_rows
+from data_pipeline.dataset.tokenizer import tokenize
+from data_pipeline.files.whole import aligned
+from data_pipeline.process import BadInput, Progress, progress_bar
+from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.sources.text import words_of
+
+# -------------------------------------------------------------------------------------------------
+# Tokenized terms in, blocks of packed rows out: what one device encodes at a time.
+#
+# All blocks of a call have one static shape, or few where some terms are much longer than most.
+
+ROW_LENGTH = 128
+# Attention over 128 tokens is mostly to other terms, which it then leaves out: where all terms of a
+# block fit into windows of 64, each window is a row of its own to the encoder.
+WINDOW = 64
+# Another shape takes as long to compile as so many batches to encode.
+BATCHES_WORTH_A_SHAPE = 16
+SMALL_FRACTION = 8  # the smaller shape has this part of the rows
+TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
+
+
+class Block(NamedTuple):
+    """What one device encodes at a time."""
+
+    tokens: np.ndarray  # int32 [R, L]
+    positions: np.ndarray
+    segments: np.ndarray  # 1 + slot of the term within the block
+    terms: np.ndarray  # int64 [terms in the block]: the number of the term in each slot
+    window: int  # no term crosses a multiple of it, counted along its row
+
+
+def batches_by_length(
+    tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
+) -> Iterator[list[Block]]:
+    """As `batches_of_blocks`; many terms that fit into a window first, longer ones after them."""
+    lengths = np.diff(start)
+    is_short = lengths <= WINDOW
+    enough = BATCHES_WORTH_A_SHAPE * rows * ROW_LENGTH * devices
+    if is_short.all() or lengths[is_short].sum() < enough:
+        yield from batches_of_blocks(tokens, start, rows, devices)
+        return
+    for chosen in (is_short, ~is_short):
+        numbers = np.flatnonzero(chosen)
+        part = tokens[start[0] : start[-1]][np.repeat(chosen, lengths)]
+        part_start = np.concatenate([[0], np.cumsum(lengths[numbers])])
+        for batch in batches_of_blocks(part, part_start, rows, devices):
+            yield [block._replace(terms=numbers[block.terms]) for block in batch]
+
+
+def batches_of_blocks(
+    tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
+) -> Iterator[list[Block]]:
+    """Packs terms and yields one block per device at a time, all of one shape.
+
+    Rows are dealt out in turn: packing puts long terms first, and blocks of equal work have equal
+    numbers of terms, which keeps the static number of slots small.
+    """
+    if len(start) < 2:
+        return
+    longest = int(np.diff(start).max())
+    row_length = -(-longest // ROW_LENGTH) * ROW_LENGTH  # few shapes for long terms, too
+    window = WINDOW if longest <= WINDOW else row_length
+    per_row = row_length // window
+    packed = {
+        name: padded_rows(array, -(-len(array) // per_row) * per_row).reshape(-1, row_length)
+        for name, array in pack_rows(tokens, start, window).items()
+    }
+    is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
+    terms_per_row = is_first.sum(axis=1)
+    needed = len(terms_per_row)
+    small = max(2, rows // SMALL_FRACTION)
+    rows = small if needed <= small * devices else rows
+    slots = rows * row_length // TOKENS_PER_TERM
+    blocks = -(-needed // (rows * devices)) * devices
+    while np.bincount(np.arange(needed) % blocks, terms_per_row).max() > slots:
+        blocks += devices
+    block_of_term = np.empty(len(start) - 1, np.int64)
+    row_of_first, column_of_first = np.nonzero(is_first)
+    block_of_term[packed["segments"][row_of_first, column_of_first] - 1] = row_of_first % blocks
+    slot_of_term = np.zeros(len(start), np.int32)  # 0: padding
+    dealt = []
+    for number in range(blocks):
+        terms = np.flatnonzero(block_of_term == number)
+        slot_of_term[terms + 1] = 1 + np.arange(len(terms))
+        dealt.append(terms)
+    packed["segments"] = slot_of_term[packed["segments"]]
+
+    def block(number: int) -> Block:
+        tokens, positions, segments = (
+            padded_rows(packed[name][number::blocks], rows)
+            for name in ("tokens", "positions", "segments")
+        )
+        return Block(tokens, positions, segments, dealt[number], window)
+
+    for first in range(0, blocks, devices):
+        yield [block(number) for number in range(first, first + devices)]
+
+
+def padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
+    """Rows of padding added up to `rows`."""
+    return np.pad(array, ((0, rows - len(array)), (0, 0)))
+
+
+def pad_terms(
+    tokens: np.ndarray, start: np.ndarray, length: int, pad_token: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every term filled up to `length` tokens with the padding token, which it then attends to."""
+    lengths = np.diff(start)
+    padded = np.full((len(lengths), length), pad_token, np.int32)
+    padded[np.arange(length) < lengths[:, None]] = tokens
+    return padded.reshape(-1), np.arange(len(lengths) + 1, dtype=np.int64) * length
+
+
+# -------------------------------------------------------------------------------------------------
+# Many terms in, vectors out: each distinct term once, packed rows, all local devices.
+#
+# Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
+# of 128 tokens, and the rows dealt out into blocks of one static shape (`embed.py`), one block per
+# device at a time. A call compiles one shape, and a second, smaller one for what fits in it; the
+# few long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
+# between two batches (`data_pipeline.process`).
+
+CHUNK_TERMS = 1 << 17
+# Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
+ROWS_CPU, ROWS_ACCELERATOR = 16, 512
+
+
+def embed_terms(
+    bert: Bert,
+    tokenizer: Tokenizer,
+    terms: Sequence[str],
+    *,
+    pooling: str,
+    max_length: int,
+    attend_padding: bool = False,
+    unit: bool = True,
+    rows: int | None = None,
+    progress: bool = False,
+) -> np.ndarray:
+    """Encodes terms; float32 [n, D], in the order of `terms`, aligned for `search`.
+
+    Args:
+      bert: the encoder; its dtype is the compute dtype.
+      tokenizer: the encoder's own, without padding and truncation.
+      terms: n strings; equal strings are encoded once. An empty one is [CLS] [SEP].
+      pooling: 'cls', 'mean' or 'pooler'.
+      max_length: longest term in tokens, special tokens included; longer terms are cut.
+      attend_padding: pad each term to `max_length` and let it attend to the padding, as the
+        published CODER checkpoints were trained and evaluated. Slower; only for those.
+      unit: vectors of length 1; else as they come out of the pooling.
+      rows: packed rows per device and batch; chosen for the machine if None.
+      progress: show a progress bar on stderr.
+
+    Raises:
+      BadInput: `max_length` is more than the positions that the encoder has.
+      Stopped: a signal asked for it.
+    """
+    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+    distinct = list(slot)
+    vectors = aligned((len(distinct), bert.config.hidden_size), np.float32)
+    bar = progress_bar(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
+    with bar:
+        encoded = embed_chunks(
+            bert,
+            tokenizer,
+            (distinct[first : first + CHUNK_TERMS] for first in range(0, len(slot), CHUNK_TERMS)),
+            pooling=pooling,
+            max_length=max_length,
+            attend_padding=attend_padding,
+            unit=unit,
+            rows=rows,
+            bar=bar,
+        )
+        for first, chunk in zip(range(0, len(slot), CHUNK_TERMS), encoded, strict=True):
+            vectors[first : first + len(chunk)] = chunk
+    if len(distinct) == len(terms):
+        return vectors
+    places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+    repeated = aligned((len(terms), vectors.shape[1]), np.float32)
+    return np.take(vectors, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
+
+
+def embed_chunks(
+    bert: Bert,
+    tokenizer: Tokenizer,
+    chunks: Iterable[Sequence[str]],
+    *,
+    pooling: str,
+    max_length: int,
+    attend_padding: bool = False,
+    unit: bool = True,
+    rows: int | None = None,
+    bar: Progress | None = None,
+) -> Iterator[np.ndarray]:
+    """As `embed_terms` for each of many lists of terms, one after the other.
+
+    A list's vectors depend on nothing outside it; its equal strings are encoded once.
+
+    Args:
+      chunks: lists of terms; read one ahead, in another thread.
+      bar: a progress bar that counts terms.
+    """
+    longest = bert.config.longest_term
+    if max_length > longest:
+        raise BadInput(
+            f"max_length is {max_length}, but the encoder has {longest} positions; give a "
+            f"max_length of at most {longest}"
+        )
+    placed = place(bert)
+    pad = bert.config.pad_token_id if attend_padding else None
+
+    waiting = iter(chunks)
+
+    def tokenize_next() -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        terms = next(waiting, None)
+        if terms is None:
+            return None
+        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+        slots = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+        tokens, start = tokenize(tokenizer, list(slot), max_length)
+        if pad is not None:
+            tokens, start = pad_terms(tokens, start, max_length, pad)
+        return tokens, start, slots
+
+    with ThreadPoolExecutor(1) as background:
+        upcoming = background.submit(tokenize_next)
+        while (tokenized := upcoming.result()) is not None:
+            upcoming = background.submit(tokenize_next)
+            tokens, start, slots = tokenized
+            vectors = embed_tokens(
+                placed, tokens, start, pooling=pooling, unit=unit, rows=rows, bar=bar
+            )
+            if bar is not None:
+                bar.update(len(slots) - len(vectors))
+            yield vectors if len(vectors) == len(slots) else vectors[slots]
+
+
+class Placed(NamedTuple):
+    """An encoder with its parameters on every local device."""
+
+    mesh: Mesh
+    graph: nnx.GraphDef
+    params: nnx.State
+    width: int
+
+
+def place(bert: Bert) -> Placed:
+    """Copies the parameters of an encoder to every local device."""
+    mesh = local_mesh()
+    graph, params = nnx.split(bert, nnx.Param)
+    params = jax.device_put(params, replicated(mesh))
+    return Placed(mesh, graph, params, bert.config.hidden_size)
+
+
+def embed_tokens(
+    placed: Placed,
+    tokens: np.ndarray,
+    start: np.ndarray,
+    *,
+    pooling: str,
+    unit: bool = True,
+    rows: int | None = None,
+    bar: Progress | None = None,
+) -> np.ndarray:
+    """As `embed_terms`, for terms that are already tokenized.
+
+    Args:
+      placed: the encoder, from `place`.
+      tokens: int32 [sum of lengths], special tokens included.
+      start: int64 [n + 1]; term i is tokens[start[i]:start[i + 1]].
+      bar: a progress bar that counts terms.
+    """
+    mesh, graph, params, width = placed
+    if rows is None:
+        rows = ROWS_CPU if mesh.devices[0].platform == "cpu" else ROWS_ACCELERATOR
+    vectors = np.empty((len(start) - 1, width), np.float32)
+
+    def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
+        for numbers, part in zip(terms, jax.device_get(encoded), strict=True):
+            vectors[numbers] = part[: len(numbers)]
+        if bar is not None:
+            bar.update(sum(map(len, terms)))
+
+    under_way = None
+    for batch in batches_by_length(tokens, start, max(rows, 2), mesh.size):
+        process.poll()
+        arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
+        on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
+        num_terms = batch[0].tokens.size // TOKENS_PER_TERM
+        encoded = block_vectors(
+            params,
+            *on_devices,
+            graph=graph,
+            num_terms=num_terms,
+            pooling=pooling,
+            unit=unit,
+            window=batch[0].window,
+        )
+        if under_way is not None:  # fetched one batch late, so that the devices never wait
+            fetch(*under_way)
+        under_way = [block.terms for block in batch], encoded
+    if under_way is not None:
+        fetch(*under_way)
+    return vectors
+
+
+@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "unit", "window"))
+def block_vectors(
+    params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, unit, window
+):
+    """Vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
+
+    def one_block(*block_RL):
+        bert = nnx.merge(graph, params)
+        windows = (array_RL.reshape(-1, window) for array_RL in block_RL)
+        vectors_ND = bert.term_vectors(*windows, num_terms, pooling)
+        if not unit:
+            return vectors_ND
+        norm_N1 = jnp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+        return vectors_ND / jnp.maximum(norm_N1, 1e-12)
+
+    return jax.vmap(one_block)(tokens_BRL, positions_BRL, segments_BRL)
+
+
+# -------------------------------------------------------------------------------------------------
+# Many names in, vectors out, by an encoder of names: words of a chunk read once, packed rows.
+#
+# What a word gives to the gates of the LSTM over words is made once for each distinct word of a
+# chunk; of a name only the recurrence is left.
+
+# Packed rows per device and batch: an LSTM goes token by token, so that many rows go together.
+NAME_ROWS_CPU, NAME_ROWS_ACCELERATOR = 64, 1024
+LEAST_WORDS = 1 << 10  # the table of a chunk has a power of two of rows: few shapes to compile
+Arrays = Mapping[str, Any]
+
+
+class PlacedNames(NamedTuple):
+    """An encoder with its parameters on every local device."""
+
+    mesh: Mesh
+    config: NameEncoderConfig
+    params: Any
+
+    @property
+    def rows(self) -> int:
+        """Packed rows per device and batch, for this machine."""
+        return NAME_ROWS_CPU if self.mesh.devices[0].platform == "cpu" else NAME_ROWS_ACCELERATOR
+
+
+def place_names(config: NameEncoderConfig, params: Any) -> PlacedNames:
+    """Copies the parameters of an encoder to every local device."""
+    mesh = local_mesh()
+    return PlacedNames(mesh, config, jax.device_put(params, replicated(mesh)))
+
+
+def embed_names(
+    placed: PlacedNames,
+    alphabet: Alphabet,
+    vectors: VectorTable,
+    names: Sequence[str],
+    *,
+    most_words: int,
+    unit: bool = True,
+    rows: int | None = None,
+    bar: Progress | None = None,
+) -> np.ndarray:
+    """Vectors of names, float32 [n, D], in their order.
+
+    Args:
+        placed: the encoder, of `place`.
+        alphabet: its characters.
+        vectors: of words; a word that it lacks has its characters alone.
+        names: n strings.
+        most_words: of a longer name so many count.
+        unit: vectors of length 1; else as they are.
+        rows: packed rows per device and batch; chosen for the machine if None.
+        bar: a progress bar that counts names.
+
+    Raises:
+        Stopped: a signal asked for it.
+    """
+    rows = rows or placed.rows
+    words, tokens, start = numbered([words_of(name)[:most_words] for name in names])
+    gates = _gates_of_words(placed, WordTable.of(words, alphabet, vectors), rows)
+    found = np.empty((len(names), placed.config.width), np.float32)
+
+    def encode(arrays: Arrays, window: int, slots: int) -> jax.Array:
+        how = {"config": placed.config, "window": window, "slots": slots, "unit": unit}
+        return vectors_of_block(placed.params, gates, arrays, **how)
+
+    for numbers, made in _in_blocks(placed, tokens, start, rows, encode):
+        found[numbers] = made[: len(numbers)]
+        if bar is not None:
+            bar.update(len(numbers))
+    return found
+
+
+def _gates_of_words(placed: PlacedNames, table: WordTable, rows: int) -> dict[str, jax.Array]:
+    """Of DIRECTIONS what each word of a table gives to the gates, [words, rounded up, G] each."""
+    size = max(LEAST_WORDS, 1 << (len(table.kinds) - 1).bit_length())
+    width = placed.params["name"]["forward"]["bias"].shape[0]
+    found = {name: np.zeros((size, width), np.float32) for name in DIRECTIONS}
+
+    def encode(arrays: Arrays, window: int, slots: int) -> Any:
+        return gates_of_block(placed.params, arrays, config=placed.config, window=window)
+
+    def beside(block: Block, slots: int) -> Arrays:
+        kinds = np.zeros(slots, np.int32)
+        vectors = np.zeros((slots, placed.config.width), np.float32)
+        kinds[: len(block.terms)] = table.kinds[block.terms]
+        vectors[: len(block.terms)] = table.vectors_of(block.terms)
+        return {"word_kinds": kinds, "word_vectors": vectors}
+
+    spelled = table.characters, table.start
+    for numbers, made in _in_blocks(placed, *spelled, rows, encode, beside):
+        for name in DIRECTIONS:
+            found[name][numbers] = made[name][: len(numbers)]
+    return jax.device_put(found, replicated(placed.mesh))
+
+
+def _in_blocks(
+    placed: PlacedNames,
+    tokens: np.ndarray,
+    start: np.ndarray,
+    rows: int,
+    encode: Callable[[Arrays, int, int], Any],
+    beside: Callable[[Block, int], Arrays] | None = None,
+) -> Iterator[tuple[np.ndarray, Any]]:
+    """(numbers of sequences, what `encode` makes of them) of each block of packed rows.
+
+    Args:
+        placed: whose devices have one block each.
+        tokens, start: sequence i is tokens[start[i] : start[i + 1]].
+        rows: packed rows per device and batch.
+        encode: of arrays [devices, ...], `tokens`, `segments` and what is beside; of the window, as
+            in `Block`; and of the slots for sequences in a block.
+        beside: further arrays of a block with so many slots.
+    """
+    under_way: tuple[list[Block], Any] | None = None
+    for batch in batches_by_length(tokens, start, rows, placed.mesh.size):
+        process.poll()
+        slots = batch[0].tokens.size // TOKENS_PER_TERM
+        of_each = [
+            {
+                "tokens": block.tokens,
+                "segments": block.segments,
+                **(beside(block, slots) if beside else {}),
+            }
+            for block in batch
+        ]
+        arrays = {name: np.stack([one[name] for one in of_each]) for name in of_each[0]}
+        on_devices = jax.device_put(arrays, NamedSharding(placed.mesh, PartitionSpec("data")))
+        encoded = encode(on_devices, batch[0].window, slots)
+        if under_way is not None:  # fetched one batch late, so that the devices never wait
+            yield from _fetched(*under_way)
+        under_way = batch, encoded
+    if under_way is not None:
+        yield from _fetched(*under_way)
+
+
+def _fetched(batch: list[Block], encoded: Any) -> Iterator[tuple[np.ndarray, Any]]:
+    made = jax.device_get(encoded)
+    for place, block in enumerate(batch):
+        yield block.terms, jax.tree.map(lambda array, place=place: array[place], made)
+
+
+@partial(jax.jit, static_argnames=("config", "window"))
+def gates_of_block(
+    params: Any, arrays: Arrays, *, config: NameEncoderConfig, window: int
+) -> dict[str, jax.Array]:
+    """Of DIRECTIONS float32 [devices, slots, G]: what the words of each block give to the gates."""
+
+    def of_one(block: Arrays) -> dict[str, jax.Array]:
+        spelled = {"characters": block["tokens"], "spelled": block["segments"]}
+        rows = {name: array.reshape(-1, window) for name, array in spelled.items()}
+        words = word_representations(config, params, {**block, **rows})
+        return gate_inputs(params["name"], words, config.cell)
+
+    return jax.vmap(of_one)(arrays)
+
+
+@partial(jax.jit, static_argnames=("config", "window", "slots", "unit"))
+def vectors_of_block(
+    params: Any,
+    gates: Mapping[str, jax.Array],
+    arrays: Arrays,
+    *,
+    config: NameEncoderConfig,
+    window: int,
+    slots: int,
+    unit: bool,
+) -> jax.Array:
+    """Vectors of the names of each block, float32 [devices, slots, D]."""
+
+    def of_one(block: Arrays) -> jax.Array:
+        words, segments = (block[name].reshape(-1, window) for name in ("tokens", "segments"))
+        into = {name: table[words] for name, table in gates.items()}
+        vectors = vectors_of_gates(config, params, into, segments, slots)
+        if not unit:
+            return vectors
+        norm = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / jnp.maximum(norm, 1e-12)
+
+    return jax.vmap(of_one)(arrays)

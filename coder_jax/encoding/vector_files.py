@@ -1,0 +1,1013 @@
+"""Files of vectors: the terms and the encoder that they are of, written in chunks, cached."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import select
+import shutil
+import time
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass
+from io import RawIOBase
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
+
+import numpy as np
+
+from data_pipeline import process
+from data_pipeline.files.buckets import cache_folder, short_hash
+from data_pipeline.files.identity import (
+    VECTORS,
+    Checksum,
+    differences,
+    marked,
+    read_identity,
+    read_json,
+    typed,
+    write_identity,
+)
+from data_pipeline.files.tables import bounded_lines
+from data_pipeline.files.whole import (
+    aligned,
+    locked,
+    map_array,
+    newest_lock,
+    write_json,
+    written_whole,
+)
+from data_pipeline.process import BadInput, progress_bar, tell
+
+if TYPE_CHECKING:
+    from coder_jax.models.hf_files import EncoderSettings
+
+
+# -------------------------------------------------------------------------------------------------
+# Terms to encode in, numbered chunks of them out, with their number and hash.
+#
+# A file of one term per line is read through once, to count, hash and check its lines, and then
+# chunk by chunk: however many terms there are, one chunk is in memory.
+
+TERMS_PER_CHUNK = 1 << 16  # encoded and written at a time: what a kill may lose
+POLL_SECONDS = 0.5
+SOME_BYTES = 1 << 16
+
+
+class TermLines:
+    """The lines of a file in UTF-8. A byte order mark and carriage returns are dropped.
+
+    Attributes:
+      count: lines; an empty line is an empty term.
+      hash: SHA-256 of the terms in their order, each with a newline behind it.
+      chunks: how many there are of `per_chunk` terms, the last one of what is left.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, per_chunk: int):
+        """Reads a file that can be sought in; `name` is for messages.
+
+        Raises:
+          BadInput: a line is not UTF-8, or longer than any term.
+          Stopped: a signal asked for it.
+        """
+        self._file, self._name, self.per_chunk = file, name, per_chunk
+        self._starts, self.count = [0], 0
+        digest = hashlib.sha256()
+        file.seek(0)
+        bounded = bounded_lines(file, name)
+        while lines := list(islice(bounded, per_chunk)):
+            process.poll()
+            content = b"".join(lines)
+            update(digest, decode(content, name, self.count + 1))
+            self.count += len(lines)
+            self._starts.append(self._starts[-1] + len(content))
+        self.chunks = len(self._starts) - 1
+        self.hash = digest.hexdigest()
+
+    def chunk(self, number: int) -> list[str]:
+        """The terms of one chunk, from 0 on."""
+        start, end = self._starts[number : number + 2]
+        self._file.seek(start)
+        return decode(self._file.read(end - start), self._name, number * self.per_chunk + 1)
+
+
+class TermList:
+    """As `TermLines`, of terms that are in memory."""
+
+    def __init__(self, terms: Sequence[str], per_chunk: int):
+        self._terms, self.per_chunk = terms, per_chunk
+        self.count, self.chunks = len(terms), -(-len(terms) // per_chunk)
+        self.hash = terms_hash(terms)
+
+    def chunk(self, number: int) -> list[str]:
+        """The terms of one chunk, from 0 on."""
+        return list(self._terms[number * self.per_chunk : (number + 1) * self.per_chunk])
+
+
+Terms = TermLines | TermList
+
+
+def strings_of(given: Iterable[str], expected: str = "strings, one after the other") -> list[str]:
+    """The strings of whatever has some in an order: a list, a generator, an array, a Series.
+
+    Args:
+      given: strings.
+      expected: what they are, for messages.
+
+    Raises:
+      BadInput: they have no order, or are no strings, or it is a table.
+    """
+    found: Any = given
+    if hasattr(found, "columns"):
+        raise BadInput(
+            f"found a {type(found).__name__}; expected {expected}: give one of its columns, such "
+            "as frame['term']"
+        )
+    if isinstance(found, set | frozenset | Mapping):
+        raise BadInput(
+            f"found a {type(found).__name__}, which is no row of strings; expected {expected}: "
+            "give a list of them, such as sorted(strings)"
+        )
+    wrong = isinstance(found, str | bytes) or getattr(found, "ndim", 1) != 1
+    if wrong or not isinstance(found, Iterable):
+        raise BadInput(
+            f"found {type(found).__name__} {str(found)[:60]!r}; expected {expected}: a list, a "
+            "generator, a one-dimensional array or a Series"
+        )
+    strings = list(found)
+    for place, one in enumerate(strings):
+        if not isinstance(one, str):
+            raise BadInput(
+                f"found {type(one).__name__} {str(one)[:60]!r} at place {place} (counted from 0); "
+                f"expected {expected}, and no value missing"
+            )
+    return strings
+
+
+def terms_hash(terms: Sequence[str]) -> str:
+    """SHA-256 of terms in their order, each with a newline behind it."""
+    digest = hashlib.sha256()
+    for first in range(0, len(terms), 1 << 16):
+        update(digest, terms[first : first + (1 << 16)])
+    return digest.hexdigest()
+
+
+def update(digest: hashlib._Hash, terms: Sequence[str]) -> None:
+    """Adds terms to a hash."""
+    digest.update("".join(f"{term}\n" for term in terms).encode())
+
+
+def decode(content: bytes, name: str, first: int) -> list[str]:
+    """The texts of consecutive lines of UTF-8, of which the first has the number `first`."""
+    lines = content.split(b"\n")
+    if not lines[-1]:  # what follows the last newline is no line
+        lines.pop()
+    try:
+        text = b"\n".join(lines).decode("utf-8-sig" if first == 1 else "utf-8")
+    except UnicodeDecodeError:  # which line?
+        return [decode_line(line, name, number) for number, line in enumerate(lines, first)]
+    return [line.rstrip("\r") for line in text.split("\n")] if lines else []
+
+
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """The text of a line of UTF-8; a byte order mark and a carriage return are dropped."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is not UTF-8; convert "
+            "the file to UTF-8 first"
+        ) from error
+    return text.rstrip("\r\n")
+
+
+def read_some(descriptor: int) -> bytes:
+    """What has come through a pipe or from a terminal, once something has; empty at its end.
+
+    Raises:
+      Stopped: a signal asked for it.
+    """
+    while not select.select([descriptor], [], [], POLL_SECONDS)[0]:
+        process.poll()
+    return os.read(descriptor, SOME_BYTES)
+
+
+# -------------------------------------------------------------------------------------------------
+# What a vector was made with: which encoder, which tokenizer, and how strings became vectors.
+#
+# A vector means little without it. Files of vectors and records of evaluations hold all of it.
+
+# Of `about`: what a query's vector must share with these vectors to be compared with them.
+COMPARABLE = (
+    *("weights_hash", "tokenizer_hash", "pooling", "cleaning", "max_length"),
+    "attend_padding",
+)
+
+
+class TermReader(Protocol):
+    """What an encoder reads terms with, as far as its vectors are described by it."""
+
+    @property
+    def tokenizer_hash(self) -> str: ...
+    @property
+    def lowercases(self) -> bool: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def structure(self) -> Any: ...
+    def hash_of_parameters(self) -> str: ...
+
+
+class Encoder(Protocol):
+    """A `TermEncoder`, as far as files of vectors need to know it."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def settings(self) -> EncoderSettings: ...
+    @property
+    def reader(self) -> TermReader: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def weights_hash(self) -> str | None: ...
+    def encode_chunks(
+        self, chunks: Iterable[Sequence[str]], *, unit: bool = True, bar: Any = None
+    ) -> Iterator[np.ndarray]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderProtocol:
+    """How strings became vectors."""
+
+    model: str  # folder or hub id
+    weights_hash: str | None  # SHA-256 of the weight file, where it is known
+    tokenizer_hash: str  # SHA-256 of its definition
+    pooling: str
+    max_length: int  # tokens, [CLS] and [SEP] included
+    attend_padding: bool
+    lowercases: bool  # whether the tokenizer does
+    cleaning: str  # rule set of terminology.cleaning.rules, applied to mentions and dictionary
+    dtype: str  # of the encoder's arithmetic
+
+
+def encoder_protocol(
+    encoder: Encoder, model: str, weights_hash: str | None = None
+) -> EncoderProtocol:
+    """The protocol of an encoder; `model` names it (folder, hub id, or step of a run)."""
+    return EncoderProtocol(
+        model=model,
+        weights_hash=weights_hash,
+        tokenizer_hash=encoder.reader.tokenizer_hash,
+        lowercases=encoder.reader.lowercases,
+        dtype=encoder.reader.dtype,
+        **asdict(encoder.settings),
+    )
+
+
+def hash_arrays(arrays: Iterable[Any]) -> str:
+    """SHA-256 of the bytes of arrays, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def hash_weights(folder: Path) -> str:
+    """SHA-256 of the weight files of a Hugging Face folder, one after the other by name."""
+    files = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()
+
+
+def hash_of_encoder(encoder: Encoder) -> str:
+    """SHA-256 of its weight files; of one made in memory, of its parameters."""
+    return encoder.weights_hash or encoder.reader.hash_of_parameters()
+
+
+def about_vectors(
+    encoder: Encoder,
+    model: str,
+    weights_hash: str,
+    terms: Terms,
+    dtype: str,
+    *,
+    unit: bool = True,
+) -> dict[str, Any]:
+    """What vectors are made of, for `write_vectors`.
+
+    Args:
+      model: its name (folder or hub id), for people; the hash is what counts.
+      terms: what is encoded.
+      dtype: how a vector is stored, 'float32' or 'float16'.
+      unit: vectors of length 1; else as they come out of the pooling.
+    """
+    vectors = {"width": encoder.width, "dtype": dtype}
+    about = {
+        "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
+        "vectors": vectors if unit else vectors | {"unit": False},
+        "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
+    }
+    return marked(VECTORS, about)
+
+
+def same_vectors(about: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for work on `about` to go on: all of it but the model's name."""
+    encoder = {name: value for name, value in about["encoder"].items() if name != "model"}
+    return about | {"encoder": encoder}
+
+
+def comparable(about: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for vectors to be compared with a query's, and to be of these terms."""
+    return {
+        "encoder": {name: about["encoder"].get(name) for name in COMPARABLE},
+        "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
+        "vectors": {"unit": about["vectors"].get("unit", True)},
+    }
+
+
+# -------------------------------------------------------------------------------------------------
+# Rows of vectors: of an array, or of a file that is mapped a few rows at a time; unit length.
+
+ENCODE = "encode the terms again with `python -m coder_jax encode`"
+ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
+
+
+class Rows(Protocol):
+    """What `search` and the evaluations take for vectors: an array, or what reads like one.
+
+    Attributes:
+      shape: (n, D).
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray:
+        """The rows of a slice, or of an array of their numbers, [n, D]."""
+
+
+class RowsOfFile:
+    """The vectors of a .npy file, float [n, D]; only the rows that are asked for are read.
+
+    For a slice the file is mapped anew, and let go with the rows: in one mapping of the whole file
+    all rows that were ever read would count as memory of this process until the system needs it.
+    Numbered rows are read run by run, as a mapping would read the surroundings of each from the
+    disk, too: megabytes for a row that lies alone.
+
+    Args:
+      path: of the file.
+      remedy: what to do if it is damaged, for the message.
+
+    Attributes:
+      path, shape, dtype: of the file.
+
+    Raises:
+      BadInput: the file cannot be read, or has no rows that lie one after the other.
+    """
+
+    def __init__(self, path: Path, remedy: str = ENCODE):
+        mapped = map_array(path, remedy)
+        if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
+            raise BadInput(
+                f"{path}: found {mapped.dtype} of shape {mapped.shape}, or by columns; expected "
+                f"float vectors [n, D], row by row; {remedy}"
+            )
+        self.path, self.shape, self.dtype = path, mapped.shape, mapped.dtype
+        self._offset = mapped.offset
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """All rows, in memory or mapped: for `np.asarray`."""
+        return np.array(self[:], dtype, copy=copy)
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray:
+        if isinstance(rows, slice):
+            return np.load(self.path, mmap_mode="r")[rows]
+        distinct, places = np.unique(rows, return_inverse=True)
+        if len(distinct) and not 0 <= distinct[0] <= distinct[-1] < len(self):
+            raise IndexError(
+                f"found rows {distinct[0]} to {distinct[-1]}; expected 0 to {len(self) - 1}"
+            )
+        found = np.empty((len(distinct), self.shape[1]), self.dtype)
+        starts = np.flatnonzero(np.diff(distinct, prepend=-2) > 1).tolist()
+        row_bytes = self.dtype.itemsize * self.shape[1]
+        with self.path.open("rb", buffering=0) as file:
+            for start, end in zip(starts, [*starts[1:], len(distinct)], strict=False):
+                file.seek(self._offset + int(distinct[start]) * row_bytes)
+                _read_whole(file, found[start:end])
+        return found if np.array_equal(distinct, rows) else found[places]
+
+
+class JoinedRows:
+    """The rows of several, those of one after those of the other; float32.
+
+    Attributes:
+      shape: (n, D), n of all.
+    """
+
+    def __init__(self, parts: Sequence[Rows]):
+        self._parts = parts
+        self._starts = np.cumsum([0, *map(len, parts)]).tolist()
+        self.shape = (self._starts[-1], parts[0].shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray:
+        numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        part_of = np.searchsorted(self._starts, numbers, side="right") - 1
+        found = np.empty((len(numbers), self.shape[1]), np.float32)
+        for number in np.unique(part_of):
+            is_here = part_of == number
+            if not 0 <= number < len(self._parts):
+                raise IndexError(f"found the row {numbers[is_here][0]}; there are {len(self)}")
+            found[is_here] = self._parts[number][numbers[is_here] - self._starts[number]]
+        return found
+
+
+def given_vectors(given: Any) -> np.ndarray | None:
+    """The vectors that a user of Python gives, [n, D]; None for what holds no numbers.
+
+    One vector is a row. BadInput for vectors of several widths, or more dimensions.
+    """
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise BadInput(f"found vectors of several widths ({error}); expected one width") from error
+    if array.dtype.kind not in "fiu" or array.shape == (0,):
+        return None
+    if array.ndim not in (1, 2):
+        raise BadInput(f"found an array of shape {array.shape}; expected vectors [n, D] or [D]")
+    return np.atleast_2d(array)
+
+
+def _read_whole(file: RawIOBase, rows: np.ndarray) -> None:
+    """Fills consecutive rows from where the file stands; EOFError if it ends before."""
+    rest = rows.reshape(-1).view(np.uint8).data
+    while len(rest):
+        read = file.readinto(rest)
+        if not read:
+            raise EOFError(f"{file}: {len(rest)} bytes fewer than its header says")
+        rest = rest[read:]
+
+
+def unit(
+    vectors: np.ndarray,
+    what: str = "vectors",
+    dtype: Any = np.float32,
+    numbers: np.ndarray | None = None,
+) -> np.ndarray:
+    """Rows of length 1, [n, D] of `dtype`, aligned for the devices; zeros stay.
+
+    Args:
+      vectors: float [n, D].
+      what, numbers: for messages, what the rows are, and the number of each if not its place.
+
+    Raises:
+      BadInput: a value is not finite.
+    """
+    found = aligned(np.shape(vectors), dtype)
+    lengths = np.empty((len(vectors), 1), dtype)
+    for first in range(0, len(vectors), ROWS_IN_CACHE):
+        part = slice(first, first + ROWS_IN_CACHE)
+        rows = np.asarray(vectors[part], dtype)
+        lengths[part] = np.linalg.norm(rows, axis=1, keepdims=True)
+        is_usable = np.isfinite(lengths[part]) & (lengths[part] > 0)
+        np.divide(rows, np.where(is_usable, lengths[part], 1), out=found[part])
+    broken = np.flatnonzero(~np.isfinite(lengths))
+    if len(broken):
+        first = broken[0] if numbers is None else numbers[broken[0]]
+        raise BadInput(
+            f"found {len(broken)} {what} of {len(vectors)} with NaN or infinite values (first: row "
+            f"{first}); expected finite numbers: check the weights"
+        )
+    return found
+
+
+def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Dot products of all rows of one with all of the other, float [n, m].
+
+    Raises:
+      BadInput: vectors of two widths.
+    """
+    if here.shape[1] != there.shape[1]:
+        raise BadInput(
+            f"found vectors of widths {here.shape[1]} and {there.shape[1]}; expected one width"
+        )
+    return here @ there.T
+
+
+# -------------------------------------------------------------------------------------------------
+# Terms in, a .npy file of their vectors out: chunk by chunk, in any number of goes, by all hosts.
+#
+# While it grows there is a folder beside it, OUT.partial, with
+#   about.json   what the vectors are made of: nothing else may go on from here
+#   0000000.npy  a finished chunk; host i of n writes the chunks i, i + n, ...
+#   joined.npy   begun when all chunks are there: each is appended and then deleted, so that the
+#   disk
+#                holds the vectors once and one chunk twice
+# At the end joined.npy becomes OUT, about.json becomes OUT.json, and the folder goes. Every file
+# but
+# joined.npy has its name only when it is whole, so a process may be killed at any moment. (Not a
+# `whole_folder`: it becomes files, the work on it goes on, and several hosts write in it.)
+
+ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
+
+
+def write_vectors(
+    encoder: Encoder, terms: Terms, out: Path, about: dict[str, Any], *, progress: bool = True
+) -> bool:
+    """Encodes terms into `out`, going on from what is there; False if all was there before.
+
+    Every host calls it, with a folder that all of them see; the first one joins the chunks.
+
+    Args:
+      encoder, terms: what encodes, and what is encoded.
+      out: the .npy file to write.
+      about: from `about_vectors`.
+      progress: show a progress bar on stderr.
+
+    Raises:
+      BadInput: `out` was begun with other terms or settings, another process is at it, the disk
+        has no room for it, or the hosts differ in what they encode or do not see the same folder.
+      Stopped: a signal asked a host for it; finished chunks are kept.
+    """
+    from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree
+
+    for part in ("terms", "vectors", "encoder"):
+        for name, value in about[part].items():
+            must_agree(f"what is encoded ({part} {name})", value)
+    work = work_folder(out)
+    if first_decides(is_whole(out, about)):
+        if is_first():
+            shutil.rmtree(work, ignore_errors=True)
+        return False
+    if is_first():
+        begin(work, about)
+    barrier("encode: folder made")
+    if not (work / ABOUT).exists():
+        raise BadInput(
+            f"{work}: this host does not see it; give --out a folder that all hosts share"
+        )
+    held = f"{work}: another process is encoding there; wait for it, or stop it"
+    with locked(work / LOCK, held) if is_first() else nullcontext():
+        if not (work / JOINED).exists():
+            together(
+                lambda: write_chunks(encoder, terms, work, about["vectors"], progress=progress),
+                lambda: all(chunk_file(work, number).exists() for number in range(terms.chunks)),
+            )
+        together(
+            lambda: join(work, out, terms, about) if is_first() else None,
+            lambda: is_whole(out, about),
+        )
+    return True
+
+
+def together(act: Callable[[], None], done: Callable[[], bool]) -> None:
+    """Acts on all hosts and waits for the last; raises Stopped on all if one has not done it."""
+    from coder_jax.devices.hosts import barrier, first_decides
+
+    with suppress(process.Stopped):  # or the others would wait for this host
+        act()
+    barrier("encode")
+    if not first_decides(done()):
+        raise process.Stopped
+
+
+def work_folder(out: Path) -> Path:
+    """The folder of the chunks of `out`; where that is a link, beside the file that is written."""
+    out = out.resolve()
+    return out.with_name(out.name + ".partial")
+
+
+def about_file(out: Path) -> Path:
+    """The file that says what the vectors in `out` are made of.
+
+    It is beside `out`, or, where that is a link, perhaps beside the file that it leads to.
+    """
+    beside = out.with_name(out.name + ".json")
+    if out.is_symlink() and not beside.exists():
+        out = out.resolve()
+        beside = out.with_name(out.name + ".json")
+    return beside
+
+
+def is_whole(out: Path, about: dict[str, Any]) -> bool:
+    """Whether `out` is there, finished, and made of the same."""
+    if not (out.exists() and about_file(out).exists()) or (work_folder(out) / JOINED).exists():
+        return False
+    found = read_identity(about_file(out), VECTORS)
+    return not differences(same_vectors(found), same_vectors(about))
+
+
+def begin(work: Path, about: dict[str, Any]) -> None:
+    """Makes the folder, or finds in it what was begun with the same."""
+    work.mkdir(exist_ok=True)
+    if not (work / ABOUT).exists():
+        row = about["vectors"]["width"] * np.dtype(about["vectors"]["dtype"]).itemsize
+        needed = row * (about["terms"]["count"] + about["terms"]["per_chunk"])
+        free = shutil.disk_usage(work).free
+        if needed > free:
+            shutil.rmtree(work)
+            raise BadInput(
+                f"{work.parent}: the vectors need {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB "
+                "are free; make room, or store them as float16"
+            )
+        write_identity(work / ABOUT, VECTORS, about)
+    found = read_identity(work / ABOUT, VECTORS)
+    changed = differences(same_vectors(found), same_vectors(about))
+    if changed:
+        raise BadInput(
+            f"{work}: was begun with other input or settings ({'; '.join(changed)}); give the same "
+            "as then, or another file to write, or delete the folder"
+        )
+
+
+def write_chunks(
+    encoder: Encoder, terms: Terms, work: Path, kind: dict[str, Any], *, progress: bool
+) -> None:
+    """Writes those chunks of this host that are missing; one is written while the next is made.
+
+    Args:
+      kind: "vectors" of `about_vectors`.
+    """
+    from coder_jax.devices.hosts import host_count, host_index, is_first
+
+    mine = range(host_index(), terms.chunks, host_count())
+    missing = [number for number in mine if not chunk_file(work, number).exists()]
+    sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
+    done = sum(sizes.values()) - sum(sizes[number] for number in missing)
+    with (
+        progress_bar(
+            total=sum(sizes.values()),
+            initial=done,
+            unit=" terms",
+            desc="encoding",
+            disable=not (progress and is_first()),
+        ) as bar,
+        ThreadPoolExecutor(1) as disk,
+    ):
+        unit = kind.get("unit", True)
+        vectors = encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)
+        under_way = None
+        for number, chunk in zip(missing, vectors, strict=True):
+            if under_way is not None:
+                under_way.result()
+            under_way = disk.submit(save_chunk, chunk_file(work, number), chunk, kind["dtype"])
+        if under_way is not None:
+            under_way.result()
+
+
+def chunk_file(work: Path, number: int) -> Path:
+    """The file of a finished chunk."""
+    return work / f"{number:07}.npy"
+
+
+def save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
+    """Writes a chunk, whole or not at all."""
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, vectors.astype(dtype))
+
+
+def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
+    """Appends the chunks to joined.npy, deleting each, and gives it its name."""
+    paths = [chunk_file(work, number) for number in range(terms.chunks)]
+    joined, dtype = work / JOINED, np.dtype(about["vectors"]["dtype"])
+    shape = (terms.count, about["vectors"]["width"])
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    first = next((n for n, path in enumerate(paths) if path.exists()), len(paths))
+    with joined.open("r+b" if joined.exists() else "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        # The rows of deleted chunks are there; of the first that is left, part may be.
+        rows = min(first * terms.per_chunk, terms.count)
+        file.seek(rows * shape[1] * dtype.itemsize, os.SEEK_CUR)
+        file.truncate()
+        for path in paths[first:]:
+            process.poll()
+            np.load(path).tofile(file)
+            flush(file)
+            path.unlink()
+    # In this order: `is_whole` says no until joined.npy has gone.
+    write_identity(about_file(out), VECTORS, about)
+    os.replace(joined, out.resolve())
+    shutil.rmtree(work)
+
+
+def read_vectors(
+    path: Path, encoder: Encoder, weights_hash: str, terms: Terms, again: str = ""
+) -> RowsOfFile:
+    """The vectors of terms that `write_vectors` wrote; rows are read as they are used.
+
+    `again` says, for messages, how to make them anew, if not by `encode`.
+
+    Raises:
+      BadInput: no such file, or it was made of other terms or by another encoder.
+    """
+    again = again or (
+        "encode the dictionary with this model and these settings: "
+        f"python -m coder_jax encode --dictionary DICTIONARY --model MODEL --out {path}"
+    )
+    if (work_folder(path) / JOINED).exists():
+        raise BadInput(f"{path}: is not finished; run the `encode` that was writing it once more")
+    for needed in (path, about_file(path)):
+        if not needed.is_file():
+            raise BadInput(f"{needed}: there is no such file; {again}")
+    found = read_identity(about_file(path), VECTORS)
+    expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
+    changed = differences(comparable(found), comparable(expected))
+    if changed:
+        raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
+    vectors = RowsOfFile(path, again)
+    shape = (terms.count, expected["vectors"]["width"])
+    if vectors.shape != shape:
+        raise BadInput(f"{path}: found vectors of shape {vectors.shape}, not {shape}; {again}")
+    return vectors
+
+
+def flush(file: Any) -> None:
+    """Waits until the disk has what was written."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+# -------------------------------------------------------------------------------------------------
+# Vectors of long lists of terms, kept on this machine: each list is encoded once, whoever asks.
+#
+# They lie below $CODER_JAX_CACHE/vectors, or in the user's cache folder. KEY is a hash of all that
+# the vectors of a list depend on.
+#
+#   KEY/vectors.npy, vectors.npy.json  as `write_vectors` writes them: what was stopped goes on
+#   KEY/checksum.json                  of vectors.npy, written last: without it the list is not
+#   whole
+#   KEY/lock                           held by the process that encodes the list; others wait for it
+#   KEY.used                           shared by all that write or read the list: it is not removed
+#                                      as long as one holds it
+#
+# What was not used for longest is removed when all would need more than CODER_JAX_CACHE_GB.
+
+LEAST_TERMS = 2_000  # fewer are encoded in a second or two
+LIMIT, DEFAULT_GB = "CODER_JAX_CACHE_GB", 10.0
+CACHE_VECTORS, CHECKSUM, CACHE_LOCK = "vectors.npy", "checksum.json", "lock"
+CHECKSUM_BYTES = 1 << 24
+CACHE_POLL_SECONDS = 0.2
+
+
+def kept_folder() -> Path:
+    """Where the vectors are."""
+    return cache_folder() / "vectors"
+
+
+def cached_vectors(
+    encoder: Encoder,
+    terms: Sequence[str],
+    *,
+    unit: bool = True,
+    of_run: bool = False,
+    progress: bool = False,
+) -> RowsOfFile | None:
+    """The vectors of terms as this machine keeps them, encoded now if it does not have them yet.
+
+    Where they come from is said in a line on stderr. Of several processes that want the same list
+    one encodes and the others wait.
+
+    Args:
+      encoder: one that comes from a folder or from the hub; or, if `of_run`, any.
+      terms: n strings, of which the order counts.
+      unit: vectors of length 1; else as they come out of the pooling.
+      of_run: it was made in memory of what a run has learnt; its parameters are what tells it from
+        others.
+      progress: show a progress bar, and say the line.
+
+    Returns:
+      float32 [n, D]; None where they are not kept: of fewer than LEAST_TERMS terms, of another
+      encoder in memory, on one of several hosts, or because the folder cannot be written or has no
+      room, which is said.
+
+    Raises:
+      BadInput: CODER_JAX_CACHE_GB is no size, or what encoding raises.
+      Stopped: a signal asked for it; the same call goes on from what is finished.
+    """
+    # Imported here, as they import jax: whoever asks for the folder needs none.
+
+    from coder_jax.devices.hosts import host_count
+
+    limit = most_bytes()
+    if not limit or len(terms) < LEAST_TERMS or host_count() > 1:
+        return None
+    digest = hash_of_encoder(encoder) if of_run else encoder.weights_hash
+    if digest is None:
+        return None
+    listed = TermList(terms, TERMS_PER_CHUNK)
+    about = about_vectors(encoder, str(encoder.name), digest, listed, "float32", unit=unit)
+    folder = kept_folder() / key_of(encoder, terms, about)
+    what = f"vectors of {len(terms):,} terms"
+    try:
+        vectors, is_new = read_or_write(encoder, listed, folder, about, limit, what, progress)
+    except OSError as error:
+        tell(f"{what}: not kept in {folder.parent} ({error.strerror or error})")
+        return None
+    if progress and is_new:
+        tell(f"{what}: kept in the cache {folder} for the next time")
+    elif progress:
+        tell(f"{what}: read from the cache {folder} (--no-cache makes them anew)")
+    return vectors
+
+
+def most_bytes() -> float:
+    """How large the folder may be; BadInput for a limit that is no size."""
+    given = os.environ.get(LIMIT) or str(DEFAULT_GB)
+    try:
+        size = float(given)
+    except ValueError:
+        size = math.nan
+    if not size >= 0:
+        raise BadInput(f"{LIMIT} is {given!r}; expected gigabytes, such as 10, or 0 to keep none")
+    return size * 1e9
+
+
+def key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str:
+    """A hash of all that vectors depend on: of equal keys the vectors are equal to the bit."""
+    import jax
+    import polars as pl
+
+    from data_pipeline.terminology.cleaning import clean
+
+    # What the rules make of the terms, too: a later version may have other rules of that name.
+    cleaned = clean(pl.Series(terms, dtype=pl.String), encoder.settings.cleaning)
+    parts = [
+        json.dumps(same_vectors(about), sort_keys=True),
+        terms_hash(cleaned.to_list()),
+        encoder.reader.structure,
+        jax.default_backend(),
+    ]
+    return short_hash(*(part.encode() for part in parts))
+
+
+def read_or_write(
+    encoder: Encoder,
+    terms: TermList,
+    folder: Path,
+    about: dict[str, Any],
+    limit: float,
+    what: str,
+    progress: bool,
+) -> tuple[RowsOfFile, bool]:
+    """The vectors in `folder`, and whether they were made now.
+
+    Raises:
+      OSError: the folder cannot be written or read, or there is no room.
+    """
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    used = wait_for_lock(used_by(folder), shared=True)
+    try:
+        folder.mkdir(exist_ok=True)
+        is_new = False
+        if not is_undamaged(folder, about):
+            waiting = f"{what}: another process is encoding them; waiting for it"
+            with wait_for_lock(folder / CACHE_LOCK, waiting):
+                if not is_undamaged(folder, about):  # nobody made them meanwhile
+                    write(encoder, terms, folder, about, limit, progress)
+                    is_new = True
+        os.utime(folder)  # used now
+        vectors = RowsOfFile(folder / CACHE_VECTORS)
+    except BaseException:
+        used.close()
+        raise
+    weakref.finalize(vectors, used.close)
+    return vectors, is_new
+
+
+def used_by(folder: Path) -> Path:
+    """The file that those lock who use a folder."""
+    return folder.with_name(f"{folder.name}.used")
+
+
+def wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO[str]:
+    """The lock, once no other process holds it; `waiting` is said before a wait."""
+    while (file := newest_lock(path, shared=shared)) is None:
+        if waiting:
+            tell(waiting)
+            waiting = ""
+        process.poll()
+        time.sleep(CACHE_POLL_SECONDS)
+    return file
+
+
+def is_undamaged(folder: Path, about: dict[str, Any]) -> bool:
+    """Whether vectors made of the same are there, byte for byte as they were written."""
+
+    vectors = folder / CACHE_VECTORS
+    try:
+        saved = typed(read_json(folder / CHECKSUM), Checksum, str(folder / CHECKSUM))
+        return is_whole(vectors, about) and saved == checksum(vectors)
+    except BadInput:  # a file is missing, or is no JSON
+        return False
+
+
+def checksum(path: Path) -> Checksum:
+    """Of a file's bytes: one that changed is noticed, and several but once in four billion."""
+    size = crc32 = 0
+    with path.open("rb") as file:
+        while content := file.read(CHECKSUM_BYTES):
+            process.poll()
+            size, crc32 = size + len(content), zlib.crc32(content, crc32)
+    return {"bytes": size, "crc32": crc32}
+
+
+def write(
+    encoder: Encoder,
+    terms: TermList,
+    folder: Path,
+    about: dict[str, Any],
+    limit: float,
+    progress: bool,
+) -> None:
+    """Encodes terms into the folder, going on from what is finished there."""
+
+    if (folder / CHECKSUM).exists():  # written last
+        tell(f"{folder}: its vectors are damaged; they are made anew")
+        clear(folder)
+    row = about["vectors"]["width"] * 4
+    make_room(folder, row * (terms.count + terms.per_chunk), limit)
+    vectors = folder / CACHE_VECTORS
+    try:
+        try:
+            write_vectors(encoder, terms, vectors, about, progress=progress)
+        except (BadInput, ValueError, EOFError):  # what was begun may be damaged
+            clear(folder)
+            write_vectors(encoder, terms, vectors, about, progress=progress)
+        write_json(folder / CHECKSUM, checksum(vectors))
+    except OSError:  # such as a full disk
+        clear(folder)
+        raise
+
+
+def clear(folder: Path) -> None:
+    """Removes all that is in a folder but its lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != CACHE_LOCK:
+            path.unlink()
+
+
+def make_room(folder: Path, needed: int, limit: float) -> None:
+    """Removes what was not used for longest until `needed` bytes are allowed, and free.
+
+    OSError if they are not, even so.
+    """
+    with wait_for_lock(folder.with_name("room.lock")):
+        others = [path for path in folder.parent.iterdir() if path.is_dir() and path != folder]
+        others.sort(key=lambda path: path.stat().st_mtime)
+        sizes = [size_of(path) for path in others]
+        allowed = limit - sum(sizes)
+        for path, size in zip(others, sizes, strict=True):
+            if needed <= min(allowed, shutil.disk_usage(folder).free):
+                return
+            if remove_unused(path):
+                allowed += size
+        free = shutil.disk_usage(folder).free
+    if needed > min(allowed, free):
+        raise OSError(
+            errno.ENOSPC,
+            f"{needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free, and {LIMIT} leaves "
+            f"{max(allowed, 0) / 1e9:.2f} GB",
+        )
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files of a folder; one that goes meanwhile has none."""
+    size = 0
+    for path in folder.rglob("*"):
+        try:
+            size += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return size
+
+
+def remove_unused(folder: Path) -> bool:
+    """Removes a folder unless a process is using it; whether it did."""
+    used = newest_lock(used_by(folder))
+    if used is None:
+        return False
+    with used:
+        shutil.rmtree(folder)
+        used_by(folder).unlink()
+    return True

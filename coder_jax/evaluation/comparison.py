@@ -1,0 +1,238 @@
+"""Two results on the same mentions, compared mention by mention: is one better, or was it chance?
+
+Both were looked up for the same mentions, so their differences say more than two intervals do: most
+mentions are as easy for one as for the other. What is compared is what records keep of each
+mention, the place of its gold concept (`GoldCounts.as_text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+
+from coder_jax.evaluation.given_groups import GroupedMentions
+from coder_jax.evaluation.ranks import GoldCounts, rank_values
+from coder_jax.evaluation.record import EvaluationRecord, read_records
+from coder_jax.evaluation.results import Row, Table, intervals_of_means, percent
+from data_pipeline.process import BadInput, tell
+
+FLIPS = 10_000  # of signs, in a permutation test
+TINY = 1e-9  # ties are means over orders: the same ones may differ in the last bits
+SMALL_P = 0.001
+HEADER = [
+    *("comparison", "score", "mentions", "A", "B", "B - A", "95 % interval", "p", "won", "lost"),
+]
+
+Values = Mapping[str, np.ndarray]  # what each mention adds to a score, by the score's name
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One score of two results.
+
+    Attributes:
+      score: its name.
+      a, b: the score of each.
+      interval: 95 %, of b - a, over mentions that are drawn anew within their fold.
+      p: of the two-sided paired test.
+      mentions: how many there are.
+      won, lost: of these, how many b is better on, and worse.
+    """
+
+    score: str
+    a: float
+    b: float
+    interval: list[float]
+    p: float
+    mentions: int
+    won: int
+    lost: int
+
+
+def compare_files(path_a: str, path_b: str, *, seed: int = 0) -> Table:
+    """The table of two files of `evaluate --json`: a row for each benchmark, pooling and score.
+
+    Benchmarks that only one of them has are left out, and told.
+
+    Raises:
+      BadInput: another file, no mentions that both have, or a benchmark of one name in both whose
+        mentions differ.
+    """
+    rows = []
+    for a, b in pairs_of(read_records(path_a), read_records(path_b), path_a, path_b):
+        models = (a.encoder.model, b.encoder.model)
+        poolings = dict.fromkeys(one.encoder.pooling for one in (a, b))
+        label = f"{a.benchmark}, {' and '.join(poolings)}"
+        for found in differences_of(a, b, path_a, path_b, seed):
+            rows.append(Row([label, *cells_of(found)], " and ".join(models)))
+        hashes = [(one.dictionary or {}).get("content_hash") for one in (a, b)]
+        if hashes[0] != hashes[1]:
+            tell(f"{a.benchmark}: A and B searched different dictionaries")
+    return HEADER, rows
+
+
+def pairs_of(
+    a: Sequence[EvaluationRecord], b: Sequence[EvaluationRecord], path_a: str, path_b: str
+) -> Iterator[tuple[EvaluationRecord, EvaluationRecord]]:
+    """The records of the same mentions, and of the same pooling where one has several."""
+    sides = [[one for one in side if one.answers is not None] for side in (a, b)]
+    for record in sides[0]:
+        for other in sides[1]:
+            if record.benchmark == other.benchmark and record.content_hash != other.content_hash:
+                counts = [
+                    f"{one.counts.get('mentions', 0):,} mentions of {one.path}"
+                    for one in (record, other)
+                ]
+                raise BadInput(
+                    f"--compare: the benchmark {record.benchmark!r} is {counts[0]} in {path_a} and "
+                    f"{counts[1]} in {path_b}, and mentions or gold concepts differ; expected the "
+                    "same: evaluate both on one file"
+                )
+    same, left = [], []
+    for record in sides[0]:
+        others = [one for one in sides[1] if mentions_of(one) == mentions_of(record)]
+        alone = len(others) == 1 == sum(mentions_of(one) == mentions_of(record) for one in sides[0])
+        chosen = [one for one in others if alone or one.encoder.pooling == record.encoder.pooling]
+        same += [(record, one) for one in chosen[:1]]
+        left += [] if chosen else [f"{record.benchmark}, {record.encoder.pooling}"]
+    if not same:
+        held = [
+            ", ".join(dict.fromkeys(f"{one.benchmark} ({one.kind})" for one in side)) or "nothing"
+            for side in (a, b)
+        ]
+        raise BadInput(
+            f"--compare: {path_a} has {held[0]}; {path_b} has {held[1]}; found no mentions that "
+            "both have, with the rank of their gold concepts; expected the same benchmark of "
+            "mentions in both: evaluate both on it with this version"
+        )
+    if left:
+        tell(f"left out, as {path_b} has no such mentions and pooling: {'; '.join(left)}")
+    yield from same
+
+
+def mentions_of(record: EvaluationRecord) -> tuple[str, str]:
+    """What two records must have in common."""
+    return record.kind, record.content_hash
+
+
+def differences_of(
+    a: EvaluationRecord, b: EvaluationRecord, path_a: str, path_b: str, seed: int
+) -> list[Difference]:
+    """The differences of the scores that both records have, of the mean over their folds.
+
+    Of MANTRA GSC these are precision, and F1 with as many gold pairs as there are; of mentions
+    whose group is given recall and acc@k.
+
+    Raises:
+      BadInput: mentions in another order, or ranks that are broken.
+    """
+    ranks = [ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
+    sizes = [{name: len(one.ahead) for name, one in side.items()} for side in ranks]
+    orders = [one.answers and one.answers["order"] for one in (a, b)]
+    if sizes[0] != sizes[1] or orders[0] != orders[1]:
+        raise BadInput(
+            f"--compare: {a.benchmark} has the same mentions in {path_a} and in {path_b}, in "
+            "another order; expected one order: evaluate both on one file"
+        )
+    ks = [int(name[4:]) for name in a.scores if name[4:].isdigit() and name in b.scores]
+    of_a, of_b = (
+        [values_of(record, name, one, ks) for name, one in side.items()]
+        for record, side in zip((a, b), ranks, strict=True)
+    )
+    return [difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
+
+
+def values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> Values:
+    """What each mention of a fold adds to the scores that are compared, those of acc@k by `ks`."""
+    values = rank_values(*ranks, ks=ks or [1])
+    if record.kind == GroupedMentions.kind:
+        return grouped_values(record, fold, values)
+    return values if ks else mantra_values(record, fold, values["acc@1"])
+
+
+def grouped_values(record: EvaluationRecord, fold: str, values: Values) -> Values:
+    """As `values_of`, of mentions whose group is given.
+
+    Without MRR, which is over gold CUIs, not over mentions; with recall, counted as MLNorm does: an
+    answer is one of its mention's gold CUIs at most.
+    """
+    kept = {name: value for name, value in values.items() if name != "mrr"}
+    if record.scoring["count_as"] != "mlnorm":
+        return kept
+    hits, gold = values["acc@1"], record.folds[fold]["counts"]["gold"]
+    return {"recall": hits * len(hits) / gold, **kept}
+
+
+def mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> Values:
+    """What each mention of a sub-corpus adds to precision and F1, whose mean they are."""
+    pairs = record.folds.get(fold, {}).get("counts", {}).get("annotations", len(hits))
+    return {"precision": hits, "f1": hits * 2 * len(hits) / (len(hits) + pairs)}
+
+
+def ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
+    """The places of the gold concepts of each fold; BadInput where they are broken or not kept."""
+    kept = record.answers and record.answers["ranks"]
+    if not kept:
+        raise BadInput(
+            f"--compare: {path} has no ranks of the mentions of {record.benchmark}: they are not "
+            "kept of so many; give fewer mentions"
+        )
+    try:
+        return {fold: GoldCounts.from_text(text) for fold, text in kept.items()}
+    except ValueError as error:
+        raise BadInput(
+            f"{path}: {record.benchmark}: ranks: {error}; make it again with `python -m coder_jax "
+            "evaluate --json`"
+        ) from error
+
+
+def difference(name: str, a: Sequence[Values], b: Sequence[Values], seed: int) -> Difference:
+    """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
+    pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
+    changes = [other - one for one, other in pairs]
+    every = np.concatenate(changes)
+    won, lost = int((every > TINY).sum()), int((every < -TINY).sum())
+    if name == "mrr":
+        shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
+        p = p_by_flips(shares, np.random.default_rng(seed))
+    else:
+        p = float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    interval = intervals_of_means([{name: change} for change in changes], seed)[name]
+    score_a, score_b = (float(np.mean([pair[i].mean() for pair in pairs])) for i in (0, 1))
+    return Difference(name, score_a, score_b, interval, p, len(every), won, lost)
+
+
+def p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
+    """Two-sided p of a paired permutation test: how often random signs give as large a sum.
+
+    Args:
+      changes: float [n], what each mention adds to the difference.
+      rng: what is drawn from. Of c changes of one size as many are positive as a binomial says,
+        so that n does not matter.
+    """
+    sizes, counts = np.unique(np.round(np.abs(changes[changes != 0]), 15), return_counts=True)
+    if not len(sizes):
+        return 1.0
+    observed = abs(changes.sum())
+    positive = rng.binomial(counts, 0.5, size=(FLIPS, len(sizes)))
+    sums = np.abs((2 * positive - counts) @ sizes)
+    return float((1 + (sums >= observed - TINY).sum()) / (1 + FLIPS))
+
+
+def cells_of(found: Difference) -> list[str]:
+    """The cells behind the first: scores in percent, p with three decimals."""
+    low, high = found.interval
+    return [
+        "MRR" if found.score == "mrr" else found.score,
+        f"{found.mentions:,}",
+        percent(found.a),
+        percent(found.b),
+        f"{100 * (found.b - found.a):+.2f}",
+        f"{100 * low:+.2f} to {100 * high:+.2f}",
+        f"{found.p:.3f}" if found.p >= SMALL_P else f"< {SMALL_P}",
+        f"{found.won:,}",
+        f"{found.lost:,}",
+    ]

@@ -1,1 +1,0 @@
-"""Benchmarks of concepts: similarity of medical concepts (MCSM), case studies."""

@@ -1,0 +1,1019 @@
+"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), as MLNorm is scored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import polars as pl
+
+from coder_jax.encoding.vector_files import unit
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.normalization import (
+    ANSWERS,
+    MOST_RANKS,
+    TermRows,
+    answer_columns,
+    cleaned,
+    distribution,
+    write_table,
+)
+from coder_jax.evaluation.published import QUAERO, PublishedRow, rows_for
+from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results import (
+    ABOUT,
+    Row,
+    Table,
+    missing_column,
+    named,
+    resampled,
+    short_percent,
+)
+from coder_jax.evaluation.vectors import Vectors, terms_only
+from data_pipeline.dataset.dictionary import Dictionary, groups_of_concepts
+from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, split_concepts
+from data_pipeline.process import BadInput
+from data_pipeline.sources.corpora import GROUPS, PARTS, QuaeroMention, is_quaero, read_quaero
+from data_pipeline.terminology.cleaning import clean
+from data_pipeline.terminology.retired_cuis import RetiredCuis
+from data_pipeline.terminology.semantic_groups import ANY, group_number
+
+# -------------------------------------------------------------------------------------------------
+# The floor of what is trained on mentions: the CUI that a mention mostly had in training.
+
+Key = tuple[str, str]  # semantic group, string
+
+
+def majority_cuis(
+    groups: Sequence[str], texts: Sequence[str], gold: Sequence[Sequence[str]]
+) -> dict[Key, str]:
+    """The most frequent CUI of each (group, string); of equally frequent ones the first.
+
+    Args:
+      groups, texts, gold: of the mentions to learn from. Strings are compared as MLNorm cleans
+        them: case, accents and blanks around punctuation aside.
+    """
+    counts: dict[Key, Counter[str]] = {}
+    for key, cuis in zip(keys_of(groups, texts), gold, strict=True):
+        counts.setdefault(key, Counter()).update(cuis)
+    return {key: counted.most_common(1)[0][0] for key, counted in counts.items() if counted}
+
+
+def majority_answers(
+    known: dict[Key, str], groups: Sequence[str], texts: Sequence[str]
+) -> list[str | None]:
+    """The CUI of each mention, None where its string was not seen with its group."""
+    return [known.get(key) for key in keys_of(groups, texts)]
+
+
+def keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[Key]:
+    """What mentions are compared by."""
+    cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
+    return list(zip(groups, cleaned, strict=True))
+
+
+# -------------------------------------------------------------------------------------------------
+# The test sets of QUAERO as columns: mentions with gold, and what training mentions would say.
+
+# Test set -> the year whose test set it was, and the sets that its systems could be trained on.
+TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
+
+Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
+
+
+@dataclass(frozen=True)
+class MentionSet:
+    """M mentions that have a note; `MentionSet.without_note` others are left out, as papers do.
+
+    Attributes:
+      name: "EMEA 2015".
+      documents, texts, groups: of each mention.
+      noted, gold: its CUIs as noted, and as they are called today.
+      without_note: how many mentions have none.
+      majority: the CUI that the (group, string) mostly has in the training mentions, None where it
+        is not among them; None for all where the corpus has no training set.
+    """
+
+    name: str
+    documents: list[str]
+    texts: list[str]
+    groups: list[str]
+    noted: list[tuple[str, ...]]
+    gold: list[tuple[str, ...]]
+    without_note: int
+    majority: list[str | None] | None
+
+    @property
+    def mistyped(self) -> int:
+        """How many gold CUIs are none, such as C153057."""
+        return sum(not is_cui(cui) for cuis in self.noted for cui in cuis)
+
+    def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
+        """Which gold CUIs can be answered, bool [items], mention after mention.
+
+        Args:
+          groups: concept -> the groups that it is searched in, a bit set.
+        """
+        found = [
+            groups.get(cui, 0) >> group_number(group) & 1
+            for group, cuis in zip(self.groups, self.gold, strict=True)
+            for cui in cuis
+        ]
+        return np.array(found, bool)
+
+
+def is_cui(found: str) -> bool:
+    return len(found) == 8 and found[0] == "C" and found[1:].isdecimal()
+
+
+def mention_sets(
+    corpus: Corpus, path: str, chosen: Sequence[str], successor: Mapping[str, str]
+) -> list[MentionSet]:
+    """The test sets that a corpus has.
+
+    Args:
+      corpus: from `read_quaero`.
+      path: of the corpus, for messages.
+      chosen: groups whose mentions are taken; none: all.
+      successor: retired CUI -> the one that stands for it.
+
+    Raises:
+      BadInput: neither dev nor test, or no mention of the chosen groups.
+    """
+    kept = {
+        key: [one for one in mentions if not chosen or one.group in chosen]
+        for key, mentions in corpus.items()
+    }
+
+    def columns(
+        mentions: Sequence[QuaeroMention],
+    ) -> tuple[list[str], list[str], list[tuple[str, ...]]]:
+        noted = [one for one in mentions if one.note is not None]
+        gold = [tuple(successor.get(cui, cui) for cui in one.cuis) for one in noted]
+        return [one.group for one in noted], [one.text for one in noted], gold
+
+    sets = []
+    for test_set, (year, trained_on) in TEST_SETS.items():
+        training = [one for key in kept if key[0] in trained_on for one in kept[key]]
+        known = majority_cuis(*columns(training)) if training else None
+        for part in PARTS:
+            mentions = kept.get((test_set, part), [])
+            groups, texts, gold = columns(mentions)
+            if not gold:
+                continue
+            noted = [one for one in mentions if one.note is not None]
+            sets.append(
+                MentionSet(
+                    f"{part} {year}",
+                    [one.document for one in noted],
+                    texts,
+                    groups,
+                    [one.cuis for one in noted],
+                    gold,
+                    len(mentions) - len(noted),
+                    majority_answers(known, groups, texts) if known is not None else None,
+                )
+            )
+    if not sets:
+        asked = f" of the semantic groups {', '.join(chosen)}" if chosen else ""
+        raise BadInput(
+            f"{path}: found no mentions{asked} with a CUI in dev (2015) or test (2016), only in "
+            f"{', '.join(sorted({key[0] for key in corpus}))}; expected one of these sets, as "
+            "nothing is scored on training mentions"
+        )
+    return sets
+
+
+# -------------------------------------------------------------------------------------------------
+# What each mention with a given group was answered: for the record, and as a table.
+#
+# As `normalization`, for whatever is a `GroupNormalizer`.
+
+NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
+
+
+@dataclass(frozen=True)
+class SetAnswers:
+    """The answers to the mentions of a set.
+
+    Attributes:
+      answers: of each mention, distinct concepts with their scores, best first; maybe none.
+      places: int [M], the place of the best gold CUI among them, from 1; 0 if none is there.
+    """
+
+    mentions: MentionSet
+    answers: list[list[tuple[str, float]]]
+    places: np.ndarray
+
+    @property
+    def similarities(self) -> np.ndarray:
+        """float [M], of the first answer; -inf where there is none."""
+        return np.array([found[0][1] if found else -np.inf for found in self.answers])
+
+    @property
+    def ranks(self) -> GoldCounts:
+        """The places as `evaluate --compare` reads them."""
+        none = np.zeros_like(self.places)
+        return GoldCounts(np.maximum(self.places - 1, 0), none, none + 1, self.places > 0)
+
+
+def answers_of(scorer: Scorer, mentions: MentionSet) -> SetAnswers:
+    """What a scorer's normalizer answers to the mentions of a set."""
+    answers, places = [], []
+    for text, group, gold in zip(mentions.texts, mentions.groups, mentions.gold, strict=True):
+        row = scorer.place[text, group]
+        best: dict[str, float] = {}
+        for number, score in zip(scorer.numbers[row], scorer.similarities[row], strict=True):
+            if number >= 0:
+                best.setdefault(scorer.concepts[number], float(score))
+        answers.append(list(best.items()))
+        found = (place for place, concept in enumerate(best, 1) if concept in gold)
+        places.append(next(found, 0))
+    return SetAnswers(mentions, answers, np.array(places))
+
+
+def described(scorer: Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
+    """What a record says of the answers, as `record.Answers`; tables of them are written.
+
+    Args:
+      scorer: of the benchmark.
+      pooling: of the encoder, for the names of files.
+      folder: of the tables; None: none.
+
+    Raises:
+      BadInput: a table cannot be written.
+    """
+    from coder_jax.mapping.confidence import measure_cutoffs
+
+    benchmark = scorer.benchmark
+    sets = [answers_of(scorer, one) for one in benchmark.sets]
+    similarities = np.concatenate([one.similarities for one in sets])
+    right = np.concatenate([one.places == 1 for one in sets])
+    there = np.isfinite(similarities)
+    digest = hashlib.sha256()
+    for mentions in benchmark.sets:
+        for text, group in zip(mentions.texts, mentions.groups, strict=True):
+            digest.update(f"{mentions.name}\t{group}\t{text}\n".encode())
+    files = {}
+    for one in sets if folder else []:
+        assert folder is not None
+        table = prediction_table(one, benchmark.dictionary)
+        name = one.mentions.name
+        files[name] = write_table(folder, (benchmark.name, name, pooling), table)
+    few = len(right) <= MOST_RANKS
+    return {
+        "ranks": {one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
+        "order": digest.hexdigest(),
+        "cutoffs": measure_cutoffs(similarities, right).described()["tables"],
+        "languages": "not told",
+        "similarities": distribution(similarities[there], right[there]) if any(there) else NOTHING,
+        "predictions": files,
+    }
+
+
+def prediction_table(answers: SetAnswers, dictionary: Dictionary | None) -> pl.DataFrame:
+    """A row for each mention: document, group, gold, its place, the first score, and all answers.
+
+    `rank` is the place of the best gold CUI, empty if it is not among the answers that are looked
+    at. Concepts are named by their preferred terms, where there is a dictionary.
+    """
+
+    def name(concept: str) -> str:
+        known = dictionary is not None and concept in dictionary.concept_set
+        return dictionary.about(concept).preferred if dictionary and known else ""
+
+    def names(gold: Sequence[str]) -> str:
+        return CONCEPT_SEPARATOR.join(filter(None, map(name, gold)))
+
+    one = answers.mentions
+    first = [found[0][1] if found else None for found in answers.answers]
+    columns: dict[str, Any] = {
+        "document": one.documents,
+        "mention": one.texts,
+        "semantic_group": one.groups,
+        "gold": [CONCEPT_SEPARATOR.join(gold) for gold in one.gold],
+        "gold_name": [names(gold) for gold in one.gold],
+        "rank": answers.places,
+        "right": np.where(answers.places == 1, "yes", "no"),
+        "similarity": pl.Series(first, dtype=pl.Float32),
+    }
+    shown = [
+        [(concept, name(concept), score) for concept, score in found[:ANSWERS]]
+        for found in answers.answers
+    ]
+    table = cleaned(pl.DataFrame(columns | answer_columns(shown)))
+    return table.with_columns(pl.when(pl.col("rank") > 0).then(pl.col("rank")))
+
+
+# -------------------------------------------------------------------------------------------------
+# Precision, recall and F1 of one answer for each mention, as MLNorm's code counts or as BRATEval.
+#
+# Mentions may have several gold CUIs, and an answer may be missing, below a threshold. A counting
+# gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
+# Gold CUIs that the normalizer does not know are never right and stay in the gold.
+
+MEASURES = ("precision", "recall", "f1")
+Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray]
+
+
+def count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+    """As the code of MLNorm: each gold CUI of a mention is a mention with a copy of the answer.
+
+    So of a mention with two gold CUIs, an answer that is one of them is right once and wrong once.
+
+    Args:
+      gold: of M mentions, one CUI or more; mentions without any are to be left out before.
+      answers: None for no answer.
+
+    Returns:
+      int [M, 3]: items that are right, items that are answered, items.
+    """
+    rows = [
+        (list(cuis).count(str(answer)), 0 if answer is None else len(cuis), len(cuis))
+        for cuis, answer in zip(gold, answers, strict=True)
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+    """As BRATEval for CLEF eHealth 2015 (CompareNotesEHealth), with exact_match true.
+
+    Per CUI: a right answer is one true positive, a wrong one one false positive, each gold CUI that
+    is not the answer one false negative; but all of a mention without an answer are one. The
+    reference is its first argument.
+
+    Args, Returns:
+      as `count_items`: true positives, with false positives, with false negatives.
+    """
+    rows = []
+    for cuis, answer in zip(gold, answers, strict=True):
+        if answer is None:
+            rows.append((0, 0, 1))
+            continue
+        right = int(answer in cuis)
+        rows.append((right, 1, right + sum(cui != answer for cui in cuis)))
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+    """As `count_brateval` with exact_match false: one gold CUI in common is all of them."""
+    rows = [
+        (int(answer in cuis), int(answer is not None), 1)
+        for cuis, answer in zip(gold, answers, strict=True)
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+COUNTINGS: dict[str, Counting] = {
+    "mlnorm": count_items,
+    "brateval": count_brateval,
+    "brateval-any": count_brateval_any,
+}
+
+
+def measures(totals: np.ndarray) -> np.ndarray:
+    """MEASURES [..., 3] of sums [..., 3] of right answers, answers and gold.
+
+    What has nothing to divide by is 0; all three are 1 where there are neither answers nor gold.
+    """
+    right, answered, gold = np.moveaxis(np.asarray(totals, float), -1, 0)
+    nothing = (answered == 0) & (gold == 0)
+    precision = np.where(nothing, 1.0, right / np.maximum(answered, 1))
+    recall = np.where(nothing, 1.0, right / np.maximum(gold, 1))
+    f1 = np.where(nothing, 1.0, 2 * right / np.maximum(answered + gold, 1))
+    return np.stack([precision, recall, f1], axis=-1)
+
+
+def measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `results.Statistic` of MEASURES [B, 3], of mentions with their counts."""
+    return measures(drawn_BU @ distinct_U3)
+
+
+def mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
+    """The mean, over all gold CUIs of all mentions, of 1 / its place among the answers.
+
+    It is 0 for a gold CUI that is not among them.
+
+    Args:
+      gold: of M mentions.
+      ranked: the distinct answers to each, best first.
+    """
+    found = [
+        1 / (answers.index(cui) + 1) if cui in answers else 0.0
+        for cuis, answers in zip(gold, map(list, ranked), strict=True)
+        for cui in cuis
+    ]
+    return float(np.mean(found)) if found else 0.0
+
+
+def accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
+    """The share of the mentions one of whose gold CUIs is among the first k answers."""
+    hits = [
+        not set(cuis).isdisjoint(answers[:k]) for cuis, answers in zip(gold, ranked, strict=True)
+    ]
+    return float(np.mean(hits)) if hits else 0.0
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions whose semantic group is given, normalized to one CUI each.
+#
+# The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is
+# asked for. The corpora are `Quaero` and, with --given-groups, `mantra.GroupedMantra`. Answers are
+# searched among the concepts of the mention's group alone. Whatever is a `GroupNormalizer` is
+# scored: `score` makes one of an encoder, by nearest terms; `score_normalizer` takes any other.
+
+
+@dataclass(frozen=True)
+class GroupedMentions(Benchmark):
+    """Sets of mentions, each of which has a semantic group and gold CUIs.
+
+    Attributes:
+      sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
+        given, of which `retired` stand in for a retired one.
+      dictionary: the terms of concepts that have a group of some mention; None: no dictionary.
+      groups: concept -> its semantic groups as a bit set; of the dictionary.
+      chosen: the groups whose mentions are scored; none: all.
+    """
+
+    name: str
+    path: str
+    sets: list[MentionSet]
+    content_hash: str
+    dictionary: Dictionary | None = None
+    groups: dict[str, int] | None = None
+    chosen: tuple[str, ...] = ()
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
+
+    kind: ClassVar[str] = "semantic group given"
+    published: ClassVar[tuple[PublishedRow, ...]] = QUAERO
+
+    @classmethod
+    def of_sets(cls, given: Given, sets: list[MentionSet]) -> Self:
+        """The benchmark of sets with gold as it is called today.
+
+        BadInput for a dictionary that does not fit, see `searching`.
+        """
+        retired = given.retired_cuis
+        successor = retired.successor if retired else {}
+        rows = (
+            (one.name, *row, " ".join(cuis))
+            for one in sets
+            for *row, cuis in zip(one.documents, one.groups, one.texts, one.noted, strict=True)
+        )
+        benchmark = cls(
+            given.name,
+            str(given.path),
+            sets,
+            content_hash(rows),
+            chosen=chosen_groups(given),
+            retired=sum(cui in successor for one in sets for cuis in one.noted for cui in cuis),
+            retired_cuis=retired,
+        )
+        return benchmark if given.dictionary is None else benchmark.searching(given.dictionary)
+
+    def searching(self, dictionary: Dictionary) -> Self:
+        """The benchmark with what is searched: of a dictionary, the terms of the mentions' groups.
+
+        BadInput for a dictionary without semantic groups, or that holds no gold CUI in its group.
+        """
+        if self.retired_cuis is not None:
+            dictionary = dictionary.with_successors(self.retired_cuis)
+        asked = 0
+        for group in {group for one in self.sets for group in one.groups}:
+            asked |= 1 << group_number(group)
+        bits = {c: b for c, b in groups_of_concepts(dictionary).items() if b & asked}
+        kept = [
+            row
+            for row, joined in enumerate(dictionary.concepts)
+            if not bits.keys().isdisjoint(split_concepts(joined))
+        ]
+        narrowed = replace(
+            dictionary,
+            terms=[dictionary.terms[row] for row in kept],
+            concepts=[
+                "|".join(c for c in split_concepts(dictionary.concepts[row]) if c in bits)
+                for row in kept
+            ],
+            languages=dictionary.languages and [dictionary.languages[row] for row in kept],
+            vocabularies=dictionary.vocabularies and [dictionary.vocabularies[row] for row in kept],
+        )
+        if not any(one.reachable(bits).any() for one in self.sets):
+            example = self.sets[0]
+            raise BadInput(
+                f"{self.path}: found none of its gold CUIs (such as {example.gold[0][0]!r} of "
+                f"{example.texts[0]!r}, {example.groups[0]}) in the dictionary {dictionary.source} "
+                f"(such as {dictionary.concepts[0]!r}); expected UMLS CUIs, and concepts of the "
+                "mentions' semantic groups"
+            )
+        return replace(self, dictionary=narrowed, groups=bits)
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of mentions and terms; BadInput for none, or concept vectors."""
+        terms_only(keyed_by, self.path)
+        sides = [*(one.texts for one in self.sets), self._searched().terms]
+        return list(dict.fromkeys(chain.from_iterable(sides)))
+
+    def dictionaries(self) -> list[Dictionary]:
+        return [self._searched()]
+
+    def _searched(self) -> Dictionary:
+        if self.dictionary is None:
+            raise BadInput(
+                f"{self.path}: found mentions with semantic groups and no dictionary to search; "
+                "give --dictionary with a dataset folder, the MRCONSO.RRF of a release with "
+                "MRSTY.RRF beside it, or a table with the columns term, concept and semantic_type"
+            )
+        return self.dictionary
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
+        nearest = NearestTerms(vectors.encode, self._searched(), self.groups or {})
+        return self.score_normalizer(nearest, encoder, options, missing=missing)
+
+    def score_normalizer(
+        self,
+        normalizer: GroupNormalizer,
+        encoder: EncoderRecord,
+        options: Options,
+        *,
+        missing: int = 0,
+        similarity: str = "cosine of the nearest term",
+    ) -> EvaluationRecord:
+        """The record of whatever answers mentions, such as a classifier over concepts.
+
+        Args:
+          normalizer: asked once for each distinct mention and group.
+          encoder: for the record.
+          options: threshold, count_as, seed, predictions.
+          missing: strings that have no vector.
+          similarity: what its scores are.
+        """
+
+        scorer = Scorer(self, normalizer, COUNTINGS[options["count_as"]], options["threshold"])
+        record = scorer.record(encoder, options, missing=missing, similarity=similarity)
+        answers = described(scorer, encoder.pooling, options["predictions"])
+        return replace(record, answers=answers)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """A row for each set and threshold, and below it what is said in `about`."""
+
+        return table(records, cls.published)
+
+
+def chosen_groups(given: Given) -> tuple[str, ...]:
+    """The groups whose mentions are asked for; none: all."""
+    return tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))
+
+
+# -------------------------------------------------------------------------------------------------
+# QUAERO: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and 2016.
+
+
+@dataclass(frozen=True)
+class Quaero(GroupedMentions):
+    """The test sets that are there, EMEA and MEDLINE apart."""
+
+    formats: ClassVar[str] = (
+        "QUAERO:   the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip of it"
+    )
+    about: ClassVar[str] = """\
+QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip of it; searched in
+          the terms of --dictionary whose concepts have the mention's semantic group, which is
+          given. Precision, recall and F1 of one CUI per mention, MRR and acc@1, on EMEA and MEDLINE
+          of 2015 (dev) and 2016 (test). Rows beside them: gold that the dictionary holds alone, and
+          the majority CUI of the training mentions.\
+"""
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--threshold",
+            "also score with no answer below these cosines (or probabilities, of a classifier)",
+            default=[],
+            argparse={"nargs": "+", "type": float, "metavar": "SCORE"},
+        ),
+        Flag(
+            "--semantic-groups",
+            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
+            default=[],
+            argparse={"nargs": "+", "choices": GROUPS, "metavar": "GROUP"},
+        ),
+        Flag(
+            "--count-as",
+            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
+            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough); "
+            "default: mlnorm",
+            default="mlnorm",
+            argparse={"choices": tuple(COUNTINGS)},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions with semantic groups"
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return is_quaero(found.path)
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        successor = given.retired_cuis.successor if given.retired_cuis else {}
+        corpus = read_quaero(given.path)
+        sets = mention_sets(corpus, str(given.path), chosen_groups(given), successor)
+        return cls.of_sets(given, sets)
+
+
+# -------------------------------------------------------------------------------------------------
+# Answers to the mentions whose group is given, and their scores.
+
+RANKED = 100  # answers of each mention that MRR looks at
+MEANT = (*MEASURES, "mrr", "acc@1", "acc@5")
+
+Gold = Sequence[tuple[str, ...]]
+Ranked = Sequence[Sequence[str]]
+
+
+class Scorer:
+    """Scores the answers of one normalizer on one benchmark."""
+
+    def __init__(
+        self,
+        benchmark: GroupedMentions,
+        normalizer: GroupNormalizer,
+        counting: Counting,
+        thresholds: Sequence[float],
+    ):
+        self.benchmark, self.counting, self.thresholds = benchmark, counting, list(thresholds)
+        retired = benchmark.retired_cuis
+        now = retired.successor if retired else {}
+        # Of today, as the gold is; what two concepts became is in the groups of both.
+        self.concepts = [now.get(one, one) for one in normalizer.concepts]
+        self.reach: dict[str, int] = {}
+        for concept, bits in zip(self.concepts, normalizer.groups.tolist(), strict=True):
+            self.reach[concept] = self.reach.get(concept, 0) | bits
+        pairs = [pair for one in benchmark.sets for pair in zip(one.texts, one.groups, strict=True)]
+        self.place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
+        texts, groups = zip(*self.place, strict=True)
+        self.numbers, self.similarities = normalizer.nearest(texts, groups, RANKED)
+
+    def record(
+        self, encoder: EncoderRecord, options: Options, *, missing: int, similarity: str
+    ) -> EvaluationRecord:
+        """The record; its scores are means over the sets, which are its folds."""
+        rng = np.random.default_rng(options["seed"])
+        benchmark, sets = self.benchmark, self.benchmark.sets
+        folds, drawn = {}, []
+        for one in sets:
+            folds[one.name], of_set = self.fold(one, rng)
+            drawn.append(of_set)
+
+        def mean(part: str) -> dict[str, float]:
+            scores = [fold[part] for fold in folds.values() if fold[part]]
+            return (
+                {name: float(np.mean([one[name] for one in scores])) for name in MEANT}
+                if scores
+                else {}
+            )
+
+        names = next(iter(folds.values()))["counts"]
+        counts = {name: sum(fold["counts"][name] for fold in folds.values()) for name in names}
+        dictionary = benchmark.dictionary
+        retired = benchmark.retired_cuis
+        return EvaluationRecord(
+            benchmark=benchmark.name,
+            kind=benchmark.kind,
+            path=benchmark.path,
+            content_hash=benchmark.content_hash,
+            scores=dict(mean("scores")),
+            intervals=named(MEASURES, np.mean(drawn, axis=0)),
+            counts={**counts, "retired": benchmark.retired, "missing": missing, "folds": len(sets)},
+            unreachable={
+                "mentions": counts["unreachable"],
+                "share": counts["unreachable"] / counts["gold"],
+                "scores_of_reachable": mean("reachable"),
+            },
+            dictionary=dictionary.description if dictionary else None,
+            scoring={
+                "similarity": similarity,
+                "concept": "the best one of the mention's semantic group, which is given",
+                "semantic_groups": list(benchmark.chosen) or "all",
+                "count_as": options["count_as"],
+                "threshold": "none; folds have those that were asked for",
+                "mrr": f"over gold CUIs, 0 beyond {RANKED} answers; no threshold",
+                "acc@k": "mentions one of whose gold CUIs is among k concepts; no threshold",
+                "ties": "the concept that comes first in the dictionary",
+                "unreachable": "gold CUIs that no concept of their group has count as wrong",
+                "without_note": "mentions without a gold CUI are left out",
+                "mistyped": "gold that is no CUI stays, and is wrong",
+                "retired_cuis": retired and retired.description,
+                "majority": "the CUI that the (group, string) mostly has in train (2016: and dev)",
+                "folds": "unweighted mean over sets",
+                "intervals": f"{ABOUT}, mentions drawn anew within their set",
+            },
+            folds=folds,
+            encoder=encoder,
+        )
+
+    def fold(self, one: MentionSet, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray]:
+        """What a record says of a set, and MEASURES of resamples of its mentions."""
+        rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
+        numbers, similarities = self.numbers[rows], self.similarities[rows]
+        ranked = [self.named(row) for row in numbers]
+        can_be = one.reachable(self.reach)
+        ends = np.cumsum([len(cuis) for cuis in one.gold])[:-1]
+        kept = [
+            tuple(cui for cui, is_kept in zip(cuis, part, strict=True) if is_kept)
+            for cuis, part in zip(one.gold, np.split(can_be, ends), strict=True)
+        ]
+        counted = self.counting(one.gold, answers(ranked, similarities, None))
+        first, second = similarities[:, 0], similarities[:, 1]
+        tied = np.isfinite(first) & (second >= first - np.float32(TIE_TOLERANCE))
+        fold: dict[str, Any] = {
+            "scores": self.scores(one.gold, ranked, similarities),
+            "reachable": self.scores(*reachable_only(kept, ranked, similarities)),
+            "thresholds": {
+                str(threshold): {
+                    "scores": self.scores(one.gold, ranked, similarities, threshold),
+                    "reachable": self.scores(
+                        *reachable_only(kept, ranked, similarities), threshold
+                    ),
+                }
+                for threshold in self.thresholds
+            },
+            "majority": self.majority(one, one.gold),
+            "majority_of_reachable": self.majority(one, kept),
+            "counts": {
+                "mentions": len(one.gold),
+                "gold": len(can_be),
+                "unreachable": int((~can_be).sum()),
+                "mistyped": one.mistyped,
+                "without_note": one.without_note,
+                "tied": int(tied.sum()),
+            },
+        }
+        drawn = resampled(counted, measures_drawn, rng)
+        fold["intervals"] = named(MEASURES, drawn)
+        return fold, drawn
+
+    def named(self, numbers: np.ndarray) -> list[str]:
+        """The distinct concepts of a row of answers, as they are called today."""
+        return list(dict.fromkeys(self.concepts[number] for number in numbers if number >= 0))
+
+    def scores(
+        self,
+        gold: Gold,
+        ranked: Ranked,
+        similarities: np.ndarray,
+        threshold: float | None = None,
+    ) -> dict[str, float]:
+        """MEANT of some mentions; none of no mentions. A threshold moves P, R and F1 alone."""
+        if not gold:
+            return {}
+        counted = self.counting(gold, answers(ranked, similarities, threshold))
+        found = dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
+        accuracies = {f"acc@{k}": accuracy_at(k, gold, ranked) for k in (1, 5)}
+        return found | {"mrr": mean_reciprocal_rank(gold, ranked)} | accuracies
+
+    def majority(self, one: MentionSet, gold: Gold) -> Mapping[str, float]:
+        """MEASURES of the CUI that training mentions mostly have; none without these.
+
+        Mentions that have no gold are left out.
+        """
+        rows = [row for row, cuis in enumerate(gold) if cuis]
+        if one.majority is None or not rows:
+            return {}
+        answered = [one.majority[row] for row in rows]
+        counted = self.counting([gold[row] for row in rows], answered)
+        return dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
+
+
+def answers(ranked: Ranked, similarities: np.ndarray, threshold: float | None) -> list[str | None]:
+    """The first answer to each mention, None where there is none or its score is too low."""
+    least = -np.inf if threshold is None else threshold
+    return [
+        found[0] if found and score >= least else None
+        for found, score in zip(ranked, similarities[:, 0], strict=True)
+    ]
+
+
+def reachable_only(
+    kept: Gold, ranked: Ranked, similarities: np.ndarray
+) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
+    """Gold, answers and their scores of the mentions that have any gold left."""
+    rows = [row for row, cuis in enumerate(kept) if cuis]
+    return [kept[row] for row in rows], [ranked[row] for row in rows], similarities[rows]
+
+
+# -------------------------------------------------------------------------------------------------
+# The table of mentions with groups: set by set, encoders, floor of training mentions, papers.
+
+SHOWN = (*MEASURES, "mrr", "acc@1")
+RESTRICTED = "restricted to reachable gold"
+
+
+def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
+    """Scores in percent, with half the width of their intervals.
+
+    The papers' rows stand beside results on all groups: they are of the whole UMLS of 2014, and a
+    smaller dictionary cannot reach them.
+    """
+    missing = missing_column(records)
+    header = [
+        "semantic group given",
+        "pooling",
+        "gold",
+        "unreachable",
+        "threshold",
+        "precision",
+        "recall",
+        "F1",
+    ]
+    header += ["MRR", "acc@1", "tied", *missing]
+    rows = []
+    sets = dict.fromkeys((r.benchmark, name) for r in records for name in r.folds)
+    for benchmark, name in sets:
+        own = [r for r in records if r.benchmark == benchmark and name in r.folds]
+        for record in own:
+            rows += [
+                Row(_filled(cells, len(header)), record.encoder.model)
+                for cells in _cells(record, name, missing)
+            ]
+        rows += list(_majority(own[0], name, len(header)))
+        if own[0].scoring["semantic_groups"] == "all":
+            rows += list(_of_papers(benchmark, name, published, len(header)))
+    return header, rows
+
+
+def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Iterator[list[str]]:
+    """The rows of a set: without a threshold, then with each; all gold, then what is reachable."""
+    fold = record.folds[name]
+    counts = fold["counts"]
+    label, pooling = _label(record, name), record.encoder.pooling
+    for threshold, found in {"": fold, **fold["thresholds"]}.items():
+        sure = {} if threshold else fold["intervals"]
+        scores = [short_percent(found["scores"][one], sure.get(one)) for one in SHOWN]
+        rest = [f"{counts['tied']:,}", *(f"{record.counts[one]:,}" for one in missing)]
+        out = counts["unreachable"]
+        yield [
+            label,
+            pooling,
+            f"{counts['gold']:,}",
+            f"{out:,}",
+            threshold or "none",
+            *scores,
+            *rest,
+        ]
+        if out and found["reachable"]:
+            scores = [short_percent(found["reachable"][one]) for one in SHOWN]
+            left = f"{counts['gold'] - out:,}"
+            yield [
+                f"{label}, {RESTRICTED}",
+                pooling,
+                left,
+                "0",
+                threshold or "none",
+                *scores,
+            ]
+
+
+def _label(record: EvaluationRecord, name: str) -> str:
+    groups = record.scoring["semantic_groups"]
+    return f"{record.benchmark} {name}" + ("" if groups == "all" else f", {' '.join(groups)}")
+
+
+def _majority(record: EvaluationRecord, name: str, width: int) -> Iterator[Row]:
+    fold = record.folds[name]
+    counts = fold["counts"]
+    label = f"{_label(record, name)}, majority CUI of training mentions"
+    rows = [(label, counts["gold"], fold["majority"])]
+    if counts["unreachable"]:
+        left = counts["gold"] - counts["unreachable"]
+        rows.append((f"{label}, {RESTRICTED}", left, fold["majority_of_reachable"]))
+    for label, gold, found in rows:
+        if found:
+            scores = [short_percent(found[one]) for one in MEASURES]
+            yield Row(_filled([label, "", f"{gold:,}", "", "", *scores], width), "majority CUI")
+
+
+def _of_papers(
+    benchmark: str, name: str, published: Sequence[PublishedRow], width: int
+) -> Iterator[Row]:
+    for row in rows_for(benchmark, published):
+        values = [row.scores.get(f"{name} {one}") for one in MEASURES]
+        if any(value is not None for value in values):
+            shown = ["" if value is None else f"{value:.1f}" for value in values]
+            cells = [f"{benchmark} {name}", row.pooling, "", "", "", *shown]
+            yield Row(_filled(cells, width), row.encoder, f"{row.paper}, table {row.table}")
+
+
+def _filled(cells: list[str], width: int) -> list[str]:
+    return cells + [""] * (width - len(cells))
+
+
+# -------------------------------------------------------------------------------------------------
+# What answers mentions whose semantic group is given: the protocol, and the nearest term.
+#
+# A classifier over concepts and a plain encoder are scored alike: each gives the best concepts of
+# the group, and how good each is.
+
+
+class GroupNormalizer(Protocol):
+    """Answers mentions with concepts of their semantic group.
+
+    Attributes:
+      concepts: identifiers of the concepts, such as CUIs.
+      groups: uint16 [C], the semantic groups of each as `semantic_groups.groups_of` has them.
+    """
+
+    @property
+    def concepts(self) -> Sequence[str]: ...
+    @property
+    def groups(self) -> np.ndarray: ...
+
+    def nearest(
+        self, mentions: Sequence[str], groups: Sequence[str | None], k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best concepts for each mention among those of its group.
+
+        Args:
+          mentions: M strings.
+          groups: of each mention, such as "DISO"; None: all concepts.
+          k: at least 1.
+
+        Returns:
+          (int64 [M, k], numbers of distinct concepts, best first, -1 where there are fewer;
+          float32 [M, k], how good each is: a probability or a cosine, -inf where there is none).
+
+        Raises:
+          BadInput: an unknown group.
+        """
+
+
+class NearestTerms:
+    """The concepts with the nearest terms, exact; of equally near ones the first of the dictionary.
+
+    Attributes:
+      concepts, groups: see `GroupNormalizer`; concepts are in the order of their first terms.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[str]], np.ndarray],
+        dictionary: Dictionary,
+        groups: Mapping[str, int],
+    ):
+        """
+        Args:
+          encode: strings -> float [n, D], for instance `TermEncoder.encode`; it is asked for the
+            terms of a group one block at a time.
+          dictionary: its terms, each of one concept or more.
+          groups: the semantic groups of concepts as bit sets, from `groups_of_concepts`.
+        """
+        self.encode = encode
+        pairs = [(term, concept) for _, term, concept in dictionary.pairs()]
+        number_of: dict[str, int] = {}
+        numbers = [number_of.setdefault(concept, len(number_of)) for _, concept in pairs]
+        self.terms = [term for term, _ in pairs]
+        self.concepts = list(number_of)
+        self.groups = np.array([groups.get(one, 1 << ANY) for one in self.concepts], np.uint16)
+        self.concept_of_pair, self.number_of = np.array(numbers, np.int64), number_of
+
+    def nearest(
+        self, mentions: Sequence[str], groups: Sequence[str | None], k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbers = np.full((len(mentions), k), -1, np.int64)
+        scores = np.full((len(mentions), k), -np.inf, np.float32)
+        group_of = np.array([ANY if one is None else group_number(one) for one in groups], int)
+        for group in np.unique(group_of):
+            rows = np.flatnonzero(group_of == group)
+            found = self._nearest_in([mentions[int(row)] for row in rows], int(group), k)
+            numbers[rows], scores[rows] = found
+        return numbers, scores
+
+    def _nearest_in(
+        self, mentions: Sequence[str], group: int, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`nearest` of mentions of one group, by its number."""
+        from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
+
+        numbers = np.full((len(mentions), k), -1, np.int64)
+        scores = np.full((len(mentions), k), -np.inf, np.float32)
+        is_in = (self.groups >> group & 1).astype(bool)
+        pairs = np.flatnonzero(is_in[self.concept_of_pair])
+        if not len(pairs):
+            return numbers, scores
+        queries = unit(self.encode(mentions), "mention vectors")
+        terms = [self.terms[pair] for pair in pairs]
+        concepts = [self.concepts[number] for number in self.concept_of_pair[pairs]]
+        vectors = TermRows(self.encode, terms, queries.shape[1])
+        searched = EncodedDictionary(terms, concepts, vectors)
+        most = min(k, int(is_in.sum()))
+        for row, matches in enumerate(nearest_concepts(queries, searched, most)):
+            numbers[row, :most] = [self.number_of[match.concept] for match in matches]
+            scores[row, :most] = [match.similarity for match in matches]
+        return numbers, scores

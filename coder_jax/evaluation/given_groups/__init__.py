@@ -1,1 +1,0 @@
-"""Benchmarks of normalization whose mentions have a semantic group that is given."""

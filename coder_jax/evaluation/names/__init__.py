@@ -1,1 +1,0 @@
-"""Names as Phan et al. 2019 (BNE) measure them: synonyms by nearness, mentions in text."""

@@ -1,0 +1,1050 @@
+"""Normalization (Cadec, PsyTar, XL-BEL): mentions looked up in a dictionary, and accuracy.
+
+What computes on devices is imported where it is used, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+import polars as pl
+
+from coder_jax.encoding.vector_files import unit
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
+from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts, rank_intervals, rank_scores
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results import ABOUT, Row, Table, missing_column, percent, published_rows
+from coder_jax.evaluation.vectors import TERMS, Vectors, terms_only
+from coder_jax.models.hf_files import EncoderSettings
+from data_pipeline.dataset.dictionary import Dictionary, read_dictionary, union
+from data_pipeline.files.tables import (
+    CONCEPT_SEPARATOR,
+    content_hash,
+    double_piped,
+    is_double_piped,
+    split_concepts,
+    two_columns,
+)
+from data_pipeline.files.whole import written_whole
+from data_pipeline.process import BadInput
+from data_pipeline.sources.corpora import mention_languages, mention_rows, names_mentions
+from data_pipeline.terminology.retired_cuis import RetiredCuis
+
+if TYPE_CHECKING:
+    from coder_jax.encoding.encoder import Match, TermEncoder
+    from coder_jax.models.bert import Bert
+
+
+# -------------------------------------------------------------------------------------------------
+# Normalization: mentions, gold concepts and the dictionary that is searched for them.
+#
+# What it is, whatever the format of its files: its scores, record and table. The formats are
+# `Mentions`, `Folds`, `XlBel` and, with scores of its own, `mantra.Mantra`.
+
+
+@dataclass(frozen=True)
+class NormalizationFold:
+    """Mentions, their gold concepts (several joined with "|"), and what is searched for them.
+
+    `languages` are those of the mentions, where their file tells.
+    """
+
+    name: str
+    mentions: list[str]
+    gold: list[str]
+    dictionary: Dictionary
+    languages: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class NormalizationBenchmark(Benchmark):
+    """Mentions to normalize; `retired` of them have a gold CUI that stands in for a retired one.
+
+    `content_hash` is of the gold CUIs as the files have them, and `quoted` the number of mentions
+    that were read without the quotes of a CSV field.
+    """
+
+    name: str
+    path: str
+    folds: list[NormalizationFold]
+    content_hash: str
+    retired: int = 0
+    retired_cuis: RetiredCuis | None = None
+    quoted: int = 0
+
+    kind: ClassVar[str] = "normalization"
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--k",
+            "the k of acc@k (default: 1 3 5)",
+            default=[1, 3, 5],
+            least=1,
+            argparse={"nargs": "+", "type": int},
+        ),
+        Flag(
+            "--predictions",
+            "folder for a TSV file of each benchmark, fold and pooling: mentions, gold, its rank, "
+            "and the five nearest concepts",
+            argparse={"type": Path, "metavar": "DIR"},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions and terms"
+    published: ClassVar[tuple[PublishedRow, ...]] = NORMALIZATION
+    # What the k of acc@k counts.
+    acc_at_k: ClassVar[str] = "k concepts"
+
+    @classmethod
+    def of_folds(
+        cls,
+        given: Given,
+        folds: list[NormalizationFold],
+        *,
+        quoted: int = 0,
+        path: Path | None = None,
+    ) -> Self:
+        """The benchmark of folds as the files have them, in the CUIs of today.
+
+        BadInput for a fold none of whose gold concepts is in its dictionary.
+        """
+        rows_hash = content_hash(
+            (fold.name, mention, gold)
+            for fold in folds
+            for mention, gold in zip(fold.mentions, fold.gold, strict=True)
+        )
+        benchmark = cls(given.name, str(path or given.path), folds, rows_hash, quoted=quoted)
+        if given.retired_cuis is not None:
+            benchmark = with_successors(benchmark, given.retired_cuis)
+        check_reachable(benchmark)
+        return benchmark
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of all mentions and dictionaries; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
+        sides = [fold.mentions for fold in self.folds] + [one.terms for one in self.dictionaries()]
+        return list(dict.fromkeys(chain.from_iterable(sides)))
+
+    def dictionaries(self) -> list[Dictionary]:
+        return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
+
+    def averaged(self) -> list[str]:
+        """The folds that the score is the mean over."""
+        return [fold.name for fold in self.folds]
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
+        result = evaluate_normalization(vectors.encode, self, ks=options["k"])
+        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        return with_answers(record, self, result, vectors, options)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """acc@k and MRR; all mentions, and where it differs a row of the reachable ones.
+
+        The scores are means over the folds, or languages, that are counted in the last column.
+        """
+        ks = options["k"]
+        header = ["normalization", "pooling", "mentions", "terms", "concepts"]
+        scores = [f"acc@{k}" for k in ks]
+        missing = missing_column(records)
+        header += [*scores, "MRR", "unreachable", *missing, "tied", f"acc@{ks[0]} by ties", "folds"]
+        rows = [row for record in records for row in _rows(record, ks, missing)]
+        papers = published_rows(records, cls.published, scores, len(header), before=5, digits=2)
+        return header, rows + papers
+
+
+AnyFormat = TypeVar("AnyFormat", bound=NormalizationBenchmark)
+
+
+def with_successors(benchmark: AnyFormat, retired_cuis: RetiredCuis) -> AnyFormat:
+    """The benchmark with gold and dictionary in the CUIs of today."""
+    # Both sides, whatever their age: then equal concepts have equal names.
+    mapped: dict[int, Dictionary] = {}
+    retired, folds = 0, []
+    for fold in benchmark.folds:
+        if id(fold.dictionary) not in mapped:
+            mapped[id(fold.dictionary)] = fold.dictionary.with_successors(retired_cuis)
+        gold = [retired_cuis.now(joined) for joined in fold.gold]
+        retired += sum(map(retired_cuis.has, fold.gold))
+        folds.append(replace(fold, gold=gold, dictionary=mapped[id(fold.dictionary)]))
+    return replace(benchmark, folds=folds, retired=retired, retired_cuis=retired_cuis)
+
+
+def check_reachable(benchmark: NormalizationBenchmark) -> None:
+    """BadInput for a fold none of whose gold concepts is in its dictionary."""
+    for fold in benchmark.folds:
+        known = fold.dictionary.concept_set
+        if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
+            raise BadInput(
+                f"{benchmark.path}: found none of the gold concepts of {len(fold.gold)} mentions "
+                f"(such as {fold.gold[0]!r} of {fold.mentions[0]!r}) in the dictionary "
+                f"{fold.dictionary.source} (such as {fold.dictionary.concepts[0]!r}); expected "
+                "concepts of one vocabulary, in the second column of both"
+            )
+
+
+def with_answers(
+    record: EvaluationRecord,
+    benchmark: NormalizationBenchmark,
+    result: NormalizationResult,
+    vectors: Vectors,
+    options: Options,
+) -> EvaluationRecord:
+    """The record with what each mention was answered; tables of it where they are asked for."""
+
+    folder = options["predictions"]
+    found = answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
+    described = described_answers(benchmark, result, found)
+    if folder:
+        pooling = record.encoder.pooling
+        files = write_predictions(folder, benchmark, result, found, pooling)
+        described["predictions"] = files
+    return replace(record, answers=described)
+
+
+def normalization_record(
+    benchmark: NormalizationBenchmark,
+    result: NormalizationResult,
+    encoder: EncoderRecord,
+    *,
+    missing: int = 0,
+    seed: int = 0,
+) -> EvaluationRecord:
+    """The record of `evaluate_normalization`.
+
+    Args:
+      missing: strings that have no vector.
+      seed: of the mentions that are drawn for the intervals.
+    """
+    parts = list(result.folds.values()) or [result]
+    ks = [int(name[4:]) for name in result.scores if name[4:].isdigit()]
+    ranks = [part.ranks for part in parts if part.ranks is not None]
+    of_fold = {fold.name: fold for fold in benchmark.folds}
+    retired = benchmark.retired_cuis
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="normalization",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(result.scores),
+        counts={
+            **_counts(result),
+            "retired": benchmark.retired,
+            "quoted": benchmark.quoted,
+            "missing": missing,
+            "folds": len(result.folds) or 1,
+        },
+        unreachable={
+            **_unreachable(result),
+            "intervals_of_reachable": rank_intervals(ranks, ks, seed, of_reachable=True),
+        },
+        intervals=rank_intervals(ranks, ks, seed),
+        dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
+        scoring={
+            "similarity": "cosine",
+            "concept": "nearest of its terms",
+            "acc@k": benchmark.acc_at_k,
+            "tie_tolerance": TIE_TOLERANCE,
+            "ties": "acc@k and mrr are means over random orders of tied concepts",
+            "several_gold": "the best of them counts",
+            "unreachable": "gold concepts without a term in the dictionary count as wrong",
+            "retired_cuis": retired and retired.description,
+            "folds": "unweighted mean over folds" if result.folds else "none",
+            "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
+            "missing": "strings without a vector have the cosine 0 with all others",
+            "intervals": f"{ABOUT}, mentions drawn anew within their fold",
+        },
+        folds={
+            name: {
+                "scores": dict(part.scores),
+                "intervals": rank_intervals([part.ranks], ks, seed) if part.ranks else {},
+                "counts": _counts(part),
+                "unreachable": _unreachable(part),
+                "dictionary": of_fold[name].dictionary.description,
+            }
+            for name, part in result.folds.items()
+        },
+        encoder=encoder,
+    )
+
+
+def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
+    """The row of a record over all mentions and, where it differs, over the reachable ones."""
+    counts, dictionary = record.counts, record.dictionary or {}
+    unreachable = record.unreachable or {}
+    whole = record.scores, record.intervals
+    parts = [(record.benchmark, counts["mentions"], counts["unreachable"], *whole)]
+    reachable = unreachable["scores_of_reachable"]
+    if counts["unreachable"] and reachable:
+        rest = counts["mentions"] - counts["unreachable"]
+        of_rest = reachable, unreachable.get("intervals_of_reachable", {})
+        parts.append((f"{record.benchmark}, reachable", rest, 0, *of_rest))
+    rows = []
+    for name, mentions, out_of_reach, scores, sure in parts:
+        ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
+        share = f" ({percent(unreachable['share'])} %)" if out_of_reach else ""
+        cells = (
+            [name, record.encoder.pooling]
+            + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
+            + [percent(scores[one], sure.get(one)) for one in (*(f"acc@{k}" for k in ks), "mrr")]
+            + [f"{out_of_reach:,}{share}"]
+            + [f"{counts.get(count, 0):,}" for count in (*missing, "tied")]
+            + ["-".join(percent(end) for end in ends), str(len(record.folds) or 1)]
+        )
+        rows.append(Row(cells, record.encoder.model))
+    return rows
+
+
+def _counts(result: NormalizationResult) -> dict[str, int]:
+    return {
+        "mentions": result.mentions,
+        "unreachable": result.unreachable,
+        "tied": result.tied,
+    }
+
+
+def _unreachable(result: NormalizationResult) -> dict[str, Any]:
+    return {
+        "mentions": result.unreachable,
+        "share": result.unreachable / result.mentions,
+        "scores_of_reachable": dict(result.reachable_scores),
+    }
+
+
+# -------------------------------------------------------------------------------------------------
+# Scores of zero-shot term normalization, acc@k and MRR.
+#
+# The task is the one of the CODER paper, section 3.1: the dictionary holds all terms of all
+# concepts, and the predicted concept of a mention is the concept of the term that is nearest by
+# cosine. Nothing is trained on the benchmark.
+
+# So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
+# dictionaries block by block, as they are compared.
+ENCODED_AT_ONCE = 1 << 18
+
+Encode = Callable[[list[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class NormalizationResult:
+    """Scores of one set of mentions, or the mean over the folds of a benchmark.
+
+    Attributes:
+      mentions: how many mentions were scored.
+      unreachable: mentions none of whose gold concepts has a term in the dictionary. In `scores`
+        they count as wrong.
+      tied: mentions whose gold concept is as near as some other concept.
+      concepts: concepts in the dictionary (the largest fold's, for several folds).
+      scores: "acc@k" and "mrr" are the mean over random orders of tied concepts;
+        "..._optimistic" puts the gold concept before all that it is tied with, "..._pessimistic"
+        behind them. All in [0, 1].
+      reachable_scores: the same over the other mentions only; empty if there are none.
+      folds: the result of each fold, by its name; empty for a single set of mentions.
+      ranks: the places of the gold concepts, of each mention; None for several folds.
+    """
+
+    mentions: int
+    unreachable: int
+    tied: int
+    concepts: int
+    scores: dict[str, float]
+    reachable_scores: dict[str, float]
+    folds: Mapping[str, NormalizationResult] = field(default_factory=dict)
+    ranks: GoldCounts | None = field(default=None, compare=False, repr=False)
+
+
+def _check_ks(ks: Sequence[int]) -> None:
+    if not ks or min(ks) < 1:
+        raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
+
+
+def _result(counts: GoldCounts, concepts: int, ks: Sequence[int]) -> NormalizationResult:
+    reachable = counts.reachable
+    of_reachable = GoldCounts(*(part[reachable] for part in counts))
+    return NormalizationResult(
+        mentions=len(reachable),
+        unreachable=int((~reachable).sum()),
+        tied=int((of_reachable.tied > 0).sum()),
+        concepts=concepts,
+        scores=rank_scores(*counts, ks),
+        reachable_scores=rank_scores(*of_reachable, ks) if reachable.any() else {},
+        ranks=counts,
+    )
+
+
+def evaluate_normalization(
+    encode: Encode,
+    benchmark: NormalizationBenchmark,
+    *,
+    ks: Sequence[int] = (1, 3, 5),
+    tie_tolerance: float = TIE_TOLERANCE,
+) -> NormalizationResult:
+    """Scores an encoder on a normalization benchmark; several folds give the mean over folds.
+
+    The similarity of a mention and a concept is the largest cosine over the concept's terms. A
+    mention with several gold concepts is scored by the best of them; the others never count as
+    competitors. Concepts whose similarity is within `tie_tolerance` of the gold one's are tied.
+
+    Up to ENCODED_AT_ONCE distinct strings of all mentions and dictionaries are encoded once. Of
+    more, the vectors of mentions are held and those of a dictionary asked for block by block, its
+    gold concepts' terms twice: with `EncodedTerms` a file of vectors may be larger than memory.
+
+    Args:
+      encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
+      benchmark: from `benchmarks.read_benchmark`; its folds hold the dictionaries.
+      ks: the k of acc@k. A k larger than the number of concepts is allowed.
+      tie_tolerance: in units of cosine.
+
+    Raises:
+      BadInput: the encoder gives a vector that is not finite.
+    """
+    _check_ks(ks)
+    folds_of: dict[int, list[NormalizationFold]] = {}
+    for fold in benchmark.folds:  # those that share a dictionary go through it together
+        folds_of.setdefault(id(fold.dictionary), []).append(fold)
+    strings = sum(len(fold.mentions) for fold in benchmark.folds)
+    strings += sum(len(folds[0].dictionary.terms) for folds in folds_of.values())
+    encode = _checked(encode)
+    if strings <= ENCODED_AT_ONCE:
+        encode = _encoded_at_once(encode, benchmark.keys(TERMS))
+    results: dict[str, NormalizationResult] = {}
+    for folds in folds_of.values():
+        results |= _results_of_folds(encode, folds, ks, tie_tolerance)
+    results = {fold.name: results[fold.name] for fold in benchmark.folds}
+    return next(iter(results.values())) if len(results) == 1 else mean_over_folds(results)
+
+
+def _checked(encode: Encode) -> Encode:
+    """`encode`, after a look whether it gives a vector for each string."""
+
+    def checked(strings: list[str]) -> np.ndarray:
+        vectors = encode(strings)
+        if len(vectors) != len(strings):
+            raise ValueError(f"encode gave {len(vectors)} vectors for {len(strings)} strings")
+        return vectors
+
+    return checked
+
+
+def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
+    """`encode` of some of these strings, all of which are encoded now."""
+    vectors = encode(strings)
+    row_of = {string: row for row, string in enumerate(strings)}
+    return lambda some: vectors[[row_of[string] for string in some]]
+
+
+def _results_of_folds(
+    encode: Encode, folds: Sequence[NormalizationFold], ks: Sequence[int], tie_tolerance: float
+) -> dict[str, NormalizationResult]:
+    """The result of each of some folds that have one dictionary."""
+    from coder_jax.evaluation.counts import count_ranks, rows_by_concept
+
+    terms = folds[0].dictionary.terms
+    dictionary = rows_by_concept(
+        lambda rows: encode([terms[row] for row in rows]), folds[0].dictionary.concepts
+    )
+    mentions = [mention for fold in folds for mention in fold.mentions]
+    gold = [concepts for fold in folds for concepts in fold.gold]
+    counts = count_ranks(encode(mentions), gold, dictionary, tie_tolerance)
+    ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
+    parts = zip(*(np.split(part, ends) for part in counts), strict=True)
+    return {
+        fold.name: _result(GoldCounts(*part), len(dictionary.concept_ids), ks)
+        for fold, part in zip(folds, parts, strict=True)
+    }
+
+
+def mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
+    """The unweighted mean of the folds' scores, as the papers report it; counts are summed."""
+    parts = list(results.values())
+
+    def mean(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        names = scores[0] if scores else ()
+        return {name: float(np.mean([part[name] for part in scores])) for name in names}
+
+    return NormalizationResult(
+        mentions=sum(part.mentions for part in parts),
+        unreachable=sum(part.unreachable for part in parts),
+        tied=sum(part.tied for part in parts),
+        concepts=max(part.concepts for part in parts),
+        scores=mean([part.scores for part in parts]),
+        reachable_scores=mean([p.reachable_scores for p in parts if p.reachable_scores]),
+        folds=dict(results),
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Folds, as Cadec and PsyTar are distributed with CODER: test.txt and standard.txt of id<TAB>term.
+#
+# standard.txt holds the one standard name of each target concept and is the dictionary; train.txt
+# is never read: the task is zero-shot (CODER paper, section 4.4.1).
+
+FOLD_FILES = ("test.txt", "standard.txt")
+NO_DIGITS = str.maketrans("", "", string.digits)
+
+
+@dataclass(frozen=True)
+class Folds(NormalizationBenchmark):
+    """Cadec, PsyTar, and what has their files: the score is the mean over the folds."""
+
+    formats: ClassVar[str] = (
+        "folds:    a folder of folders, each with test.txt and standard.txt of id<TAB>term (Cadec, "
+        "PsyTar)"
+    )
+    about: ClassVar[str] = """\
+folds     a folder as Cadec and PsyTar are distributed: folders with test.txt and standard.txt.
+          standard.txt, the standard name of each concept, is the dictionary; the score is the
+          mean over folds, all of which must be whole. Training halves are not read:
+          normalization here is zero-shot."""
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return False  # other folders may have a test.txt in them too
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        return found.is_folder and bool(folders_of_folds(found.path))
+
+    @classmethod
+    def brings_dictionary(cls, path: Path) -> bool:
+        own = (path / "standard.txt", *path.glob("*/standard.txt"))
+        return any(file.is_file() for file in own)
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        folders = check_whole(given.path, has_dictionary=given.dictionary is not None)
+        folds, quoted = read_standard_term_folds(folders, given.dictionary)
+        return cls.of_folds(given, folds, quoted=quoted)
+
+
+def folders_of_folds(path: Path) -> list[Path]:
+    """The folds of a folder: itself, or those in it, that have a test.txt; none of another."""
+    children = sorted(child for child in path.iterdir() if child.is_dir())
+    return [one for one in (path, *children) if (one / "test.txt").is_file()]
+
+
+def check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
+    """The folds of a folder, all of them whole: with a test.txt, and a dictionary if none is given.
+
+    BadInput where a fold beside others is not whole, as a mean over the rest is another score. A
+    fold has a file of folds, or is called as another one but for the digits.
+    """
+    folders = folders_of_folds(path)
+    children = sorted(child for child in path.iterdir() if child.is_dir())
+    called = {folder.name.translate(NO_DIGITS) for folder in folders if folder != path}
+    needed = FOLD_FILES[:1] if has_dictionary else FOLD_FILES
+    for one in (*folders, *children):
+        is_fold = any((one / file).is_file() for file in (*FOLD_FILES, "train.txt"))
+        missing = [file for file in needed if not (one / file).is_file()]
+        if missing and (is_fold or one.name.translate(NO_DIGITS) in called):
+            raise BadInput(
+                f"{one}: found a fold without {' and '.join(missing)}; expected "
+                f"{' and '.join(needed)} in each fold: fetch it again, or take it out of {path}"
+            )
+    return folders
+
+
+def read_standard_term_folds(
+    folders: Sequence[Path], dictionary: Dictionary | None
+) -> tuple[list[NormalizationFold], int]:
+    """Folders with test.txt and standard.txt: Cadec and PsyTar.
+
+    Both files were written by a spreadsheet: a term with a comma or a quote in it stands in quotes,
+    inner ones doubled. They are taken off, and counted; CODER's released code leaves them on.
+    """
+    folds, quoted = [], 0
+    for folder in folders:
+        mentions = two_columns(folder / "test.txt", "id<TAB>term")
+        quoted += sum(unquoted(term) != term for _, term in mentions)
+        own = dictionary
+        if own is None:
+            standard = two_columns(folder / "standard.txt", "id<TAB>term")
+            own = Dictionary(
+                [unquoted(term) for _, term in standard],
+                [concept for concept, _ in standard],
+                str(folder / "standard.txt"),
+            )
+        folds.append(
+            NormalizationFold(
+                folder.name,
+                [unquoted(mention) for _, mention in mentions],
+                [concept for concept, _ in mentions],
+                own,
+            )
+        )
+    return folds, quoted
+
+
+def unquoted(field: str) -> str:
+    """A field without the quotes that a CSV writer put around it; any other field as it is."""
+    inner = field[1:-1]
+    is_quoted = len(field) > 1 and field[0] == field[-1] == '"'
+    return inner.replace('""', '"') if is_quoted and '"' not in inner.replace('""', "") else field
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions in a TSV of mention<TAB>CUI, several gold CUIs joined with "|", with a header or not.
+#
+# With a header there may be other columns: language says that of each mention, for its cut-offs.
+#
+# Or a folder with mentions.tsv and dictionary.tsv, such as the heldout/ of a dataset.
+
+
+@dataclass(frozen=True)
+class Mentions(NormalizationBenchmark):
+    """One fold, of a file or a folder."""
+
+    formats: ClassVar[str] = (
+        "mentions: a TSV file of mention<TAB>CUI, or a folder with mentions.tsv and dictionary.tsv"
+    )
+    about: ClassVar[str] = """\
+mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or the heldout/
+          folder of a dataset. Looked up in --dictionary, or else in the dictionary.tsv beside it.
+          With a header mention, CUI, language there are cut-offs for each language.\
+"""
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return found.holds("mentions.tsv") or names_mentions(found.header)
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        return len(found.first_row) == 2
+
+    @classmethod
+    def brings_dictionary(cls, path: Path) -> bool:
+        return path.is_dir()
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        path = given.path / "mentions.tsv" if given.path.is_dir() else given.path
+        return cls.of_folds(given, [read_mentions(path, given.dictionary)], path=path)
+
+
+def read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFold:
+    """A TSV file of mention<TAB>CUI, and the dictionary given or beside it.
+
+    Raises:
+      BadInput: a broken row, or no dictionary.
+    """
+    rows = mention_rows(path)
+    beside = path.parent / "dictionary.tsv"
+    if dictionary is None:
+        if not beside.is_file():
+            raise BadInput(
+                f"{path}: found mentions and no dictionary to search; expected {beside}, or "
+                "--dictionary with a TSV file of term<TAB>CUI or a dataset folder"
+            )
+        dictionary = read_dictionary(beside)
+    mentions, gold = [row[0] for row in rows], [row[1] for row in rows]
+    return NormalizationFold("", mentions, gold, dictionary, mention_languages(path))
+
+
+# -------------------------------------------------------------------------------------------------
+# XL-BEL, as distributed with SapBERT: a folder of files such as de_1k_test_query.txt.
+#
+# There is a fold for each language, or one of a single file; rows are CUI||mention, or
+# CUI||mention||context.
+
+XL_BEL_ENDS = ("_1k_test_query.txt", "_1k_test_query_with_context.txt")
+XL_BEL_ALL = "all"  # in place of a language: the union of the others
+
+
+@dataclass(frozen=True)
+class XlBel(NormalizationBenchmark):
+    """XL-BEL: the score is the mean over the languages."""
+
+    formats: ClassVar[str] = (
+        "XL-BEL:   a folder of files such as de_1k_test_query.txt, or a file of CUI||mention"
+    )
+    about: ClassVar[str] = """\
+XL-BEL    its folder of files such as de_1k_test_query.txt, or one of them; searched in
+          --dictionary. The score is the mean over languages. acc@5 is that of 5 concepts;
+          SapBERT's evaluation takes 5 names, of which one concept may have several."""
+    acc_at_k: ClassVar[str] = (
+        "k concepts; SapBERT's evaluation of XL-BEL takes k names, of which one concept may have "
+        "several, so its acc@5 is mostly lower"
+    )
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        if found.is_folder:
+            return bool(xl_bel_files(found.path))
+        return found.is_text and is_double_piped(found.path)
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        return cls.of_folds(given, read_xl_bel(given.path, given.dictionary))
+
+
+def read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
+    """A fold per language for a folder, one fold for a file. BadInput: no dictionary."""
+    if dictionary is None:
+        raise BadInput(
+            f"{path}: found XL-BEL and no dictionary to search; give --dictionary with XL-BEL's "
+            "file of CUI||name, a TSV file of term<TAB>CUI or a dataset folder"
+        )
+    files = xl_bel_files(path) if path.is_dir() else {"": path}
+    if len(files) > 1:
+        files.pop(XL_BEL_ALL, None)
+    folds = []
+    for language, file in files.items():
+        rows = double_piped(file, 2, "CUI||mention or CUI||mention||context")
+        mentions, gold = [mention for _, mention in rows], [cui for cui, _ in rows]
+        languages = [language] * len(mentions) if language else None
+        folds.append(NormalizationFold(language, mentions, gold, dictionary, languages))
+    return folds
+
+
+def xl_bel_files(path: Path) -> dict[str, Path]:
+    """Language -> file of a folder of XL-BEL, sorted; empty for any other folder.
+
+    One file with columns is enough: a broken one beside it is to be refused, as a mean over the
+    other languages is another score.
+    """
+    # Not those that macOS adds to files, such as ._de_1k_test_query.txt.
+    found = [(file, end) for end in XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
+    is_xl_bel = any(is_double_piped(file) for file, _ in found)
+    return {file.name.removesuffix(end): file for file, end in found} if is_xl_bel else {}
+
+
+# -------------------------------------------------------------------------------------------------
+# What each mention was answered, beside its gold concept: for the record, and as a table.
+#
+# Scores tell how many mentions are right. Here is which, how sure the encoder was, and what else it
+# would have answered: the terms nearest to each mention, of which the best one of each concept
+# counts.
+
+ANSWERS = 5  # of each mention in a table
+BINS = 40  # of the distribution of similarities
+MOST_RANKS = 1 << 20  # mentions whose ranks a record keeps: 2 MB or so
+LINE_BREAKS = r"[\t\r\n]"
+
+EncodeTerms = Callable[[Sequence[str]], np.ndarray]
+
+
+class TermRows:
+    """Terms as the rows of their unit vectors, which are asked for where they are searched.
+
+    Attributes:
+      shape: (n, D).
+    """
+
+    def __init__(self, encode: EncodeTerms, terms: Sequence[str], width: int):
+        self.encode, self.terms, self.shape = encode, terms, (len(terms), width)
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray:
+        return unit(self.encode(self.terms[rows]), "dictionary vectors")
+
+
+@dataclass(frozen=True)
+class FoldAnswers:
+    """The answers to the mentions of a fold.
+
+    Attributes:
+      answers: of each mention, one or more concepts, best first.
+      right: bool [n], whether the first one is a gold concept.
+      similarities: float32 [n], of the first one.
+      languages: of each mention, or of the term that was nearest to it; None if neither is known.
+    """
+
+    fold: NormalizationFold
+    answers: list[list[Match]]
+    right: np.ndarray
+    similarities: np.ndarray
+    languages: list[str] | None
+
+
+def answers_of(
+    encode: EncodeTerms, benchmark: NormalizationBenchmark, most: int
+) -> list[FoldAnswers]:
+    """The concepts nearest to each mention, exact, block by block over the dictionary.
+
+    Args:
+      encode: strings -> float32 [n, D].
+      benchmark: folds that share a dictionary go through it together.
+      most: answers for each mention.
+
+    Raises:
+      BadInput: a vector is not finite.
+      Stopped: a signal asked for it.
+    """
+    from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
+
+    sharing: dict[int, list[NormalizationFold]] = {}
+    for fold in benchmark.folds:
+        sharing.setdefault(id(fold.dictionary), []).append(fold)
+    found = {}
+    for folds in sharing.values():
+        dictionary = folds[0].dictionary
+        mentions = unit(encode([one for fold in folds for one in fold.mentions]), "mention vectors")
+        terms = TermRows(encode, dictionary.terms, mentions.shape[1])
+        encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, terms)
+        most_here = min(most, len(dictionary.concept_set))
+        answers = iter(nearest_concepts(mentions, encoded, most_here))
+        for fold in folds:
+            found[fold.name] = answers_of_fold(fold, [next(answers) for _ in fold.mentions])
+    return [found[fold.name] for fold in benchmark.folds]
+
+
+def answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> FoldAnswers:
+    """What the answers of a fold are worth."""
+    pairs = list(zip(answers, fold.gold, strict=True))
+    right = [answer[0].concept in split_concepts(gold) for answer, gold in pairs]
+    languages = fold.languages
+    if languages is None and fold.dictionary.languages is not None:
+        of_term = languages_of({answer[0].term for answer in answers}, fold.dictionary)
+        languages = [of_term[answer[0].term] for answer in answers]
+    similarities = np.array([answer[0].similarity for answer in answers], np.float32)
+    return FoldAnswers(fold, answers, np.array(right), similarities, languages)
+
+
+def languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
+    """The language of some terms of a dictionary that tells it."""
+    rows = zip(dictionary.terms, dictionary.languages or (), strict=True)
+    return {term: language for term, language in rows if term in terms}
+
+
+def described_answers(
+    benchmark: NormalizationBenchmark, result: NormalizationResult, answers: Sequence[FoldAnswers]
+) -> dict[str, Any]:
+    """What a record says of the answers, as `record.Answers`."""
+    from coder_jax.mapping.confidence import measure_cutoffs
+
+    results = result.folds or {benchmark.folds[0].name: result}
+    right = np.concatenate([one.right for one in answers])
+    similarities = np.concatenate([one.similarities for one in answers])
+    languages = [one.languages or [""] * len(one.right) for one in answers]
+    of_each = np.array([language for part in languages for language in part])
+    told = any(fold.languages is not None for fold in benchmark.folds)
+    ranks = {name: results[name].ranks for name in benchmark.averaged()}
+    few = len(right) <= MOST_RANKS
+    return {
+        "ranks": {name: one.as_text() for name, one in ranks.items() if one} if few else None,
+        "order": order_hash(benchmark),
+        "cutoffs": measure_cutoffs(similarities, right, of_each).described()["tables"],
+        "languages": "of the mentions" if told else "of the nearest terms",
+        "similarities": distribution(similarities, right),
+        "predictions": {},
+    }
+
+
+def order_hash(benchmark: NormalizationBenchmark) -> str:
+    """SHA-256 of the mentions in their order."""
+    digest = hashlib.sha256()
+    for fold in benchmark.folds:
+        for mention in fold.mentions:
+            digest.update(f"{fold.name}\t{mention}\n".encode())
+    return digest.hexdigest()
+
+
+def distribution(similarities: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """How many right and wrong answers have which similarity, in bins of one width."""
+    low = np.floor(100 * similarities.min()) / 100
+    edges = np.linspace(low, max(1.0, similarities.max()), BINS + 1)
+    counts = [np.histogram(similarities[some], edges)[0].tolist() for some in (right, ~right)]
+    return {
+        "low": float(edges[0]),
+        "high": float(edges[-1]),
+        "right": counts[0],
+        "wrong": counts[1],
+    }
+
+
+def write_predictions(
+    folder: Path,
+    benchmark: NormalizationBenchmark,
+    result: NormalizationResult,
+    answers: Sequence[FoldAnswers],
+    pooling: str,
+) -> dict[str, str]:
+    """Writes the table of each fold, whole or not at all; the file of each, by the fold's name.
+
+    BadInput if one cannot be written.
+    """
+    results = result.folds or {benchmark.folds[0].name: result}
+    files = {}
+    for one in answers:
+        table = prediction_table(one, results[one.fold.name].ranks)
+        parts = (benchmark.name, one.fold.name, pooling)
+        files[one.fold.name] = write_table(folder, parts, table)
+    return files
+
+
+def write_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
+    """Writes a table whole or not at all; the file, which is named by the parts that are not "".
+
+    BadInput if it cannot be written.
+    """
+    path = folder / f"{'.'.join(as_file_name(part) for part in parts if part)}.tsv"
+    try:
+        with written_whole(path) as unfinished:
+            table.write_csv(unfinished, separator="\t", quote_style="never")
+    except OSError as error:
+        raise BadInput(
+            f"--predictions: {path} cannot be written ({error.strerror}); make room, or give "
+            "another folder"
+        ) from error
+    return str(path)
+
+
+def as_file_name(part: str) -> str:
+    """A name as part of a file's, another one for each."""
+    return quote(part, safe=" ").replace(".", "%2E")
+
+
+def prediction_table(answers: FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
+    """A row for each mention: gold, its place, the first answer's similarity, and all answers.
+
+    `rank` is the place of the gold concept (the best of several; empty where none is in the
+    dictionary), `tied` how many others are as near. A gold concept is named by its preferred term.
+    """
+    assert counts is not None, "of a single fold"
+    fold = answers.fold
+    columns: dict[str, Any] = {
+        "mention": fold.mentions,
+        "gold": fold.gold,
+        "gold_name": gold_names(fold),
+        "rank": np.where(counts.reachable, counts.ahead + 1, -1),
+        "tied": np.where(counts.reachable, counts.tied, -1),
+        "right": np.where(answers.right, "yes", "no"),
+        "similarity": answers.similarities,
+    }
+    if answers.languages is not None:
+        columns["language"] = answers.languages
+    shown = [[(m.concept, m.term, m.similarity) for m in one[:ANSWERS]] for one in answers.answers]
+    table = cleaned(pl.DataFrame(columns | answer_columns(shown)))
+    places = pl.col("rank", "tied")
+    return table.with_columns(pl.when(places >= 0).then(places))
+
+
+def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[str, pl.Series]:
+    """The columns of ANSWERS answers: concept, term and similarity of each; empty where none is."""
+    columns = {}
+    for place in range(ANSWERS):
+        at = [one[place] if place < len(one) else (None, None, None) for one in answers]
+        for number, (name, kind) in enumerate(
+            (("concept", pl.String), ("term", pl.String), ("similarity", pl.Float32))
+        ):
+            values = [one[number] for one in at]
+            columns[f"{name}_{place + 1}"] = pl.Series(values, dtype=kind)
+    return columns
+
+
+def cleaned(table: pl.DataFrame) -> pl.DataFrame:
+    """A table as a TSV file can hold it: no line breaks, and similarities of six digits."""
+    return table.with_columns(
+        pl.col(pl.String).str.replace_all(LINE_BREAKS, " "),
+        pl.col(pl.Float32).cast(pl.Float64).round(6),
+    )
+
+
+def gold_names(fold: NormalizationFold) -> list[str]:
+    """The preferred terms of the gold concepts of each mention, joined; of unknown ones none."""
+    known = fold.dictionary.concept_set
+    about = fold.dictionary.about
+    return [
+        CONCEPT_SEPARATOR.join(about(one).preferred for one in split_concepts(gold) if one in known)
+        for gold in fold.gold
+    ]
+
+
+def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table of `write_predictions` whose first answer is wrong, the surest first.
+
+    BadInput for another file.
+    """
+    needed = ("mention", "gold", "gold_name", "right", "similarity", "concept_1", "term_1")
+    try:
+        table = pl.read_csv(
+            path,
+            separator="\t",
+            quote_char=None,
+            infer_schema=False,
+        )
+        rows = (
+            table.select(needed).fill_null("").with_columns(pl.col("similarity").cast(pl.Float64))
+        )
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise BadInput(
+            f"{path}: found no table of predictions ({error}); expected one that `python -m "
+            "coder_jax evaluate --predictions` wrote"
+        ) from error
+    wrong = rows.filter(pl.col("right") == "no")
+    return wrong.sort("similarity", descending=True, maintain_order=True).iter_rows(named=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Held-out synonyms as a quick look at a run: acc@1, acc@5 and mrr of an encoder.
+
+
+class HeldOut:
+    """Normalization of the dataset's held-out terms, with the parameters of the moment.
+
+    Args:
+        folder: of the dataset or of batches; `heldout/` has the mentions and the dictionary.
+        manifest: of the dataset.
+        pooling: how terms become vectors.
+        most_terms: search at most so many terms: a quick look at a run, not its final score.
+
+    Raises:
+        BadInput: if no terms were held out when the dataset was built.
+    """
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any], pooling: str, most_terms: int):
+        from data_pipeline.dataset.tokenizer import load_tokenizer
+
+        mentions = folder / "heldout" / "mentions.tsv"
+        if not mentions.exists():
+            raise BadInput(
+                f"eval_steps is set, but {folder} has no held-out terms; build it with "
+                "--hold-out, or use --eval-steps 0"
+            )
+        benchmark = Mentions.read(Given("heldout", mentions))
+        self.benchmark = with_dictionary_of(benchmark, most_terms)
+        self.tokenizer = load_tokenizer(folder / "tokenizer")
+        self.settings = EncoderSettings(
+            pooling=pooling,
+            cleaning=manifest["cleaning"],
+            max_length=manifest["tokenizer"]["max_length"],
+        )
+
+    def scores(self, bert: Bert) -> dict[str, float]:
+        """acc@1, acc@5 and mrr of an encoder, and the number of terms that were searched."""
+        from coder_jax.encoding.encoder import TermEncoder
+
+        return self.scores_of(TermEncoder(bert, self.tokenizer, self.settings))
+
+    def scores_of(self, encoder: TermEncoder) -> dict[str, float]:
+        """The same of any encoder."""
+        scores = evaluate_normalization(encoder.encode, self.benchmark).scores
+        rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
+        return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
+
+
+def with_dictionary_of(
+    benchmark: NormalizationBenchmark, most_terms: int
+) -> NormalizationBenchmark:
+    """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
+    (fold,) = benchmark.folds
+    terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
+    gold = {concept for joined in fold.gold for concept in split_concepts(joined)}
+    is_gold = [not gold.isdisjoint(split_concepts(joined)) for joined in concepts]
+    order = sorted(range(len(terms)), key=lambda i: not is_gold[i])
+    order = order[: max(most_terms, sum(is_gold))]
+    dictionary = dataclasses.replace(
+        fold.dictionary, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
+    )
+    return dataclasses.replace(benchmark, folds=[dataclasses.replace(fold, dictionary=dictionary)])

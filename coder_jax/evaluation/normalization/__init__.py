@@ -1,1 +1,0 @@
-"""Benchmarks of normalization: mentions looked up in a dictionary."""

@@ -1,1 +1,0 @@
-"""Benchmarks of relations: classification (DDBRC) and link prediction."""

@@ -1,0 +1,197 @@
+"""Cells of result tables, and bootstrap intervals of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coder_jax.evaluation.published import PublishedRow, rows_for
+from coder_jax.evaluation.record import EvaluationRecord
+
+# -------------------------------------------------------------------------------------------------
+# Intervals of scores: how far a score would move with other mentions, pairs or triplets.
+#
+# 95 % percentile intervals of the bootstrap: what was scored is drawn anew with replacement, as
+# many as there were, 2,000 times. An interval says nothing of what else could differ, such as the
+# dictionary or the seed of training; of a score of exactly 0 or 1 it has no width, as no other
+# outcome was seen.
+#
+# Drawing n things anew is drawing how often each distinct outcome comes (a multinomial), of which
+# there are few: so it takes no longer for a million mentions than for a thousand.
+
+RESAMPLES = 2000
+LEVEL = 0.95
+ABOUT = f"{LEVEL:.0%}, bootstrap percentiles of {RESAMPLES:,} resamples"
+MOST_VALUES = 1 << 22  # that are drawn at a time: 32 MB
+
+# The distinct outcomes [U, S] and how often each was drawn [B, U] -> statistics [B, T].
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def bounds(statistics: np.ndarray) -> np.ndarray:
+    """The 95 % percentile interval, float [2, T], of statistics of resamples, [B, T]."""
+    outside = (1 - LEVEL) / 2
+    return np.quantile(statistics, [outside, 1 - outside], axis=0)
+
+
+def means(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `Statistic` of means."""
+    return drawn_BU @ distinct_US / drawn_BU.sum(axis=1, keepdims=True)
+
+
+def resampled(
+    outcomes_nS: np.ndarray, statistic: Statistic, rng: np.random.Generator
+) -> np.ndarray:
+    """A statistic of RESAMPLES resamples, [RESAMPLES, T].
+
+    Args:
+      outcomes_nS: of each thing that was scored, 1 or more.
+      statistic: see `Statistic`.
+      rng: what is drawn from.
+    """
+    distinct_US, counts_U = np.unique(outcomes_nS, axis=0, return_counts=True)
+    n, at_once = len(outcomes_nS), max(1, MOST_VALUES // len(distinct_US))
+    parts = []
+    for first in range(0, RESAMPLES, at_once):
+        size = min(at_once, RESAMPLES - first)
+        parts.append(statistic(distinct_US, rng.multinomial(n, counts_U / n, size=size)))
+    return np.concatenate(parts)
+
+
+def intervals_of_means(
+    groups: Sequence[Mapping[str, np.ndarray]], seed: int = 0
+) -> dict[str, list[float]]:
+    """The interval of the mean of each score; of several groups, of the unweighted mean over them.
+
+    Args:
+      groups: for each group, such as a fold, by the score's name float [n], what each mention
+        adds. Mentions are drawn anew within their group.
+      seed: of what is drawn.
+
+    Returns:
+      [low, high] by the score's name; nothing for no groups.
+    """
+    if not groups:
+        return {}
+    rng = np.random.default_rng(seed)
+    names = list(groups[0])
+    found = [
+        resampled(np.stack([group[name] for name in names], axis=1), means, rng) for group in groups
+    ]
+    return named(names, np.mean(found, axis=0))
+
+
+def named(names: Sequence[str], statistics: np.ndarray) -> dict[str, list[float]]:
+    """[low, high] of each column of statistics of resamples, by its name."""
+    return dict(zip(names, bounds(statistics).T.tolist(), strict=True))
+
+
+def spearman_interval(
+    first: np.ndarray, second: np.ndarray, seed: int = 0, resamples: int = RESAMPLES
+) -> list[float] | None:
+    """The interval of Spearman's rho of pairs that are drawn anew; None where it has none.
+
+    Resamples in which all values of a side are equal have no ranks and are left aside.
+
+    Args:
+      first, second: float [n].
+      seed: of what is drawn.
+      resamples: how often they are drawn.
+    """
+    from scipy.stats import rankdata  # not at the top: `--help` stays quick
+
+    rng, n = np.random.default_rng(seed), len(first)
+    found = []
+    at_once = max(1, MOST_VALUES // n)
+    for start in range(0, resamples, at_once):
+        rows = rng.integers(n, size=(min(at_once, resamples - start), n))
+        ranks = [rankdata(side[rows], axis=1) for side in (first, second)]
+        a, b = (side - side.mean(axis=1, keepdims=True) for side in ranks)
+        lengths = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+        has_ranks = lengths > 0
+        found.append((a * b).sum(axis=1)[has_ranks] / lengths[has_ranks])
+    rhos = np.concatenate(found)
+    return bounds(rhos[:, None])[:, 0].tolist() if len(rhos) else None
+
+
+# -------------------------------------------------------------------------------------------------
+# Rows and cells of tables: what the tables of all kinds of benchmarks are made of.
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+      cells: the first is the benchmark or the term.
+      encoder: the model of the record, or what the paper calls its encoder.
+      published: paper and table that the row is from; "" for a row of a record.
+    """
+
+    cells: list[str]
+    encoder: str
+    published: str = ""
+
+
+Table = tuple[list[str], list[Row]]  # header and rows
+PLUS_MINUS = " ±"  # between a score and half the width of its interval
+
+
+def missing_column(records: Sequence[EvaluationRecord]) -> list[str]:
+    """["missing"] if something has no vector in one of the records; encoders have one for all."""
+    return ["missing"] if any(record.counts.get("missing") for record in records) else []
+
+
+def published_rows(
+    records: Sequence[EvaluationRecord],
+    published: Iterable[PublishedRow],
+    scores: Sequence[str],
+    width: int,
+    *,
+    before: int,
+    digits: int,
+) -> list[Row]:
+    """Rows of the papers for the benchmarks of the records, marked so.
+
+    Args:
+      published: all rows of this kind of benchmark.
+      scores: what the paper calls the columns that have a value.
+      width: columns of the table; the scores stand behind the first `before` of them.
+      digits: behind the decimal point.
+    """
+    rows = []
+    for name in dict.fromkeys(record.benchmark for record in records):
+        for row in rows_for(name, published):
+            values = [row.scores.get(score) for score in scores]
+            if all(value is None for value in values):
+                continue
+            shown = ["" if value is None else f"{value:.{digits}f}" for value in values]
+            cells = [name, row.pooling, *[""] * (before - 2), *shown]
+            cells += [""] * (width - len(cells))
+            rows.append(Row(cells, row.encoder, f"{row.paper}, table {row.table}"))
+    return rows
+
+
+def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in [0, 1] with two decimals: "75.00"; with its interval "75.00 ±1.9"."""
+    return "undefined" if share is None else f"{100 * share:.2f}{half(interval, 100, 1)}"
+
+
+def short_percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in [0, 1] with one decimal, as the papers print F1: "75.0", "75.0 ±1.9"."""
+    return one_decimal(None if share is None else 100 * share) + half(interval, 100, 1)
+
+
+def one_decimal(value: float | None) -> str:
+    """A number, or a dash for none: "3.1"."""
+    return "-" if value is None else f"{value:.1f}"
+
+
+def half(interval: Sequence[float] | None, scale: float, digits: int) -> str:
+    """ " ±" and half the width of an interval [low, high], times `scale`; "" for none."""
+    if not interval:
+        return ""
+    low, high = interval
+    return f"{PLUS_MINUS}{scale * (high - low) / 2:.{digits}f}"

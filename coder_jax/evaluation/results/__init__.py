@@ -1,1 +1,0 @@
-"""Results: tables of records, intervals of scores, and two results compared."""

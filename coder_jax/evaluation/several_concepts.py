@@ -1,0 +1,453 @@
+"""Mentions of one concept or several: the benchmark, its scores and its baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
+
+from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.published import MULTIPLE_NAMES, PublishedRow
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results import (
+    ABOUT,
+    Row,
+    Table,
+    intervals_of_means,
+    percent,
+    published_rows,
+)
+from coder_jax.evaluation.vectors import Vectors, terms_only
+from data_pipeline import process
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
+from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.process import BadInput, progress_bar
+
+# -------------------------------------------------------------------------------------------------
+# Scores of answers that are sets: accuracy, recall of candidates, accuracy of their number.
+#
+# As Liang, Xue and Ruan count them (arXiv 2101.09101, section 4.2 and tables 2, 7 and 8), M
+# mentions of which each has a set of gold concepts. A gold concept that the dictionary lacks is -1
+# in it: no answer has that, so its mention counts as wrong.
+
+UNI, MULTI, TOTAL = "uni", "multi", "total"
+MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or more
+
+
+class Share(NamedTuple):
+    """How many are right, of how many."""
+
+    right: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """In [0, 1]; None of nothing."""
+        return self.right / self.of if self.of else None
+
+
+def accuracy(
+    answers: Sequence[Collection[int]], gold: Sequence[Collection[int]]
+) -> dict[str, Share]:
+    """How many mentions have exactly their gold as answer, whatever its order.
+
+    Args:
+      answers: concepts, [M].
+      gold: [M]; it decides the group of a mention, not the answer.
+
+    Returns:
+      "uni" of mentions with one gold concept, "multi" of the others, "total" of all.
+    """
+    right = _are_right(answers, gold)
+    is_uni = np.array([len(one) == 1 for one in gold], bool)
+    groups = {UNI: is_uni, MULTI: ~is_uni, TOTAL: np.ones(len(gold), bool)}
+    return {name: Share(int(right[of].sum()), int(of.sum())) for name, of in groups.items()}
+
+
+def _are_right(answers: Iterable[Collection[int]], gold: Iterable[Collection[int]]) -> np.ndarray:
+    pairs = zip(answers, gold, strict=True)
+    return np.array([-1 not in one and set(given) == set(one) for given, one in pairs], bool)
+
+
+def recall(
+    ranked: Sequence[Sequence[int]], gold: Sequence[Collection[int]], ks: Iterable[int]
+) -> dict[int, Share]:
+    """For each k, how many mentions have *all* their gold among their first k candidates.
+
+    Args:
+      ranked: the candidates of each mention, concepts, best first, each once (`distinct`), [M].
+      gold: [M].
+      ks: numbers of candidates.
+    """
+    found = {}
+    for k in ks:
+        pairs = zip(ranked, gold, strict=True)
+        right = sum(-1 not in one and set(one) <= set(candidates[:k]) for candidates, one in pairs)
+        found[k] = Share(right, len(gold))
+    return found
+
+
+def intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
+    """The bootstrap interval of each share that is of some mentions, [low, high].
+
+    Those that a share is of are drawn anew; shares of other mentions, such as uni, are of theirs.
+    """
+    outcomes = {
+        name: np.repeat([1.0, 0.0], [share.right, share.of - share.right])
+        for name, share in shares.items()
+        if share.of
+    }
+    return {name: intervals_of_means([{name: one}])[name] for name, one in outcomes.items()}
+
+
+def distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
+    """The concepts of ranked names, best first, each at its best name.
+
+    Args:
+      names_MK: int [M, K], rows of names.
+      name_concepts: int [N], the concept of each name.
+    """
+    return [list(dict.fromkeys(row)) for row in name_concepts[names_MK].tolist()]
+
+
+class NumberAccuracy(NamedTuple):
+    """How often the number of names is right.
+
+    Attributes:
+      uni: of the mentions with one gold concept.
+      multi: the unweighted mean of the shares of those with exactly two and with exactly three.
+      total: of all mentions; with four or more none is right, as no class says that number.
+    """
+
+    uni: float | None
+    multi: float | None
+    total: float | None
+
+
+def number_accuracy(numbers: Sequence[int], gold_numbers: Sequence[int]) -> NumberAccuracy:
+    """The accuracy of predicted numbers of names (table 8; what it counts, its values imply).
+
+    Args:
+      numbers: predicted, 1, 2 or 3, which stands for 3 or more, [M].
+      gold_numbers: how many gold concepts each mention has, [M].
+    """
+    predicted = np.minimum(np.array(numbers, np.int64), MOST)
+    actual = np.array(gold_numbers, np.int64)
+    right = predicted == actual
+
+    def share(of: np.ndarray) -> float | None:
+        return Share(int(right[of].sum()), int(of.sum())).value
+
+    several = [share(actual == number) for number in range(2, MOST + 1)]
+    known = [one for one in several if one is not None]
+    return NumberAccuracy(
+        uni=share(actual == 1),
+        multi=sum(known) / len(known) if known else None,
+        total=share(np.ones(len(actual), bool)),
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# What mentions are answered without an encoder: letters alone, and what training mentions mean.
+
+DISTANCES_AT_ONCE = 1 << 24
+PLUS = ("+", "\uff0b")  # also as wide as a Chinese character
+
+
+def nearest_by_tf_idf(
+    mentions: Sequence[str], names: Sequence[str], k: int, longest: int = 1
+) -> np.ndarray:
+    """int64 [M, k]: the names most like each mention by TF-IDF of their characters, best first.
+
+    With `longest` 1 it is the paper's TF-IDF (table 2: 49.3, 46.8); 2 counts pairs, too.
+    """
+    from data_pipeline.terminology.tf_idf import CharacterTfIdf
+
+    return CharacterTfIdf(names, longest).nearest(mentions, k)
+
+
+def nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:
+    """int64 [M, k]: the names with the fewest edits per character of the longer string.
+
+    Of equally near ones the first comes first.
+    """
+    found, at_once = [np.zeros((0, k), np.int64)], max(1, DISTANCES_AT_ONCE // len(names))
+    parts = range(0, len(mentions), at_once)
+    for first in progress_bar(parts, desc="edit distances", unit="block"):
+        process.poll()
+        some = mentions[first : first + at_once]
+        distances = cdist(
+            some, names, scorer=Levenshtein.normalized_distance, dtype=np.float64, workers=-1
+        )
+        found.append(np.argsort(distances, axis=1, kind="stable")[:, :k])
+    return np.concatenate(found)
+
+
+def answers_of_nearest(
+    mentions: Sequence[str],
+    names: Sequence[str],
+    name_concepts: np.ndarray,
+    training_mentions: Sequence[str],
+    training_gold: Sequence[Collection[int]],
+) -> list[frozenset[int]]:
+    """The gold set of the training mention or the concept of the name that is most alike.
+
+    By TF-IDF of characters and pairs of them; of equal ones a training mention is taken.
+
+    Args:
+      mentions: [M].
+      names, name_concepts: of the dictionary, [N].
+      training_mentions, training_gold: [T].
+    """
+    nearest = nearest_by_tf_idf(mentions, [*training_mentions, *names], 1, longest=2)[:, 0]
+    of_names = [frozenset([concept]) for concept in name_concepts.tolist()]
+    answers = [*map(frozenset, training_gold), *of_names]
+    return [answers[row] for row in nearest.tolist()]
+
+
+def numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
+    """The number of names by the signs + in a mention, [M]: one more than these, at most MOST."""
+    return [min(1 + sum(map(one.count, PLUS)), MOST) for one in mentions]
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions of one concept or several, each answered with a set of concepts.
+#
+# Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
+# them are the answer is scored: `score` takes the nearest name of an encoder, always one;
+# `score_answers` any other, such as recall and rank.
+
+CANDIDATES = 10
+RECALL_AT = (1, 2, 5, 7, 10)
+SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in RECALL_AT))
+NUMBERS = ("number uni", "number multi", "number total")
+TF_IDF, EDITS = "TF-IDF of characters", "edit distance"
+TRAINING, SIGNS = "nearest training mention or name", "number by the signs +"
+
+
+@dataclass(frozen=True)
+class MultipleNames(Benchmark):
+    """The mentions of one split of a folder of mentions, and its dictionary."""
+
+    name: str
+    path: str
+    data: MentionDataset
+    chosen: str
+
+    kind: ClassVar[str] = "several concepts"
+    published: ClassVar[tuple[PublishedRow, ...]] = MULTIPLE_NAMES
+    formats: ClassVar[str] = "mentions: a folder of `python -m data_pipeline.build_mentions`"
+    about: ClassVar[str] = """\
+mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions mean one concept or
+          several: how many are answered with exactly their concepts, how many have all of them
+          among k candidates, and how often their number is right. --ranker adds a ranker, and
+          `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
+          without a generator of the recipe recall, the nearest name is the answer.\
+"""
+    flags: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            "--split",
+            "the mentions of a folder to score: train, dev or test (default: test)",
+            default="test",
+            argparse={"choices": ("train", "dev", "test")},
+        ),
+    )
+    flags_under: ClassVar[str] = "mentions of several concepts"
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return found.is_folder and is_of_kind(found.path / MENTIONS.file, MENTIONS)
+
+    @classmethod
+    def brings_dictionary(cls, path: Any) -> bool:
+        return True
+
+    @classmethod
+    def read(cls, given: Given) -> Self:
+        data, split = open_mentions(given.path), given.options.get("split", "test")
+        if split not in data.splits:
+            raise BadInput(
+                f"--split {split}: {given.path} has the mentions of {', '.join(data.splits)}; "
+                f"choose one of these, or build it with --{split}"
+            )
+        return cls(given.name, str(given.path), data, split)
+
+    @property
+    def split(self) -> MentionSplit:
+        """What is scored."""
+        return self.data.splits[self.chosen]
+
+    @cached_property
+    def mentions(self) -> list[str]:
+        """Their strings."""
+        return list(self.split.mentions.strings)
+
+    @cached_property
+    def dictionary(self) -> Dictionary:
+        """The names that are searched."""
+        concepts = list(self.data.concepts)
+        of_name = [concepts[number] for number in self.data.name_concepts.tolist()]
+        return Dictionary(list(self.data.names.strings), of_name, self.path)
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct strings of mentions and names; BadInput for concept vectors."""
+        terms_only(keyed_by, self.path)
+        return list(dict.fromkeys(chain(self.mentions, self.dictionary.terms)))
+
+    def dictionaries(self) -> list[Dictionary]:
+        return [self.dictionary]
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        from coder_jax.encoding.search import search
+
+        names = vectors.encode(self.dictionary.terms)
+        _, found = search(vectors.encode(self.mentions), names, self.names_for(CANDIDATES))
+        candidates, counts = self.first_concepts(found, CANDIDATES), np.ones(len(found), np.int64)
+        return self.score_answers(candidates, counts, encoder, "the concept of the nearest name")
+
+    def score_answers(
+        self,
+        candidates: np.ndarray,
+        counts: np.ndarray,
+        encoder: EncoderRecord,
+        answers: str,
+        ordered_by: str = "",
+    ) -> EvaluationRecord:
+        """The record of whatever answers mentions with sets of concepts.
+
+        Args:
+          candidates, counts: as for `scores_of`.
+          encoder: for the record.
+          answers: what is answered, in words.
+          ordered_by: what orders the candidates, where several things can.
+        """
+
+        numbers = self.split.numbers()
+        return EvaluationRecord(
+            benchmark=self.name,
+            kind=self.kind,
+            path=self.path,
+            content_hash=self.data.manifest["content_hash"],
+            scores=self.scores_of(candidates, counts),
+            intervals=intervals_of_shares(self.shares_of(candidates, counts)),
+            counts={
+                "mentions": len(self.mentions),
+                "uni": int((numbers == 1).sum()),
+                "multi": int((numbers > 1).sum()),
+                "unreachable": sum(-1 in one for one in self.split.gold_sets()),
+            },
+            scoring={
+                "split": self.chosen,
+                "answers": answers,
+                **({"ordered by": ordered_by} if ordered_by else {}),
+                "right": "all concepts of a mention and no other; recall@k: all among k candidates",
+                "intervals": f"{ABOUT}, mentions drawn anew; none of the number of concepts, "
+                "a mean over classes of few mentions",
+            },
+            encoder=encoder,
+            dictionary=self.dictionary.description,
+            folds={name: {"scores": scores} for name, scores in self.baselines.items()},
+        )
+
+    def scores_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
+        """Shares in [0, 1]; None where no mention counts.
+
+        Args:
+          candidates: concepts of each mention, best first, int [M, K].
+          counts: how many of them are its answer, int [M].
+        """
+
+        shares = self.shares_of(candidates, counts)
+        numbers = number_accuracy(counts.tolist(), self.split.numbers().tolist())
+        return {
+            **{name: share.value for name, share in shares.items()},
+            **{f"number {name}": value for name, value in numbers._asdict().items()},
+        }
+
+    def shares_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, Share]:
+        """How many mentions are right: uni, multi, total and recall@k; as for `scores_of`."""
+
+        gold, rows = self.split.gold_sets(), candidates.tolist()
+        answers = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
+        found = recall(rows, gold, [k for k in RECALL_AT if k <= candidates.shape[1]])
+        return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
+
+    def names_for(self, k: int) -> int:
+        """As many ranked names as have k concepts among them, whichever they are; at most all."""
+        names_of_one = int(np.bincount(self.data.name_concepts).max())
+        return min(k * names_of_one, len(self.data.names))
+
+    def first_concepts(self, names: np.ndarray, k: int) -> np.ndarray:
+        """int [M, c]: the first concepts of ranked names [M, K]; c is k, or what all rows have."""
+
+        rows = distinct(names, self.data.name_concepts)
+        most = min(k, *map(len, rows))
+        return np.array([row[:most] for row in rows])
+
+    @cached_property
+    def baselines(self) -> dict[str, dict[str, float | None]]:
+        """The scores of answers without an encoder, of what they tell."""
+
+        names, concepts = self.dictionary.terms, self.data.name_concepts
+        distinct, of = np.unique(self.mentions, return_inverse=True)
+        mentions, found = distinct.tolist(), {}
+        always_one = np.ones(len(self.mentions), np.int64)
+        for name, nearest in ((TF_IDF, nearest_by_tf_idf), (EDITS, nearest_by_edits)):
+            near = nearest(mentions, names, self.names_for(CANDIDATES))
+            found[name] = self.scores_of(self.first_concepts(near, CANDIDATES)[of], always_one)
+        if self.chosen != "train":
+            train = self.data.splits["train"]
+            training = list(train.mentions.strings), train.gold_sets()
+            copied = answers_of_nearest(mentions, names, concepts, *training)
+            counts = np.array([len(one) for one in copied])
+            padded = np.full((len(copied), int(counts.max())), -1)
+            for row, one in enumerate(copied):
+                padded[row, : len(one)] = sorted(one)
+            found[TRAINING] = only(self.scores_of(padded[of], counts[of]), *SCORES[:3], *NUMBERS)
+        signs = np.array(numbers_by_delimiter(self.mentions))
+        if (signs > 1).any():
+            no_names = np.full((len(signs), int(signs.max())), -1)
+            found[SIGNS] = only(self.scores_of(no_names, signs), *NUMBERS)
+        return found
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """A row for each encoder, the baselines, and the paper's rows."""
+        header = ["several concepts", "pooling", "mentions", *SCORES, *NUMBERS]
+        rows = []
+        for record in records:
+            shown = [
+                two_decimals(record.scores.get(name), record.intervals.get(name))
+                for name in (*SCORES, *NUMBERS)
+            ]
+            label = f"{record.benchmark} {record.scoring['split']}"
+            if ordered_by := record.scoring.get("ordered by"):
+                label += f": {ordered_by}"
+            start = [label, record.encoder.pooling, f"{record.counts['mentions']:,}"]
+            rows.append(Row([*start, *shown], record.encoder.model))
+        for record in {record.benchmark: record for record in records}.values():
+            for name, fold in record.folds.items():
+                shown = [two_decimals(fold["scores"].get(one)) for one in (*SCORES, *NUMBERS)]
+                label = f"{record.benchmark} {record.scoring['split']}: {name}"
+                rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown], name))
+        width = len(header)
+        columns = (*SCORES, *NUMBERS)
+        rows += published_rows(records, cls.published, columns, width, before=3, digits=2)
+        return header, rows
+
+
+def only(scores: Mapping[str, float | None], *names: str) -> dict[str, float | None]:
+    """Some of the scores."""
+    return {name: scores[name] for name in names}
+
+
+def two_decimals(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share in percent, as the paper prints it: "91.47", "91.47 ±1.0"; a dash for none."""
+    return "-" if share is None else percent(share, interval)

@@ -1,0 +1,340 @@
+"""Pairs of terms with similarities that people gave, scored by Spearman's rank correlation."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from coder_jax.encoding.vector_files import unit
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.published import SIMILARITY, PublishedRow
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.results import ABOUT, Row, Table, half, published_rows, spearman_interval
+from coder_jax.evaluation.vectors import TERMS, Vectors
+from data_pipeline.files.tables import content_hash, read_text, tab_separated
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.retired_cuis import RetiredCuis
+
+# -------------------------------------------------------------------------------------------------
+# Term pairs in, their cosines and Spearman's rank correlation with human scores out.
+#
+# For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random terms to look at.
+
+Encode = Callable[[list[str]], np.ndarray]
+Known = Callable[[Sequence[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class SimilarityResult:
+    """Spearman's rho between cosines and human scores, tied values at their mean rank.
+
+    `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
+    where a term or concept has no vector, "spearman_known" over the other pairs. In "spearman" a
+    pair of which one has no vector has the cosine 0. A rho is None where all cosines, or all human
+    scores, are equal: there are no ranks. `retired` concepts have the vector of the one that they
+    were merged into.
+    """
+
+    pairs: int
+    scores: dict[str, float | None]
+    missing: int = 0
+    retired: int = 0
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+
+
+def score_similarity(
+    cosines: np.ndarray, human_scores: Sequence[float] | np.ndarray
+) -> SimilarityResult:
+    """Spearman's rank correlation of float [n] and float [n]; BadInput for a cosine not finite."""
+    import scipy.stats
+
+    cosines, human_scores = np.asarray(cosines), np.asarray(human_scores)
+    if cosines.shape != human_scores.shape or cosines.ndim != 1 or len(cosines) < 2:
+        raise ValueError(
+            f"found cosines of shape {cosines.shape} and human scores of shape "
+            f"{human_scores.shape}; expected two lists of the same length, 2 or more"
+        )
+    if not np.isfinite(cosines).all():
+        raise BadInput(
+            f"found {int((~np.isfinite(cosines)).sum())} similarities of {len(cosines)} that are "
+            "NaN or infinite; expected finite numbers: check the weights"
+        )
+    if any((values == values[0]).all() for values in (cosines, human_scores)):
+        return SimilarityResult(len(cosines), {"spearman": None})
+    rho = scipy.stats.spearmanr(cosines, human_scores).statistic
+    return SimilarityResult(len(cosines), {"spearman": float(rho)})
+
+
+def evaluate_similarity(
+    encode: Encode,
+    benchmark: SimilarityBenchmark,
+    *,
+    known: Known | None = None,
+    by: str = TERMS,
+    seed: int = 0,
+) -> SimilarityResult:
+    """Scores an encoder on term pairs; each distinct string is encoded once.
+
+    Args:
+      encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
+      benchmark: from `benchmarks.read_benchmark`.
+      known: strings -> bool [n], which have a vector; all if None.
+      by: what is encoded: TERMS, or the CONCEPTS of the pairs.
+      seed: of the pairs that are drawn for the intervals.
+    """
+    first, second = benchmark.sides(by)
+    retired = 0
+    if by != TERMS and known is not None and (merged := benchmark.retired_cuis) is not None:
+        looked_up = [merged.looked_up(side, known) for side in (first, second)]
+        became = dict(zip([*first, *second], [*looked_up[0], *looked_up[1]], strict=True))
+        retired = sum(old != new for old, new in became.items() if known([new])[0])
+        first, second = looked_up
+    cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
+    both = np.ones(len(first), bool) if known is None else known(first) & known(second)
+    cosines = np.where(both, cosines, 0)
+    sides = {"spearman": (cosines, human)}
+    for group, ratings in benchmark.groups.items():
+        sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
+    if not both.all():
+        sides["spearman_known"] = cosines[both], human[both]
+    scores: dict[str, float | None] = {}
+    intervals = {}
+    for name, pairs in sides.items():
+        enough = len(pairs[0]) > 1
+        scores[name] = score_similarity(*pairs).scores["spearman"] if enough else None
+        if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
+            intervals[name] = found
+    return SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
+
+
+def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    """Cosine of first[i] and second[i], float64 [n]; each distinct string is encoded once."""
+    strings = list(dict.fromkeys([*first, *second]))
+    row_of = {string: row for row, string in enumerate(strings)}
+    vectors = unit(encode(strings), dtype=np.float64)
+    first_rows, second_rows = ([row_of[term] for term in side] for side in (first, second))
+    return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)
+
+
+def similarity_record(
+    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderRecord
+) -> EvaluationRecord:
+    """The record of `evaluate_similarity`."""
+    return EvaluationRecord(
+        benchmark=benchmark.name,
+        kind="similarity",
+        path=benchmark.path,
+        content_hash=benchmark.content_hash,
+        scores=dict(result.scores),
+        intervals=result.intervals,
+        counts={"pairs": result.pairs, "missing": result.missing, "retired": result.retired},
+        scoring={
+            "similarity": "cosine; 0 for a pair without two vectors",
+            "correlation": "Spearman, ties at their mean rank",
+            "intervals": f"{ABOUT}, pairs drawn anew",
+            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
+        },
+        encoder=encoder,
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Similarity: pairs of terms with the scores that people gave them.
+#
+# - TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER; a first line whose last
+#   field has no digit, and is no sign of a missing score, is a header;
+# - CSV, as the authors distribute theirs, columns in any order: Term1, Term2, Mean (UMNSRS,
+#   MayoSRS),
+#   or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
+#   CUI1 and CUI2, where the file has them, let concept vectors be compared.
+
+COLUMNS = ("Term1", "Term2")
+NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
+MEAN, GROUPS = "Mean", ("Physicians", "Coders")
+
+
+@dataclass(frozen=True)
+class SimilarityBenchmark(Benchmark):
+    """Pairs of terms with the mean score that people gave to each pair.
+
+    Attributes:
+      scores: the mean over all raters.
+      groups: the scores of each group of raters, where the file has them apart.
+      concepts: the CUIs of the first and of the second terms, where the file has them.
+      retired_cuis: where a CUI without a vector is looked up under the one that it was merged into.
+    """
+
+    name: str
+    path: str
+    first: list[str]
+    second: list[str]
+    scores: list[float]
+    content_hash: str
+    groups: Mapping[str, list[float]] = field(default_factory=dict)
+    concepts: tuple[list[str], list[str]] | None = None
+    retired_cuis: RetiredCuis | None = None
+
+    kind: ClassVar[str] = "similarity"
+    formats: ClassVar[str] = (
+        "pairs:    a TSV file of term1<TAB>term2<TAB>score, or a CSV file with Term1, Term2, Mean"
+    )
+    about: ClassVar[str] = """\
+pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
+          by Spearman's rank correlation of cosines and human scores."""
+    published: ClassVar[tuple[PublishedRow, ...]] = SIMILARITY
+
+    @classmethod
+    def claims(cls, found: Found) -> bool:
+        return False  # its columns have no header that is only theirs
+
+    @classmethod
+    def would_take(cls, found: Found) -> bool:
+        fields = found.first_row
+        return len(fields) == 3 or (len(fields) == 1 and "," in fields[0])
+
+    @classmethod
+    def read(cls, given: Given) -> SimilarityBenchmark:
+        return replace(read_pairs(given.name, given.path), retired_cuis=given.retired_cuis)
+
+    def keys(self, keyed_by: str) -> list[str]:
+        """The distinct terms or concepts of all pairs; BadInput if the file has no concepts.
+
+        Behind the concepts stand those that retired ones were merged into.
+        """
+        keys = [key for side in self.sides(keyed_by) for key in side]
+        if keyed_by != TERMS and self.retired_cuis is not None:
+            keys += [self.retired_cuis.now(key) for key in keys]
+        return list(dict.fromkeys(keys))
+
+    def sides(self, keyed_by: str) -> tuple[list[str], list[str]]:
+        """The first and the second terms or concepts of the pairs; BadInput as in `keys`."""
+        if keyed_by == TERMS:
+            return self.first, self.second
+        if self.concepts is None:
+            raise BadInput(
+                f"{self.path}: found no CUIs, and concept vectors to compare; expected the CSV "
+                "file of the authors, with the columns CUI1 and CUI2"
+            )
+        return self.concepts
+
+    def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
+        result = evaluate_similarity(
+            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options["seed"]
+        )
+        return similarity_record(self, result, encoder)
+
+    @classmethod
+    def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
+        """Spearman's rho of each way to count (all pairs, groups of raters, pairs with vectors)."""
+        rows = []
+        for record in records:
+            for name, rho in record.scores.items():
+                part = name.removeprefix("spearman").removeprefix("_")
+                sure = half(record.intervals.get(name), 1, 3)
+                shown = "undefined (all values are equal)" if rho is None else f"{rho:.4f}{sure}"
+                pairs = record.counts["pairs"] - record.counts["missing"] * (part == "known")
+                label = f"{record.benchmark}, {part}" if part else record.benchmark
+                missing = f"{record.counts['missing']:,}"
+                cells = [label, record.encoder.pooling, f"{pairs:,}", missing, shown]
+                rows.append(Row(cells, record.encoder.model))
+        header = ["similarity", "pooling", "pairs", "missing", "Spearman"]
+        return header, rows + published_rows(
+            records, cls.published, ["spearman"], len(header), before=4, digits=3
+        )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    place: str  # file:line, for messages
+    first: str
+    second: str
+    ratings: tuple[str, ...]  # the mean, or that of each group
+    concepts: tuple[str, str] | None = None
+
+
+def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
+    """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
+    rows = tab_separated(path)
+    is_csv = len(rows[0][1]) == 1
+    pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
+    ratings = []
+    for pair in pairs:
+        values = [_number(rating) for rating in pair.ratings]
+        if None in values or not pair.first or not pair.second:
+            shown = ", ".join(repr(text) for text in (pair.first, pair.second, *pair.ratings))
+            raise BadInput(
+                f"{pair.place}: found {shown}; expected two terms and a number: mend the line, or "
+                "take it out"
+            )
+        ratings.append([value for value in values if value is not None])
+    scores = [sum(values) / len(values) for values in ratings]
+    if len(set(scores)) < 2:
+        raise BadInput(
+            f"{path}: found {len(scores)} pairs with {len(set(scores))} distinct scores; expected "
+            "2 or more, or no rank correlation is defined: give the file with people's scores"
+        )
+    first, second = [pair.first for pair in pairs], [pair.second for pair in pairs]
+    concepts = [pair.concepts for pair in pairs if pair.concepts]
+    return SimilarityBenchmark(
+        name,
+        str(path),
+        first,
+        second,
+        scores,
+        content_hash((a, b, str(s)) for a, b, s in zip(first, second, scores, strict=True)),
+        groups={group: [values[i] for values in ratings] for i, group in enumerate(groups)},
+        concepts=([a for a, _ in concepts], [b for _, b in concepts]) if concepts else None,
+    )
+
+
+def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
+    last = rows[0][1][2]
+    is_header = last.lower() not in NO_SCORE and not any(letter.isdigit() for letter in last)
+    if len(rows) > 1 and is_header:
+        rows = rows[1:]
+    for number, fields in rows:
+        if len(fields) != 3:
+            raise BadInput(
+                f"{path}:{number}: found {len(fields)} columns; expected 3: "
+                "term1<TAB>term2<TAB>score"
+            )
+    return [_Pair(f"{path}:{number}", a, b, (score,)) for number, (a, b, score) in rows]
+
+
+def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:
+    """The pairs, and the groups of raters where there is no mean over all."""
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    column = {(header or "").strip().lower(): header for header in reader.fieldnames or ()}
+    by_group = MEAN.lower() not in column and any(group.lower() in column for group in GROUPS)
+    rated = GROUPS if by_group else (MEAN,)
+    missing = [header for header in (*COLUMNS, *rated) if header.lower() not in column]
+    if missing:
+        raise BadInput(
+            f"{path}:1: found the columns {', '.join(reader.fieldnames or ())}, without "
+            f"{', '.join(missing)}; expected Term1, Term2 and Mean (UMNSRS, MayoSRS), or Term1, "
+            "Term2, Physicians and Coders (MiniMayoSRS)"
+        )
+    with_concepts = {"cui1", "cui2"} <= column.keys()
+    pairs = []
+    for row in reader:
+        held = {name: (row[header] or "").strip() for name, header in column.items()}
+        ratings = tuple(held[header.lower()] for header in rated)
+        concepts = (held["cui1"], held["cui2"]) if with_concepts else None
+        place = f"{path}:{reader.line_num}"
+        pairs.append(_Pair(place, held["term1"], held["term2"], ratings, concepts))
+    return pairs, tuple(group.lower() for group in rated) if by_group else ()
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

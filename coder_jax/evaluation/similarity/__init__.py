@@ -1,1 +1,0 @@
-"""Benchmarks of similarity: pairs of terms with scores by people."""

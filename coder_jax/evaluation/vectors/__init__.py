@@ -1,1 +1,0 @@
-"""What gives vectors to score: encoders, and files of word and concept vectors."""

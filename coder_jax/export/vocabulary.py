@@ -1,0 +1,398 @@
+"""Export of an encoder whose vocabulary grew: the rows of the new word pieces, and the folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from huggingface_hub import ModelCard, ModelCardData
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+
+from coder_jax.export.folder import (
+    PROBE_TERMS,
+    check_parts,
+    sentence_transformers_vectors,
+    transformers_tokens,
+    transformers_vectors,
+    write_model,
+)
+from coder_jax.export.model_card import is_hub_id, section, table_of
+from coder_jax.models.bert import Bert
+from coder_jax.models.hf_files import (
+    EncoderSettings,
+    Module,
+    find_folder,
+    read_settings,
+    read_tensors,
+    write_settings,
+)
+from coder_jax.models.hf_weights import (
+    abstract_bert,
+    anchor,
+    check_vocabulary,
+    from_hf,
+    load_bert,
+    name_table,
+    read_config,
+    to_hf,
+)
+from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer
+from data_pipeline.dataset.vocabulary import WordPieceVocabulary
+from data_pipeline.files.buckets import in_bucket
+from data_pipeline.files.identity import ENCODER, read_identity, read_json, read_json_value, typed
+from data_pipeline.files.whole import whole_folder
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import clean, clean_in
+
+# -------------------------------------------------------------------------------------------------
+# The word table of a BERT whose vocabulary grew: rows of new pieces begin at those of old ones.
+
+
+def old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
+    """Ids of the pieces that a vocabulary has for a string that is no piece of it.
+
+    They are the longest from the left, as always. A character that is there in its other form
+    only, such as "##é" for "é", is taken in that; one that is there in neither is left out.
+
+    Args:
+      piece: a string; with the prefix it goes on with a word.
+      vocabulary: without it.
+
+    Returns:
+      the ids, in their order; none where all characters are unknown.
+    """
+    first = "" if not piece.startswith(vocabulary.prefix) else vocabulary.prefix
+    rest, found = piece.removeprefix(vocabulary.prefix), []
+    while rest:
+        fitting = (
+            end for end in range(len(rest), 0, -1) if first + rest[:end] in vocabulary.pieces
+        )
+        end = next(fitting, 0)
+        other = "" if first else vocabulary.prefix
+        if end:
+            found.append(vocabulary.pieces[first + rest[:end]])
+        elif other + rest[0] in vocabulary.pieces:
+            found.append(vocabulary.pieces[other + rest[0]])
+        rest, first = rest[max(end, 1) :], vocabulary.prefix
+    return found
+
+
+def rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> int:
+    """Rows of a word table for `size` entries, padded as that of an encoder is.
+
+    Where it has a row for each entry of its tokenizer and no more, so has the new one. Else its
+    rows are a multiple of some power of two, and the new ones are, too, up to 128.
+    """
+    if table_rows == vocabulary.size:
+        return size
+    multiple = min(table_rows & -table_rows, 128)
+    return max(table_rows, -(-size // multiple) * multiple)
+
+
+def extended_table(
+    table: np.ndarray, vocabulary: WordPieceVocabulary, new: Sequence[str]
+) -> tuple[np.ndarray, int]:
+    """The word table with a row for each new piece: the mean of the rows of its old pieces.
+
+    A piece that has none, such as one of Chinese characters for an English encoder, begins at a row
+    that is drawn: normal, each dimension with mean and spread of the table's rows. Began they all
+    at the unknown token's, as what they were until now, none could be told from another, and
+    training would have to part them first. Rows that pad the table are the unknown token's.
+
+    Args:
+      table: float32 [V, D], V at least the size of the vocabulary.
+      vocabulary: before it grew.
+      new: the pieces, with the ids vocabulary.size, vocabulary.size + 1, ...
+
+    Returns:
+      (float32 [rows_for(...), D], whose first rows are those of `table`; how many rows of new
+      pieces were drawn). The same each time.
+    """
+    unknown = table[vocabulary.pieces[vocabulary.unknown]]
+    size = vocabulary.size + len(new)
+    extended = np.tile(unknown, (rows_for(vocabulary, len(table), size), 1))
+    extended[: len(table)] = table
+    of_entries = table[: vocabulary.size]
+    mean, spread = of_entries.mean(axis=0), of_entries.std(axis=0)
+    # By its size, so that an encoder extended twice does not get the same rows twice.
+    random = np.random.default_rng(vocabulary.size)
+    drawn = 0
+    for row, piece in enumerate(new, start=vocabulary.size):
+        ids = old_pieces(piece, vocabulary)
+        extended[row] = table[ids].mean(axis=0) if ids else random.normal(mean, spread)
+        drawn += not ids
+    return extended, drawn
+
+
+def with_word_table(bert: Bert, table: np.ndarray) -> Bert:
+    """The same encoder with another word table, float32 [V, D]."""
+    config = replace(bert.config, vocab_size=len(table))
+    has_pooler = bert.pooler is not None
+    return from_hf(
+        to_hf(bert) | {anchor(config): table},
+        name_table(config, pooler=has_pooler),
+        abstract_bert(config, bert.dtype, pooler=has_pooler),
+        "the extended encoder",
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# An encoder and new word pieces in; a Hugging Face folder of the encoder that knows them out.
+
+# What its model card says of the encoder that is true of the new one, too.
+OF_BASE = ("language", "license", "license_name", "license_link")
+TOLERANCE = 1e-6  # of unit vectors, float32, before and after
+VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
+# What stays true of an encoder whose vocabulary grew. Weights in other formats would not.
+KEPT = (
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("relations.json", "relations.safetensors", "LICENSE*", "NOTICE*"),
+)
+
+
+@dataclass(frozen=True)
+class Extendable:
+    """An encoder whose vocabulary can grow.
+
+    Attributes:
+      name: folder or hub id, as it was given.
+      folder: where its files are.
+      settings: how it makes vectors.
+      tokenizer, vocabulary: without padding and truncation; the pieces of its model.
+      bert, hf_config: weights and config.json.
+      left_out: weights of the file that are no part of an encoder, such as heads and buffers.
+    """
+
+    name: str
+    folder: Path
+    settings: EncoderSettings
+    tokenizer: Tokenizer
+    vocabulary: WordPieceVocabulary
+    bert: Bert
+    hf_config: dict[str, Any]
+    left_out: tuple[str, ...]
+
+    @property
+    def recorded(self) -> Path | None:
+        """coder_jax.json, where the encoder is an export of ours, whose tokenizer cleans terms."""
+        path = self.folder / ENCODER.file
+        return path if path.is_file() else None
+
+    def cleaned(self, terms: Sequence[str]) -> list[str]:
+        """What the word pieces are of: the terms as its tokenizer cleans them, if it does."""
+        if self.recorded is None:
+            return list(terms)
+        return clean(pl.Series(terms, dtype=pl.String), self.settings.cleaning).to_list()
+
+
+class Extended(NamedTuple):
+    """What became of it.
+
+    Attributes:
+      rows: of the word table.
+      drawn: new pieces of unknown characters, whose rows are random.
+      same: terms of the check whose tokens did not change.
+      largest: difference of their unit vectors before and after, by library.
+    """
+
+    rows: int
+    drawn: int
+    same: int
+    largest: dict[str, float]
+
+
+def open_extendable(name: str, out: Path) -> Extendable:
+    """An encoder, and whether it may be written to `out` with more pieces: before the work.
+
+    Raises:
+      BadInput: no such model, another architecture, a vocabulary that is not WordPiece, PyTorch
+        missing, or an `out` that is something else than an earlier folder of this kind.
+    """
+    folder = find_folder(name)
+    read_config(read_json(folder / "config.json"), str(folder / "config.json"))
+    tokenizer = load_tokenizer(folder)
+    vocabulary = WordPieceVocabulary.of(tokenizer, name)
+    settings = read_settings(folder)
+    bert, hf_config, report = load_bert(folder)
+    check_vocabulary(vocabulary.size, bert.config, name)
+    if in_bucket(out):
+        raise BadInput(
+            f"--out: found {out}; expected a folder on this machine: copy it there after"
+        )
+    check_parts(bert, settings, {}, out)
+    if out.resolve() == folder.resolve():
+        raise BadInput(f"--out {out} is the encoder itself; give another folder")
+    recorded = out / ENCODER.file
+    if recorded.is_file() and VOCABULARY not in read_identity(recorded, ENCODER):
+        raise BadInput(
+            f"--out {out} is an encoder whose vocabulary was not extended; give a new or empty "
+            "folder"
+        )
+    left_out = (*report.heads_ignored, *report.only_in_file)
+    return Extendable(
+        name, folder, settings, tokenizer, vocabulary, bert, hf_config, tuple(left_out)
+    )
+
+
+def write_extended(
+    encoder: Extendable,
+    new: Sequence[str],
+    out: Path,
+    *,
+    probes: Sequence[str],
+    facts: Mapping[str, Any],
+) -> Extended:
+    """Writes and checks the encoder with new pieces at the end of its vocabulary.
+
+    Args:
+      encoder: from `open_extendable`.
+      new: pieces that it lacks, each once.
+      out: the folder to write; an earlier one is replaced.
+      probes: terms to check with, beside PROBE_TERMS.
+      facts: label -> value, for the model card and coder_jax.json.
+
+    Raises:
+      BadInput: a disk that is full.
+      RuntimeError: the folder opens with other tokens, or with other vectors of terms whose tokens
+        did not change. Nothing is left behind.
+    """
+    old = to_hf(encoder.bert)[anchor(encoder.bert.config)]
+    table, drawn = extended_table(old, encoder.vocabulary, new)
+    vocabulary = encoder.vocabulary.with_pieces(new)
+    try:
+        with whole_folder(out) as folder:
+            write_model(
+                folder,
+                with_word_table(encoder.bert, table),
+                encoder.hf_config | {"vocab_size": len(table)},
+                pytorch_bin=False,
+            )
+            write_tokenizer(folder, encoder, vocabulary)
+            copy_kept(encoder.folder, folder)
+            write_descriptions(folder, encoder, {"new pieces": len(new), **facts})
+            same, largest = check(folder, encoder, vocabulary, [*PROBE_TERMS, *probes])
+            for path in folder.rglob("*.safetensors"):  # written for the owner alone
+                shutil.copymode(folder / "config.json", path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    return Extended(len(table), drawn, same, largest)
+
+
+def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
+    """The encoder's tokenizer, its own padding and truncation too, with more pieces."""
+    save_tokenizer(encoder.folder, folder)
+    path = folder / "tokenizer.json"
+    tokenizer = vocabulary.put_into(Tokenizer.from_file(str(path)))
+    tokenizer.save(str(path))
+    if encoder.recorded is not None:
+        clean_in(folder, encoder.settings.cleaning)
+    if (folder / "vocab.txt").exists():  # transformers may write it, and must not read an old one
+        tokenizer.model.save(str(folder))
+
+
+def copy_kept(source: Path, folder: Path) -> None:
+    """Copies what stays true: KEPT, and the folders of the modules of sentence-transformers."""
+    for pattern in KEPT:
+        for path in source.glob(pattern):
+            shutil.copyfile(path, folder / path.name)
+    if (folder / "modules.json").is_file():
+        what = str(source / "modules.json")
+        for module in typed(
+            read_json_value(source / "modules.json"), list[Module], what, "fetch the folder again"
+        ):
+            if module["path"] and (source / module["path"]).is_dir():
+                shutil.copytree(source / module["path"], folder / module["path"])
+            elif module["path"]:  # as Normalize's, which has no files
+                (folder / module["path"]).mkdir()
+
+
+def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
+    """coder_jax.json for programs and README.md, the model card, for people."""
+    before = {} if encoder.recorded is None else read_identity(encoder.recorded, ENCODER)
+    own = {name: before[name] for name in ("recipe", "dataset_hash", "languages") if name in before}
+    versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
+    write_settings(folder, encoder.settings, own | {VOCABULARY: dict(facts), "versions": versions})
+    card = encoder.folder / "README.md"
+    of_base = ModelCard.load(card).data if card.is_file() else ModelCardData()
+    is_public = is_hub_id(encoder.name)
+    name = encoder.name if is_public else encoder.folder.name
+    metadata = ModelCardData(
+        **{key: value for key, value in of_base.to_dict().items() if key in OF_BASE},
+        base_model=encoder.name if is_public else None,
+        library_name="sentence-transformers"
+        if (folder / "modules.json").is_file()
+        else "transformers",
+        pipeline_tag="feature-extraction",
+        tags=sorted({*(of_base.tags or ()), "vocabulary-extension"}),
+    )
+    about = (
+        f"The encoder `{name}` with new word pieces at the end of its vocabulary, made by "
+        "`python -m coder_jax extend-vocabulary`. Every weight that it had is unchanged; the row "
+        "of a new piece is the mean of the rows of the pieces that spelt it before; one of unknown "
+        "characters is random. Nothing was trained: a term with new pieces has a useful vector "
+        "only after training on such terms."
+    )
+    text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, vocabulary extended\n\n{about}\n\n"
+    text += section("Vocabulary", table_of(facts)) + "\n"
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def check(
+    folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary, terms: Sequence[str]
+) -> tuple[int, dict[str, float]]:
+    """Opens a new folder the way its users will.
+
+    Returns:
+      (terms whose tokens did not change, the largest difference of their vectors by library).
+
+    Raises:
+      RuntimeError: other tokens than planned, other rows of old pieces, or vectors that differ.
+    """
+    planned, opened = vocabulary.put_into(encoder.tokenizer), load_tokenizer(folder)
+    cleaned = encoder.cleaned(terms)
+    expected, after = (
+        [one.ids for one in tokenizer.encode_batch(cleaned)] for tokenizer in (planned, opened)
+    )
+    if after != expected or opened.get_vocab() != planned.get_vocab():
+        raise RuntimeError(f"{folder} opens with other tokens than those that were written")
+    name, old = anchor(encoder.bert.config), encoder.vocabulary.size
+    if not np.array_equal(read_tensors(folder)[name][:old], to_hf(encoder.bert)[name][:old]):
+        raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
+    with unreported():
+        before = transformers_tokens(encoder.folder, terms)
+    same = [term for term, old, new in zip(terms, before, expected, strict=True) if old == new]
+    by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
+    if (folder / "modules.json").is_file() and find_spec("sentence_transformers") is not None:
+        by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)
+    largest = {}
+    for library, vectors in by_library.items():
+        with unreported():
+            largest[library] = float(np.abs(vectors(folder) - vectors(encoder.folder)).max())
+        if not largest[library] <= TOLERANCE:  # catches NaN too
+            raise RuntimeError(
+                f"{folder} opened by {library} gives vectors of terms with the same tokens that "
+                f"differ by {largest[library]:.2e}; expected at most {TOLERANCE:.0e}"
+            )
+    return len(same), largest
+
+
+@contextmanager
+def unreported() -> Iterator[None]:
+    """Within, transformers does not warn of long terms or of weights of no encoder."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

@@ -1,0 +1,302 @@
+"""Coded lists: the answer to a mention, its row in a table, and what people decided on it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.tables import read_rows
+from data_pipeline.process import BadInput, did_you_mean
+
+# -------------------------------------------------------------------------------------------------
+# What mapping answers: for each mention a status and the concepts that come into question.
+
+# What candidates are found by.
+KINDS = ("vectors", "characters", "both")
+
+
+class Status(StrEnum):
+    """How a mention was answered."""
+
+    EXACT = "exact"  # the mention is a string of the dictionary, case and blanks aside
+    NEAR = "near"  # the nearest term
+    TIED = "tied"  # the first of several concepts that are equally near, or have the same string
+    NO_ANSWER = "no answer"
+    DECIDED = "decided"  # a person said so
+
+
+class Candidate(NamedTuple):
+    """A concept that comes into question, by its best term."""
+
+    concept: str
+    term: str  # as the dictionary writes it
+    similarity: float  # of the mention and its terms, at most 1: see `candidates.Candidates`
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a mention is mapped to.
+
+    Attributes:
+      mention: as it was given.
+      status: how it was answered.
+      candidates: best first. The first one is the answer, unless the status is NO_ANSWER: then they
+        are what was nearest, if anything was looked up.
+      ties: how many other concepts are as good as the first.
+      margin: by how much the similarity of the first is larger than the second's.
+      confidence: how likely the nearest concept is the right one, in [0, 1], as measured on
+        mentions whose concept is known; None where nothing was measured, or the string is the same.
+      reason: why there is no answer, in a few words; "" where there is one.
+      count: so many of the candidates are the answer: a mention may mean several concepts.
+    """
+
+    mention: str
+    status: Status
+    candidates: list[Candidate]
+    ties: int = 0
+    margin: float = 0.0
+    confidence: float | None = None
+    reason: str = ""
+    count: int = 1
+
+    @property
+    def concept(self) -> str | None:
+        """The concept that the mention is mapped to."""
+        return None if self.status == Status.NO_ANSWER else self.candidates[0].concept
+
+
+# -------------------------------------------------------------------------------------------------
+# Answers in, the rows of a coded list out: what is written beside each mention.
+
+CODED_COLUMNS = {
+    "concept": "identifier; empty where there is no answer",
+    "preferred_name": "of the concept",
+    "code": "all codes of the concept, with | between them",
+    "vocabulary": "of each of these codes",
+    "semantic_type": "all of the concept, with | between them",
+    "matched_term": "of the dictionary, as it writes it; without an answer what was nearest",
+    "similarity": "of mention and term, at most 1",
+    "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
+    "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
+    "status": "exact, near, tied, no answer or decided",
+    "ties": "how many other concepts are as good",
+    "reason": "why there is no answer",
+}
+BETWEEN = "|"
+
+
+def coded_rows(
+    answer: Answer,
+    dictionary: Dictionary,
+    k: int | None,
+    vocabularies: Collection[str] | None = None,
+) -> list[list[str]]:
+    """The fields of COLUMNS of one mention: a row for each of up to k concepts.
+
+    Without an answer it is one row, of what was nearest.
+
+    Args:
+      answer: with its candidates.
+      dictionary: that it was found in.
+      k: 1 or more; None: as many as the mention means.
+      vocabularies: whose codes are wanted; None: of all.
+    """
+    if answer.status == Status.NO_ANSWER:
+        nearest = answer.candidates[0] if answer.candidates else None
+        return [_row(answer, nearest, 1, [""] * 5)]
+    return [
+        _row(answer, candidate, rank, _about(candidate.concept, dictionary, vocabularies))
+        for rank, candidate in enumerate(answer.candidates[: k or answer.count], start=1)
+    ]
+
+
+def _about(concept: str, dictionary: Dictionary, vocabularies: Collection[str] | None) -> list[str]:
+    about = dictionary.about(concept)
+    codes = [one for one in about.codes if vocabularies is None or one[0] in vocabularies]
+    return [
+        concept,
+        about.preferred,
+        BETWEEN.join(code for _, code in codes),
+        BETWEEN.join(vocabulary for vocabulary, _ in codes),
+        BETWEEN.join(about.types),
+    ]
+
+
+def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str]) -> list[str]:
+    is_first = rank == 1
+    return [
+        *about,
+        candidate.term if candidate else "",
+        # A concept that a person chose, which was no candidate, has none.
+        f"{candidate.similarity:.4f}" if candidate and not math.isnan(candidate.similarity) else "",
+        f"{answer.confidence:.4f}" if is_first and answer.confidence is not None else "",
+        str(rank),
+        str(answer.status),
+        str(answer.ties),
+        answer.reason,
+    ]
+
+
+def in_words(answers: Sequence[Answer]) -> str:
+    """How many mentions were answered how, such as "812 exact, 900 near, 288 no answer"."""
+    counts = {status: sum(answer.status == status for answer in answers) for status in Status}
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
+
+
+# -------------------------------------------------------------------------------------------------
+# What people decided on a coded list: read from the file that a review page saves, and applied.
+
+ACCEPTED, REJECTED, OPEN = "accepted", "rejected", "open"
+COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
+REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
+SHOWN = 5  # concepts that a message names
+# The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
+# would then look like one that it put there (`csv.js`).
+GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+
+
+class Decision(NamedTuple):
+    """What a person decided on a mention."""
+
+    concept: str | None  # None: no concept of the dictionary fits
+    note: str = ""
+
+
+def read_decisions(path: Path) -> dict[str, Decision]:
+    """The decisions of a file: mention -> Decision.
+
+    The file is a table as `read_rows` takes it, with the columns mention, concept, decision
+    (accepted, rejected, or open: a note alone) and note, in any order and among others. A ' before
+    one of = + - @ at the beginning of a field is taken off.
+
+    Raises:
+      BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
+        decisions on one mention.
+    """
+    _, rows = read_rows(path)
+    filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
+    header = filled[0][1] if filled else []
+    place = _places(path, header)
+    decisions: dict[str, Decision] = {}
+    line_of: dict[str, int] = {}
+    for line, fields in filled[1:]:
+        if len(fields) != len(header):
+            raise BadInput(
+                f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
+                "header: put fields that hold a separator or a line end in double quotes"
+            )
+        mention, concept, decision, note = (
+            "" if at is None else _unguarded(fields[at]) for at in place
+        )
+        if not mention.strip():
+            raise BadInput(f"{path}:{line}: found no mention; expected one: take the row out")
+        found = _decision(concept, decision, note, f"{path}:{line}")
+        if found is None:
+            continue
+        earlier = decisions.setdefault(mention, found)
+        line_of.setdefault(mention, line)
+        if earlier.concept != found.concept:
+            raise BadInput(
+                f"{path}:{line}: found {_in_words(found)} for {mention!r}, and in line "
+                f"{line_of[mention]} {_in_words(earlier)}; expected one decision for each mention: "
+                "take one of the rows out"
+            )
+        decisions[mention] = Decision(found.concept, earlier.note or found.note)
+    return decisions
+
+
+def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, path: Path) -> None:
+    """BadInput if concepts that were accepted are not in the dictionary; `path` had them."""
+    known = dictionary.concept_set
+    missing = {
+        decision.concept: mention
+        for mention, decision in decisions.items()
+        if decision.concept is not None and decision.concept not in known
+    }
+    if missing:
+        shown = [f"{concept} for {mention!r}" for concept, mention in missing.items()][:SHOWN]
+        more = f" and {len(missing) - SHOWN:,} more" if len(missing) > SHOWN else ""
+        raise BadInput(
+            f"{path}: found {', '.join(shown)}{more}, which {dictionary.source} does not have; "
+            "expected concepts of the dictionary: give the one that was reviewed with, or take "
+            "these rows out"
+        )
+
+
+def decided(
+    answers: Iterable[Answer], decisions: Mapping[str, Decision], dictionary: Dictionary
+) -> list[Answer]:
+    """The answers with what people decided; open ones as they are.
+
+    An accepted concept is the first candidate, before the others, with its term and similarity
+    where it was among them. Where it was not, its term is the preferred name and its similarity is
+    not a number. Of a rejected one the candidates stay as what was nearest.
+
+    Args:
+      answers: what mapping answers.
+      decisions: by mention, letter by letter; `check_decisions` has passed them.
+      dictionary: has the accepted concepts.
+    """
+    return [
+        _decided(answer, decisions[answer.mention], dictionary)
+        if answer.mention in decisions
+        else answer
+        for answer in answers
+    ]
+
+
+def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answer:
+    concept = decision.concept
+    if concept is None:
+        return replace(answer, status=Status.NO_ANSWER, ties=0, reason=REJECTED_IN_REVIEW)
+    unseen = Candidate(concept, dictionary.about(concept).preferred, math.nan)
+    chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
+    others = [one for one in answer.candidates if one.concept != concept]
+    return Answer(answer.mention, Status.DECIDED, [chosen, *others])
+
+
+def _places(path: Path, header: Sequence[str]) -> list[int | None]:
+    """Where in a row each of COLUMNS stands."""
+    names = [name.strip().casefold() for name in header]
+    for name in COLUMNS:
+        if names.count(name) > (1 if name in names else 0) or (
+            name not in names and name != "note"
+        ):
+            found = ", ".join(header) or "no header"
+            raise BadInput(
+                f"{path}: found {found}; expected the columns {', '.join(COLUMNS)}, each once, as "
+                "a review page saves them"
+            )
+    return [names.index(name) if name in names else None for name in COLUMNS]
+
+
+def _unguarded(field: str) -> str:
+    return field[1:] if GUARDED.match(field) else field
+
+
+def _decision(concept: str, decision: str, note: str, place: str) -> Decision | None:
+    """What a row says; None where it leaves its mention open."""
+    concept, said = concept.strip(), decision.strip().casefold()
+    if said not in (ACCEPTED, REJECTED, OPEN):
+        known = [ACCEPTED, REJECTED, OPEN]
+        raise BadInput(
+            f"{place}: found the decision {decision!r}; expected {ACCEPTED}, {REJECTED} or {OPEN}"
+            f"{did_you_mean(said, known)}"
+        )
+    if (said == ACCEPTED) != bool(concept):
+        found = f"the concept {concept}" if concept else "no concept"
+        other = f"one for {ACCEPTED}" if said == ACCEPTED else f"none for {said}"
+        raise BadInput(f"{place}: found {found}; expected {other}: mend the row, or take it out")
+    if said == OPEN:
+        return None
+    return Decision(concept or None, note)
+
+
+def _in_words(decision: Decision) -> str:
+    return REJECTED if decision.concept is None else f"{decision.concept} {ACCEPTED}"

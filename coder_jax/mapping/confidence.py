@@ -1,0 +1,411 @@
+"""How far an answer may be trusted: cut-offs of similarity, and how they are measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS, Candidates
+from coder_jax.mapping.normalizer import Confidence, Normalizer, margin_of, why_unanswerable
+from data_pipeline.files import identity
+from data_pipeline.files.identity import CUTOFFS, read_identity, write_identity
+from data_pipeline.files.tables import split_concepts
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# Cut-offs: from which similarity on answers are given, and how many of them are then right.
+#
+# They are measured on mentions whose concept is known (`evaluate`), a table for each language, and
+# kept as cutoffs.json.
+
+ALL = "all"  # in place of a language: all mentions
+DIGITS = 4  # of a cut-off
+# A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
+TOLERANCE = 1e-6
+MOST_ROWS = 200
+LEAST_ANSWERED = 30
+MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
+
+
+class Cutoff(NamedTuple):
+    """A row of a table: what is to be expected of one cut-off."""
+
+    cutoff: float  # of similarities
+    precision: float  # share of the answers that were right
+    coverage: float  # share of the mentions that were answered
+    answered: int  # mentions
+
+
+@dataclass(frozen=True)
+class CutoffTable:
+    """What was found at some cut-offs, lowest first; each has fewer answers than the one before.
+
+    Attributes:
+      mentions: how many were looked up.
+      cutoffs: n similarities.
+      answered: of each cut-off, the mentions whose similarity is that or more; 1 or more.
+      right: how many of these were answered rightly.
+    """
+
+    mentions: int
+    cutoffs: list[float]
+    answered: list[int]
+    right: list[int]
+
+    @property
+    def rows(self) -> list[Cutoff]:
+        """The table for people."""
+        return [
+            Cutoff(cutoff, right / answered, answered / self.mentions, answered)
+            for cutoff, answered, right in zip(self.cutoffs, self.answered, self.right, strict=True)
+        ]
+
+
+def precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
+    """Precision and coverage at each cut-off that tells mentions apart.
+
+    Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
+    the answered mentions most evenly, with the first and the last.
+
+    Args:
+      similarities: float [n], of each mention and its answer; -inf for one that has no answer.
+      right: bool [n], whether the answer is right.
+
+    Raises:
+      ValueError: lengths differ, there is no mention, or a similarity is not a number.
+    """
+    similarities = np.asarray(similarities, np.float64)
+    right = np.asarray(right, bool)
+    if similarities.ndim != 1 or similarities.shape != right.shape or not len(right):
+        raise ValueError(
+            f"found similarities of shape {similarities.shape} and answers of shape {right.shape}; "
+            "expected two lists of the same length, 1 or more"
+        )
+    if np.isnan(similarities).any() or (similarities == np.inf).any():
+        raise ValueError("found a similarity that is no number; expected cosines, or -inf for none")
+    order = np.argsort(-similarities, kind="stable")
+    falling = -similarities[order]
+    scale = 10**DIGITS
+    given = similarities[np.isfinite(similarities)]
+    cutoffs = np.unique(np.floor((given + TOLERANCE) * scale)) / scale
+    answered = np.searchsorted(falling, -(cutoffs - TOLERANCE), side="right")
+    tells_apart = np.diff(answered, append=0) < 0
+    cutoffs, answered = cutoffs[tells_apart], answered[tells_apart]
+    if len(cutoffs) > MOST_ROWS:
+        even = np.linspace(answered[0], answered[-1], MOST_ROWS)
+        chosen = np.unique(len(answered) - 1 - np.searchsorted(answered[::-1], even, side="left"))
+        cutoffs, answered = cutoffs[chosen], answered[chosen]
+    right_so_far = np.append(0, np.cumsum(right[order]))
+    return CutoffTable(
+        len(similarities), cutoffs.tolist(), answered.tolist(), right_so_far[answered].tolist()
+    )
+
+
+def cutoff_for(
+    table: CutoffTable,
+    precision: float,
+    *,
+    least_answered: int = LEAST_ANSWERED,
+    confidence: float | None = None,
+) -> float | None:
+    """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
+
+    Cut-offs with few answers tell little: they are neither chosen nor stand in the way of lower
+    ones.
+
+    Args:
+      table: of `precision_and_coverage`.
+      precision: the wanted share of right answers, in [0, 1].
+      least_answered: cut-offs with fewer answers are left aside.
+      confidence: such as 0.95: not the precision found but its lower bound (Clopper and Pearson's,
+        exact, one-sided) has to be as wanted, so that chance alone seldom makes it so.
+
+    Raises:
+      ValueError: a precision or confidence out of bounds.
+    """
+    if not 0 <= precision <= 1 or (confidence is not None and not 0 < confidence < 1):
+        raise ValueError(
+            f"found the precision {precision} and the confidence {confidence}; expected shares"
+        )
+    answered, right = np.array(table.answered), np.array(table.right)
+    found = right / np.maximum(answered, 1)
+    if confidence is not None:
+        bound = scipy.stats.beta.ppf(1 - confidence, np.maximum(right, 1), answered - right + 1)
+        found = np.where(right > 0, bound, 0)
+    chosen = None
+    for cutoff, answers, share in zip(
+        table.cutoffs[::-1], answered[::-1], found[::-1], strict=True
+    ):
+        if answers < least_answered:
+            continue
+        if share < precision:
+            break
+        chosen = cutoff
+    return chosen
+
+
+class MeasuredRule(NamedTuple):
+    """What `measure` found for a language, beside its table: see `normalizer.Confidence`."""
+
+    weight_of_letters: float  # beside vectors, see `candidates.Candidates`
+    intercept: float
+    of_similarity: float
+    of_margin: float
+
+
+@dataclass(frozen=True)
+class Cutoffs:
+    """The tables of an encoder: of all mentions, and of each language where these are known.
+
+    Attributes:
+      tables: by language, such as "ENG"; ALL is always there. Their cut-offs are of similarities,
+        or, where there are rules, of the confidence that these give.
+      measured_on: what they hold for: benchmark, dictionary, encoder; for people and messages.
+      rules: by language as the tables, or empty.
+    """
+
+    tables: Mapping[str, CutoffTable]
+    measured_on: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, MeasuredRule] = field(default_factory=dict)
+
+    def of(self, language: str | None = None) -> CutoffTable:
+        """The table of a language; that of all mentions where it has none."""
+        return self.tables.get(language or ALL, self.tables[ALL])
+
+    def of_another_dictionary(self, terms: int) -> str:
+        """In words, that a dictionary of so many terms is quite another; "" if it need not be.
+
+        Among few terms the nearest is farther ahead of the next than among many, right or wrong.
+        """
+        measured = self.measured_on.get("dictionary", {"terms": terms})
+        there = measured["terms"]
+        if max(there, terms) <= MOST_TIMES * min(there, terms):
+            return ""
+        return (
+            f"confidence was measured with a dictionary of {there:,} terms "
+            f"({measured['source']}), this one has {terms:,}: it may be far off; "
+            "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
+            "--cutoffs"
+        )
+
+    def described(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        tables = {language: vars(table) for language, table in self.tables.items()}
+        rules = {language: rule._asdict() for language, rule in self.rules.items()}
+        described = {"tables": tables, "measured_on": dict(self.measured_on)}
+        return {**described, "rules": rules} if rules else described
+
+    def write(self, path: str | Path) -> None:
+        """Writes cutoffs.json, whole or not at all."""
+        write_identity(Path(path), CUTOFFS, self.described())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Cutoffs:
+        """Reads cutoffs.json; BadInput for what is broken, or another file."""
+        again = f"make it again with `{CUTOFFS.command}`"
+        return cls.from_described(read_identity(Path(path), CUTOFFS), str(path), again)
+
+    @classmethod
+    def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
+        """From `described`, typed as `identity.Cutoffs`; BadInput for tables that cannot be."""
+        tables = {}
+        for language, table in content["tables"].items():
+            tables[language] = CutoffTable(*(table[name] for name in identity.CUTOFF_TABLE))
+            check_table(tables[language], f"{source}: tables.{language}", again)
+        if ALL not in tables:
+            raise BadInput(f"{source}: found no table {ALL!r}; {again}")
+        rules = {
+            language: MeasuredRule(*(rule[name] for name in MeasuredRule._fields))
+            for language, rule in content.get("rules", {}).items()
+        }
+        if rules and rules.keys() != tables.keys():
+            raise BadInput(f"{source}: found tables and rules of different languages; {again}")
+        return cls(tables, content["measured_on"], rules)
+
+
+def measure_cutoffs(
+    similarities: np.ndarray,
+    right: np.ndarray,
+    languages: np.ndarray | None = None,
+    measured_on: Mapping[str, Any] | None = None,
+) -> Cutoffs:
+    """The cut-offs of mentions, of all and of each language.
+
+    Args:
+      similarities, right: as of `precision_and_coverage`, [n].
+      languages: str [n], "" where it is not known; None if nothing is known.
+      measured_on: see `Cutoffs`.
+    """
+    similarities, right = np.asarray(similarities), np.asarray(right)
+    tables = {ALL: precision_and_coverage(similarities, right)}
+    for language in [] if languages is None else np.unique(languages).tolist():
+        if language:
+            those = np.asarray(languages) == language
+            tables[language] = precision_and_coverage(similarities[those], right[those])
+    return Cutoffs(tables, measured_on or {})
+
+
+def check_table(table: CutoffTable, where: str, again: str) -> None:
+    """BadInput for a table that no mentions can have."""
+    cutoffs, answered, right = (
+        np.array(column) for column in (table.cutoffs, table.answered, table.right)
+    )
+    is_whole = (
+        len(cutoffs) == len(answered) == len(right)
+        and np.all(np.diff(cutoffs) > 0)
+        and np.all(np.diff(answered) < 0)
+        and np.all((right <= answered) & (answered <= table.mentions))
+        and np.all(answered > 0)
+        # Of the answers that a higher cut-off takes away, so many at most can be right.
+        and np.all((np.diff(right) <= 0) & (np.diff(right) >= np.diff(answered)))
+    )
+    if not is_whole:
+        raise BadInput(
+            f"{where}: found columns that do not fit together; expected rising cut-offs with ever "
+            f"fewer answers, and no more right ones than answers; {again}"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Mentions whose concept is known in, the rule by which `normalize` answers out.
+#
+# For each language it is measured how much letters should count beside vectors, how likely an
+# answer is right by its similarity and margin, and what precision and coverage each cut-off then
+# has.
+
+WEIGHTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)  # of letters, to choose from
+LEAST_MENTIONS = 100  # of a language, for a table of its own
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def measured_cutoffs(
+    normalizer: Normalizer,
+    mentions: Sequence[str],
+    gold: Sequence[str],
+    languages: Sequence[str] | None = None,
+    measured_on: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Cutoffs:
+    """What is to be expected of a normalizer's answers, of all mentions and of each language.
+
+    Mentions that name nothing or are strings of the dictionary are left aside: how they are
+    answered does not depend on it.
+
+    Args:
+      normalizer: with the dictionary and the kind of candidates that will be used.
+      mentions, gold: n strings, and the concepts that are right for each, joined with "|". The
+        encoder must not have been trained on them.
+      languages: of each mention, such as "ENG"; "" where it is not known. Languages with fewer than
+        LEAST_MENTIONS mentions have no table of their own.
+      measured_on: see `Cutoffs`.
+      tell: what is found is said to it, a line for each language.
+
+    Raises:
+      BadInput: fewer than LEAST_MENTIONS mentions are left.
+    """
+    exact = normalizer.exact(mentions)
+    kept = [
+        row
+        for row, mention in enumerate(mentions)
+        if not exact[row] and not why_unanswerable(mention)
+    ]
+    if len(kept) < LEAST_MENTIONS:
+        raise BadInput(
+            f"found {len(kept)} mentions that are no strings of the dictionary; expected "
+            f"{LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
+        )
+    strings = [mentions[row] for row in kept]
+    concepts = [set(split_concepts(gold[row])) for row in kept]
+    of_language = np.array([languages[row] if languages else "" for row in kept])
+    tables, rules = {}, {}
+    for language in [ALL, *np.unique(of_language[of_language != ""]).tolist()]:
+        rows = np.flatnonzero((of_language == language) | (language == ALL))
+        if len(rows) < LEAST_MENTIONS:
+            tell(f"{language}: {len(rows)} mentions, fewer than {LEAST_MENTIONS}: no table")
+            continue
+        some = [strings[row] for row in rows]
+        tables[language], rules[language], accuracy = _of_language(
+            normalizer.candidates, some, [concepts[row] for row in rows]
+        )
+        tell(
+            f"{language}: {len(rows):,} mentions, {accuracy:.1%} right; letters count "
+            f"{rules[language].weight_of_letters:g}"
+        )
+    described = {"candidates": normalizer.candidates.kind, **(measured_on or {})}
+    return Cutoffs(tables, described, rules)
+
+
+def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]):
+    """(table, rule, share of right answers) of mentions in one language."""
+    weight = candidates.weight
+    if candidates.kind == "both":
+        weight = best_weight(candidates, mentions, gold)
+    similarities, margins, right = outcomes(candidates.with_weight(weight), mentions, gold)
+    found = np.isfinite(similarities)
+    confidence = Confidence.fitted(similarities[found], margins[found], right[found])
+    likely = np.full(len(mentions), -np.inf)
+    likely[found] = list(map(confidence.of, similarities[found], margins[found]))
+    table = precision_and_coverage(likely, right)
+    return table, MeasuredRule(weight, *confidence), float(right.mean())
+
+
+def best_weight(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]) -> float:
+    """The weight of letters with which most of the mentions, and of them misspelt, are right.
+
+    Of equally good ones the nearest to WEIGHT_OF_LETTERS.
+    """
+    firsts = candidates.first_by_weight([*mentions, *misspelt(mentions)], WEIGHTS)
+    right = [
+        sum(concept in concepts for concept, concepts in zip(first, [*gold, *gold], strict=True))
+        for first in firsts
+    ]
+    best = max(right)
+    equal = [weight for weight, count in zip(WEIGHTS, right, strict=True) if count == best]
+    return min(equal, key=lambda weight: abs(weight - WEIGHT_OF_LETTERS))
+
+
+def outcomes(
+    candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each mention the similarity of its nearest concept, the margin, and whether it is right.
+
+    Returns:
+      (float64 [n], float64 [n], bool [n]).
+    """
+    ranked = candidates.ranked(mentions, 2)
+    similarities = [found[0].similarity if found else -np.inf for found in ranked]
+    right = [
+        bool(found) and found[0].concept in concepts
+        for found, concepts in zip(ranked, gold, strict=True)
+    ]
+    return np.array(similarities), np.array([margin_of(one) for one in ranked]), np.array(right)
+
+
+def misspelt(names: Sequence[str], seed: int = 0) -> list[str]:
+    """Each name with one error at a random place, not the first letter where there are others.
+
+    Args:
+      names: strings; those of fewer than two letters stay as they are.
+      seed: another one draws other errors.
+    """
+    draw = random.Random(seed)
+    return [_one_error(name, draw) if len(name) > 1 else name for name in names]
+
+
+def _one_error(name: str, draw: random.Random) -> str:
+    place = draw.randrange(1, len(name))
+    before, letter, after = name[:place], name[place], name[place + 1 :]
+    kind = draw.choice(("too few", "too many", "wrong", "swapped"))
+    if kind == "too few":
+        return before + after
+    if kind == "too many":
+        return before + draw.choice(LETTERS) + letter + after
+    if kind == "wrong" or not after or after[0] == letter:
+        return before + draw.choice(LETTERS.replace(letter, "")) + after
+    return before + after[0] + letter + after[1:]

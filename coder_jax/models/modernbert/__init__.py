@@ -1,1 +1,0 @@
-"""ModernBERT: its sizes and its network."""

@@ -1,1 +1,0 @@
-"""The encoder of names: characters and words through two BiLSTMs."""

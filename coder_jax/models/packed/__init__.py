@@ -1,1 +1,0 @@
-"""What encoders of packed rows share: pooling, dropout that packing does not change, probes."""

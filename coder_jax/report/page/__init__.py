@@ -1,1 +1,0 @@
-"""The page of a report: template, style and script, and what fills them."""

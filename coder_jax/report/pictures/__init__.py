@@ -1,1 +1,0 @@
-"""Pictures of a training run that stand in files of their own, drawn by matplotlib."""

@@ -1,1 +1,0 @@
-"""What a training run keeps on disk: identity, checkpoints, metrics, lock."""

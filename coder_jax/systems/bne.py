@@ -1,0 +1,742 @@
+"""BNE (Phan, Sun and Tay 2019): objective, losses, recipes, export of an encoder of names."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import tyro
+from jax.sharding import Mesh
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from coder_jax.devices.hosts import is_first, say
+from coder_jax.devices.mesh import constrain, most_shapes
+from coder_jax.encoding.encoder import NameReader, TermEncoder
+from coder_jax.export.folder import (
+    NORMALIZE,
+    PROBE_TERMS,
+    check_out,
+    largest_difference,
+    load_module,
+    require_torch,
+    sentence_transformers_vectors,
+    with_proof,
+    write_modules,
+)
+from coder_jax.export.model_card import check_card, model_card
+from coder_jax.models.hf_files import OF_NAMES, EncoderSettings, write_settings
+from coder_jax.models.names import (
+    Cell,
+    NameEncoderConfig,
+    NameFiles,
+    name_encoder_shapes,
+    name_vectors,
+    new_name_encoder,
+    write_name_encoder,
+)
+from coder_jax.systems.encoder_system import VECTORS, single, token_ids, told_of_run, unit
+from coder_jax.training.system import (
+    PROOF,
+    Batch,
+    Config,
+    Loss,
+    OptimizerConfig,
+    Params,
+    Part,
+    Proof,
+    RunConfig,
+    SavedRun,
+    Scorer,
+    System,
+    Tick,
+    Trained,
+    Tree,
+    View,
+    check_proof,
+)
+from data_pipeline.batches.names import (
+    PACKED,
+    Alphabet,
+    NameBatches,
+    NameSpec,
+    Row,
+    WordTable,
+    needs_of,
+    numbered,
+    pack_names,
+)
+from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
+from data_pipeline.files.identity import LONGEST, DataOfRun, Hash, Run, StartOfRun, Width
+from data_pipeline.files.whole import whole_folder
+from data_pipeline.process import BadInput
+from data_pipeline.skip_gram.store import open_vectors
+from data_pipeline.sources.text import words_of
+from data_pipeline.terminology.cleaning import clean, with_cleaning
+
+# -------------------------------------------------------------------------------------------------
+# The logistic losses of BNE, on raw dot products: what belongs together against what does not.
+#
+# Phan, Sun, Tay 2019, section 3.2: :math:`\ell(x) = \log(1 + e^{-x})`, equations 3 to 5 as
+# rewritten under "Distance Function and Optimization", with one negative of the mini-batch for each
+# name.
+
+Negatives = Literal["random", "hardest"]
+LOSSES = ("synonym", "concept", "context")
+
+
+def choose_negatives(
+    scores_NM: jax.Array, allowed_NM: jax.Array, negatives: Negatives, key: jax.Array
+) -> jax.Array:
+    """int32 [N]: for each name one of what is allowed to it; 0 where nothing is.
+
+    Args:
+        scores_NM: float32, dot products.
+        allowed_NM: bool.
+        negatives: random, each with the same chance; or hardest, that of the largest dot product
+            (as in Wieting et al. 2015), the first of equal ones.
+        key: of the random choice.
+    """
+    order_NM = jax.lax.stop_gradient(scores_NM)
+    if negatives == "random":
+        order_NM = jax.random.uniform(key, scores_NM.shape)
+    return jnp.argmax(jnp.where(allowed_NM, order_NM, -jnp.inf), axis=1)
+
+
+def logistic_pair_loss(
+    positive_N: jax.Array, negative_N: jax.Array, has_negative_N: jax.Array, counts_N: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    r"""The mean over names of :math:`\ell(x^+) + \ell(-x^-)`.
+
+    Args:
+        positive_N, negative_N: float32, x of the right pair and of the other one.
+        has_negative_N: bool; a name without one has the first term alone.
+        counts_N: bool, the names that take part.
+
+    Returns:
+        (loss, share of the names with a negative whose right pair is the nearer one); 0 where none
+        takes part.
+    """
+    both = counts_N & has_negative_N
+    right_N = jax.nn.softplus(-positive_N)
+    wrong_N = jax.nn.softplus(negative_N)
+    loss_N = jnp.where(counts_N, right_N, 0.0) + jnp.where(both, wrong_N, 0.0)
+    nearer = (both & (positive_N > negative_N)).sum() / jnp.maximum(both.sum(), 1)
+    return loss_N.sum() / jnp.maximum(counts_N.sum(), 1), nearer
+
+
+def pair_loss(
+    vectors_ND: jax.Array,
+    positives_ND: jax.Array,
+    others_MD: jax.Array,
+    allowed_NM: jax.Array,
+    counts_N: jax.Array,
+    *,
+    negatives: Negatives,
+    key: jax.Array,
+    scale: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """`logistic_pair_loss` of names with their right vectors and with chosen others.
+
+    Args:
+        vectors_ND: float32, f(s).
+        positives_ND: f(s'), g(c) or q(s), for each name.
+        others_MD: from which its negative is chosen.
+        allowed_NM: bool, which of them may be.
+        counts_N: bool, the names that take part.
+        negatives, key: of `choose_negatives`.
+        scale: float32 [2]: a factor of the dot products and a number added to them (the released
+            code's of the synonym loss); None: as they are.
+    """
+
+    def score(one_ND: jax.Array, other_ND: jax.Array) -> jax.Array:
+        dot_N = (one_ND * other_ND).sum(axis=-1)
+        return dot_N if scale is None else scale[0] * dot_N + scale[1]
+
+    highest = jax.lax.Precision.HIGHEST
+    scores_NM = jnp.matmul(vectors_ND, others_MD.T, precision=highest)
+    chosen_N = choose_negatives(scores_NM, allowed_NM, negatives, key)
+    return logistic_pair_loss(
+        score(vectors_ND, positives_ND),
+        score(vectors_ND, others_MD[chosen_N]),
+        allowed_NM.any(axis=1),
+        counts_N,
+    )
+
+
+def bne_loss(
+    vector_BGND: jax.Array,
+    batch: Mapping[str, jax.Array],
+    *,
+    weights: Mapping[str, float],
+    negatives: Negatives,
+    key: jax.Array,
+    scale: jax.Array | None = None,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The weighted sum of the three losses over all names of a step (equation 6).
+
+    The negative of a name is of another concept of the step, and is none of the same words.
+
+    Args:
+        vector_BGND: float32, f of the names of blocks and groups, those of a pair N / 2 apart.
+        batch: of `NameBatches`: what each name's concept, wording and targets are.
+        weights: of each of LOSSES; a loss of weight 0 is left out.
+        negatives, scale: of `pair_loss`; `scale` is of the loss of synonyms alone.
+        key: of random negatives, which are others for each loss.
+
+    Returns:
+        (loss, metrics): each loss, and the share of names nearer to their own than to the other.
+    """
+
+    def flat(array: jax.Array) -> jax.Array:
+        return array.reshape(-1, array.shape[-1])
+
+    vectors = flat(vector_BGND)
+    synonyms = flat(jnp.roll(vector_BGND, vector_BGND.shape[2] // 2, axis=2))
+    concept, wording = (batch[name].reshape(-1) for name in ("concepts", "wordings"))
+    other_NN = (concept[:, None] != concept[None]) & (wording[:, None] != wording[None])
+    # Of each loss: the right vector of a name, from which the others come, which names take part.
+    parts = {"synonym": (synonyms, vectors, jnp.ones(len(vectors), bool))}
+    for name, target in (("concept", "concept"), ("context", "name")):
+        constants = flat(batch[f"{target}_targets"])
+        parts[name] = constants, constants, batch[f"{target}_known"].reshape(-1) > 0
+    total = jnp.float32(0.0)
+    metrics: dict[str, jax.Array] = {}
+    for number, name in enumerate(LOSSES):
+        if not weights[name]:
+            continue
+        positives, others, counts = parts[name]
+        loss, nearer = pair_loss(
+            vectors,
+            positives,
+            others,
+            other_NN & counts[None],
+            counts,
+            negatives=negatives,
+            key=jax.random.fold_in(key, number),
+            scale=scale if name == "synonym" else None,
+        )
+        total += weights[name] * loss
+        metrics |= {f"loss_{name}": loss, f"nearer_{name}": nearer}
+    return total, metrics
+
+
+# -------------------------------------------------------------------------------------------------
+# What run.json of BNE holds, key by key: types for `identity.typed`.
+
+
+class VectorsOfRun(TypedDict):
+    """What run.json says of the vectors of words."""
+
+    variant: Literal["words", "names", "names_concepts"]
+    width: Width
+    word_rules: Hash
+    content_hash: Hash
+
+
+class StartOfNames(StartOfRun):
+    """What run.json says of a run's start."""
+
+    alphabet: str
+    width: Width
+
+
+class NameRun(Run):
+    """run.json of a run of BNE."""
+
+    dataset: DataOfRun  # type: ignore[misc]
+    vectors: VectorsOfRun  # type: ignore[misc]
+    start: StartOfNames  # type: ignore[misc]
+
+
+# -------------------------------------------------------------------------------------------------
+# BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
+#
+# Phan, Sun, Tay, "Robust representation learning of biomedical names", ACL 2019.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NameModel:
+    """The encoder that is trained."""
+
+    init: str = ""
+    """Folder of the fixed vectors of words, of `python -m data_pipeline.skip_gram`."""
+    characters: int = 50
+    """Width of a character's vector (section 4)."""
+    hidden: int = 200
+    """Width of both BiLSTMs in each direction (section 4)."""
+    cell: Cell = "plain"
+    """Of the LSTMs: plain (the paper says BiLSTM and no more), or coupled input and forget gates
+    with a learned start (the released code)."""
+    projection: Literal["linear", "tanh"] = "linear"
+    """What follows the max over words: W h + b (the paper), or tanh of it (the released code)."""
+    dropout: float = 0.5
+    """On the representations of words (section 4 has the rate, the released code the place)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BneSystem(System):
+    """An encoder of names by characters and fixed vectors of words, with three losses."""
+
+    name: ClassVar[str] = "bne"
+    title: ClassVar[str] = "BNE"
+    paper: ClassVar[str] = "Phan, Sun and Tay 2019"
+    content: ClassVar[Any] = NameRun
+    whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
+
+    batch: Annotated[NameSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NameSpec)
+    model: Annotated[NameModel, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=NameModel
+    )
+
+    synonym_weight: float = 1.0
+    """Of the loss of synonyms (equation 6: 1); 0: without it."""
+    concept_weight: float = 1.0
+    """Of the loss of concepts (equation 6: 1); 0: without it."""
+    context_weight: float = 1.0
+    """Of the loss of contexts (equation 6: 1); 0: without it."""
+    negatives: Negatives = "hardest"
+    """Which other of the mini-batch a name is held away from in each loss: any, or that of the
+    largest dot product ("similar to Wieting et al. 2015", section 3.2)."""
+    learned_scale: bool = False
+    """A learned factor and addend of the dot products of synonyms (the released code)."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of each of LOSSES."""
+        return {name: getattr(self, f"{name}_weight") for name in LOSSES}
+
+    # ---- What a step is ----
+
+    @property
+    def groups(self) -> int:
+        return self.batch.groups
+
+    @property
+    def terms(self) -> int:
+        return self.batch.terms
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        self.batch.validate()
+        check_least(self.model, 1, "characters", "hidden")
+        check_rate(self.model, "dropout")
+        if min(self.weights.values()) < 0 or not any(self.weights.values()):
+            raise BadInput(
+                f"the weights of the losses are {self.weights}; none may be below 0, and one must "
+                "be above"
+            )
+
+    def fitted(self, source: BatchSource) -> Self:
+        assert isinstance(source, NameBatches)
+        batch = dataclasses.replace(self.batch, targets=source.targets_are)
+        return dataclasses.replace(self, batch=batch)
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        if not self.model.init:
+            raise BadInput(
+                "found no --init; expected the folder of vectors of words that "
+                "`python -m data_pipeline.skip_gram` makes from text"
+            )
+        planned = {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
+        source = NameBatches(data, self.model.init, self.batch, cut, **planned)
+        counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
+        say(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
+        return source
+
+    # ---- Parameters ----
+
+    def parts(self) -> dict[str, Part]:
+        return {"encoder": Part(), "scale": Part()}
+
+    def start(
+        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Params]:
+        assert isinstance(source, NameBatches)
+        width = source.grams.manifest["width"]
+        return {"alphabet": source.alphabet.characters, "width": width}, {}
+
+    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """The other run's parameters with its alphabet, for vectors of the same width."""
+        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
+        about, params = super().carry(run, source)
+        width = self.start(source)[0]["width"]
+        if about["width"] != width:
+            raise BadInput(
+                f"--init {self.model.init}: found vectors of width {width}, but the run to start "
+                f"from has {about['width']}; expected vectors of that width: make some with "
+                f"`python -m data_pipeline.skip_gram --size {about['width']}`"
+            )
+        return about, params
+
+    def config(self, about: Mapping[str, Any]) -> NameEncoderConfig:
+        """The shape of the encoder."""
+        return NameEncoderConfig(
+            alphabet=Alphabet(about["alphabet"]).size,
+            width=about["width"],
+            character_width=self.model.characters,
+            hidden=self.model.hidden,
+            cell=self.model.cell,
+            projection=self.model.projection,
+        )
+
+    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+        params: Params = {"encoder": name_encoder_shapes(self.config(about))}
+        if self.learned_scale:
+            params["scale"] = jax.ShapeDtypeStruct((2,), jnp.float32)
+        return params, {}
+
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        begun: Params = {}
+        if "encoder" in params:
+            shapes = params["encoder"]
+            config = NameEncoderConfig(
+                alphabet=shapes["characters"].shape[0],
+                width=shapes["marks"].shape[1],
+                character_width=self.model.characters,
+                hidden=self.model.hidden,
+                cell=self.model.cell,
+            )
+            begun["encoder"] = new_name_encoder(config, jax.random.key(self.batch.seed))
+        if "scale" in params:
+            begun["scale"] = jnp.array([1.0, 0.0])
+        return begun, {}
+
+    def prepare(
+        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    ) -> Params:
+        """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
+
+        assert isinstance(source, NameBatches)
+        if is_first():
+            with whole_folder(folder / COPIED_VECTORS) as new:
+                shutil.copytree(source.grams.folder, new, dirs_exist_ok=True)
+        return {}
+
+    # ---- The loss ----
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """L_syn + L_def + L_ctx (equation 6), each the mean over the names of the step."""
+        config = self.config(about)
+        rate = self.model.dropout if dropout else 0.0
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            vectors = self.vectors(config, params["encoder"], batch, tick, mesh, rate)
+            total, metrics = bne_loss(
+                vectors,
+                batch,
+                weights=self.weights,
+                negatives=self.negatives,
+                key=jax.random.fold_in(jax.random.key(self.batch.seed), tick.step),
+                scale=params.get("scale"),
+            )
+            return total, (extra, metrics)
+
+        return pass_loss
+
+    def vectors(
+        self,
+        config: NameEncoderConfig,
+        params: Tree,
+        batch: Batch,
+        tick: Tick,
+        mesh: Mesh,
+        rate: float,
+    ) -> jax.Array:
+        """float32 [B, G, N, D]: f of the names of a pass."""
+        blocks, groups, names = batch["concepts"].shape
+        ids = token_ids(batch, tick, self.batch.seed) if rate else None
+
+        def encode(block: Tree, ids_RL: jax.Array | None) -> jax.Array:
+            number = groups * names
+            return name_vectors(config, params, block, number, dropout_ids_RL=ids_RL, dropout=rate)
+
+        encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
+        made = encode_blocks({name: batch[name] for name in PACKED}, ids)
+        return constrain(mesh, made.reshape(blocks, groups, names, -1), VECTORS)
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """acc@1, acc@5 and mrr of the dataset's held-out terms."""
+        from coder_jax.evaluation.normalization import HeldOut
+
+        assert isinstance(source, NameBatches)
+        words = source.grams.words
+        heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            alphabet, config = Alphabet(view.about["alphabet"]), self.config(view.about)
+            reader = NameReader(config, view.params["encoder"], alphabet, words)
+            return {"heldout": heldout.scores_of(TermEncoder(reader, None, heldout.settings))}
+
+        return score
+
+    # ---- What proves what leaves the run ----
+
+    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof:
+        assert isinstance(source, NameBatches)
+        terms = source.some_terms()
+        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
+        words, tokens, start = numbered([words_of(name) for name in cleaned])
+        table = WordTable.of(words, Alphabet(about["alphabet"]), source.grams.words)
+        needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
+        row = Row(length, *map(int, needs[1:]))
+        block = pack_names(table, tokens, start, row, int(needs[0]))
+        config = self.config(about)
+
+        def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
+            return {"vectors": unit_vectors(params["encoder"], block, config, len(terms))}
+
+        return Proof(terms, outputs)
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        return {"vectors": trained_names(self, run).encode(terms)}
+
+    # ---- When it is trained ----
+
+    def told(self) -> dict[str, Any]:
+        """Hyperparameters that the model card tells."""
+        return {
+            "weights of the losses": ", ".join(f"{name} {w:g}" for name, w in self.weights.items()),
+            "targets": self.batch.targets,
+            "negatives": self.negatives,
+            "cell": self.model.cell,
+        }
+
+    def trained(self, run: SavedRun) -> Trained:
+        return Trained(encoder=trained_names(self, run), card=describe(self, run))
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_names(self, run, out, **options)
+
+
+@partial(jax.jit, static_argnames=("config", "names"))
+def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
+    """float32 [N, D]: f of the names of a block, at length 1."""
+    return unit(name_vectors(config, params, block, names))
+
+
+# -------------------------------------------------------------------------------------------------
+# Recipes of BNE (Phan, Sun and Tay 2019), and the released code's way.
+#
+# Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
+# value where it stands. What a recipe does not set is the default of `BneSystem`, `NameModel` and
+# `NameSpec`:
+#
+# | value | where it stands | |---|---| | characters 50, both BiLSTMs 200, names 200 (as wide as the
+# vectors of words) | paper, 4 | | last pooling of characters, max over words, W h + b | paper, 3.2
+# | | l(x) = log(1 + exp(-x)) on raw dot products; the three losses added up | paper, 3.2, equation
+# 6 | | concepts and names as their own tokens, or as means of words: as the vectors have them |
+# paper, 3.2, "Choices" | | one positive and one negative pair per name and loss, 64 pairs a step |
+# paper, 4; that 64 are pairs: our reading | | the negative is the hardest other name of the step |
+# our reading of "sampled from a mini-batch, similar to" Wieting 2015, who take that; any other:
+# --negatives random | | each concept once an epoch, with two of its names | our reading; the paper
+# does not say | | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters
+# of a word, dropout on the words' representations | released code alone | | Adam 1e-3, gradients
+# clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the constant rate:
+# released code | | steps | the paper stops by a dev score, the code never |
+
+ADAM = OptimizerConfig(
+    steps=5_000,
+    learning_rate=1e-3,
+    warmup_steps=0,
+    schedule="constant",
+    weight_decay=0.0,
+    clip_norm=5.0,
+)
+
+
+def bne() -> Config[BneSystem]:
+    """BNE: names from words and characters, by synonyms, concepts and contexts.
+
+        python -m data_pipeline.skip_gram --text texts.jsonl.gz --variant words --out vectors/sgw
+        python -m data_pipeline.build --source umls --semantic-groups DISO --languages ENG \\
+            --tokenizer bert-base-uncased --hold-out-concepts 1000 --out data/diseases
+        bash launch/train.sh --recipe bne --data data/diseases --init vectors/sgw --out runs/bne
+
+    With vectors of `--variant words` it is BNE + SG_W of the paper, with `names_concepts` BNE +
+    SG_S.C; the names of a dataset are read as strings, whatever its tokenizer. In the paper, on 16
+    thousand concepts and vectors of 29 million abstracts: NCBI disease .854 / .857 accuracy without
+    training on it, UMNSRS similarity .606 / .637 (tables 3 and 4). Some ten epochs of 31 thousand
+    concepts; minutes to an hour on two cores.
+    """
+    return recipe("bne")
+
+
+def bne_small() -> Config[BneSystem]:
+    """`bne` for some million words of text: 1,500 steps of 128 pairs.
+
+        python -m launch.names --recipes bne_small --epochs 20 --data data/diseases \\
+            --text abstracts.jsonl.gz --benchmark ncbi=NCBItestset_corpus.txt \\
+            --dictionary CTD_diseases.tsv --out runs/names
+
+    Six epochs of 31 thousand concepts, 12 to 17 minutes on one CPU core. With vectors of 6.5
+    million words, means of three seeds: 75.1 % of NCBI disease's and 75.8 % of BC5CDR's test
+    mentions of diseases among 76,237 names, where means of the same vectors find 61.2 and 59.0 %,
+    words in common 72.1 and 72.5 %. 3,000 steps: 76.5 and 74.7 %. benchmarks/README.md has all.
+    """
+    config = recipe("bne_small")
+    batch = dataclasses.replace(config.system.batch, pairs=128)
+    optimizer = dataclasses.replace(config.optimizer, steps=1_500)
+    system = dataclasses.replace(config.system, batch=batch)
+    return dataclasses.replace(config, system=system, optimizer=optimizer)
+
+
+def bne_released() -> Config[BneSystem]:
+    """BNE as the released code and checkpoints have it, where they differ from the paper.
+
+    Coupled gates with a learned start, tanh of the projection, a learned scale of the synonyms' dot
+    products: with 81 characters and 200 numbers a vector exactly 1,350,002 trained parameters. The
+    code of its training was never released. The command is that of `bne`.
+    """
+    model = NameModel(cell="coupled", projection="tanh")
+    return recipe("bne_released", model=model, learned_scale=True)
+
+
+def recipe(name: str, **changes: Any) -> Config[BneSystem]:
+    """A recipe with changes of the system."""
+    run = RunConfig(log_steps=50, save_steps=1_000)
+    return Config(recipe=name, system=BneSystem(**changes), optimizer=ADAM, run=run)
+
+
+# -------------------------------------------------------------------------------------------------
+# A trained encoder of names as a folder for the Hub, and what is known of it.
+#
+# Beside the files of `models.names`
+#   cleaning.json     a tokenizer whose normalizers clean a string
+#   name_encoder.py   the encoder in PyTorch, without coder_jax; a sentence-transformers module
+#   modules.json      that module, and vectors of length 1
+#   coder_jax.json    cleaning, recipe, dataset
+#   README.md         the model card
+
+COPIED_VECTORS = "vectors"  # in the folder of a run: its copy of the vectors that it began with
+MODULE, CLEANING = "name_encoder.py", "cleaning.json"
+
+
+def trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
+    """The encoder of a run."""
+    about = run.identity["start"]
+    reader = NameReader(
+        system.config(about),
+        run.params["encoder"],
+        Alphabet(about["alphabet"]),
+        open_vectors(run.folder / COPIED_VECTORS).words,
+    )
+    return TermEncoder(reader, None, settings_of(run.identity["dataset"]))
+
+
+def settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
+    """How terms become vectors: cleaned as those of the dataset were, of any length."""
+    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
+
+
+def export_names(
+    system: BneSystem,
+    run: SavedRun,
+    out: Path,
+    *,
+    card: Mapping[str, Any] | None = None,
+    pytorch_bin: bool = False,
+) -> dict[str, float]:
+    """Export a run.
+
+    Args:
+        system, run: what was trained.
+        out: the folder to write; an earlier export there is replaced, anything else refused.
+        card: what the model card says in place of, or beside, what is known of the run.
+        pytorch_bin: BadInput, as no old software reads such a model.
+
+    Returns:
+        The largest difference of unit vectors for PyTorch, and for sentence-transformers where that
+        is installed.
+
+    Raises:
+        BadInput: an `out` that is something else, a disk that is full, or PyTorch missing.
+        RuntimeError: the export's vectors are not the run's. Nothing is left behind.
+    """
+    require_torch()
+    if pytorch_bin:
+        raise BadInput(
+            "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: leave "
+            "the flag out"
+        )
+    about = {**describe(system, run), **(card or {})}
+    check_card(about)
+    check_out(out)
+    encoder = trained_names(system, run)
+    try:
+        with whole_folder(out) as new:
+            write_files(new, encoder, about)
+            differences = compare(new, encoder, run.notes.get(PROOF))
+            for path in new.glob("*.safetensors"):  # written for the owner alone
+                shutil.copymode(new / "config.json", path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
+    return differences
+
+
+def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) -> None:
+    """Everything that an export holds."""
+    reader = encoder.reader
+    assert isinstance(reader, NameReader)
+    write_name_encoder(
+        folder, NameFiles(reader.config, reader.params, reader.alphabet, reader.vectors)
+    )
+    cleaning = Tokenizer(WordLevel({}, unk_token=""))  # never asked for a token
+    cleaning = with_cleaning(cleaning, encoder.settings.cleaning)
+    cleaning.save(str(folder / CLEANING))
+    shutil.copyfile(Path(__file__).with_name("bne_torch_module.py"), folder / MODULE)
+    write_modules(folder, [("", "name_encoder.NameEncoder"), ("1_Normalize", NORMALIZE)])
+    known = {name: about[name] for name in ("recipe", "dataset_hash", "languages") if name in about}
+    versions = {name: version(name) for name in ("jax", "flax")}
+    write_settings(folder, encoder.settings, known | {"versions": versions})
+    (folder / "README.md").write_text(model_card(about, encoder.settings), encoding="utf-8")
+
+
+def compare(
+    folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """The largest difference of the export's vectors, by library that opens it.
+
+    They are compared with the encoder's of PROBE_TERMS, and with those that training gave.
+
+    Raises:
+        RuntimeError: if one is too large, or NaN.
+    """
+    ours, terms = with_proof(encoder.encode(PROBE_TERMS), proof)
+    module = load_module(folder / MODULE).NameEncoder(folder)
+    theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(terms).numpy()}
+    if importlib.util.find_spec("sentence_transformers") is not None:
+        found = sentence_transformers_vectors(folder, terms, trust_remote_code=True)
+        theirs["sentence-transformers"] = found
+    return {
+        name: largest_difference(
+            ours, vectors, f"the export opened by {name} gives vectors that", folder
+        )
+        for name, vectors in theirs.items()
+    }
+
+
+def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
+    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    dataset, vectors = run.identity["dataset"], run.identity["vectors"]
+    return {
+        **told_of_run(system, run),
+        "data": {
+            "terminology": f"{dataset['name']} {dataset['release']}",
+            "concepts": f"{dataset['counts']['concepts']:,}",
+            "terms": f"{dataset['counts']['terms']:,}",
+            "cleaning": dataset["cleaning"],
+            "vectors of words": f"skip-grams ({vectors['variant']}), hash "
+            f"{vectors['content_hash'][:12]}",
+        },
+    }

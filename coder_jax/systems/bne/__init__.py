@@ -1,1 +1,0 @@
-"""BNE: names from words and characters (Phan, Sun, Tay 2019)."""

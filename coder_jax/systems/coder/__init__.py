@@ -1,1 +1,0 @@
-"""CODER (Yuan et al. 2022)."""

@@ -1,0 +1,215 @@
+"""CODER v1 (Yuan et al. 2020): its objective and its recipes."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from coder_jax.systems.coder import small
+from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.group_system import (
+    Group,
+    MultiSimilarity,
+    RelationSystem,
+    mean_where,
+    norm,
+    term_loss,
+)
+from coder_jax.training.system import Config, OptimizerConfig, Params, Part
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# CODER v1: MS-loss, TransE with corrupted tails, semantic types (Yuan et al. 2020, section 3).
+#
+# The first paper of the name. It encodes three terms for each pair: head, tail, and a term of a
+# concept that took the tail's place.
+
+TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderV1System(RelationSystem):
+    """CODER v1: the total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
+
+    name: ClassVar[str] = "coder_v1"
+    title: ClassVar[str] = "CODER v1"
+    paper: ClassVar[str] = "Yuan et al. 2020"
+    score = "translation"
+
+    mu: float = 1.0
+    """Weight of TransE; 0 does without relations (MS, MS+STY in the paper's table 6)."""
+    transe_margin: float = 1.0
+    """By how much a corrupted tail must be farther away than the tail."""
+    type_weight: float = 0.0
+    """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
+    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.mu and not self.batch.corrupted_tails:
+            raise BadInput(
+                f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "use --corrupted-tails or --mu 0"
+            )
+        if self.type_weight and not self.batch.semantic_types:
+            raise BadInput(
+                f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
+                "--semantic-types or --type-weight 0"
+            )
+
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        super().needs(manifest, folder)
+        if self.type_weight and not manifest["semantic_types"]:
+            raise BadInput(
+                f"type_weight is {self.type_weight}, but {folder} has no semantic types "
+                "(MRSTY.RRF); use --type-weight 0"
+            )
+
+    def head_parts(self) -> dict[str, Part]:
+        types = Part(rate=self.relation_learning_rate_factor)
+        return {"relations": self.relation_part(lazy=False), "types": types}
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        heads = super().head_shapes(about, width)
+        if self.type_weight and about["types"]:
+            heads["types"] = {
+                "kernel": jax.ShapeDtypeStruct((width, about["types"]), jnp.float32),
+                "bias": jax.ShapeDtypeStruct((about["types"],), jnp.float32),
+            }
+        return heads
+
+    def new_heads(self, shapes: Params) -> Params:
+        heads = super().new_heads(shapes)
+        if "types" in shapes:
+            shape = shapes["types"]["kernel"].shape
+            key = jax.random.fold_in(jax.random.key(self.batch.seed), 1)  # 0 is the relations'
+            kernel = TYPE_NOISE * jax.random.normal(key, shape)
+            heads["types"] = {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
+        return heads
+
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        group = super().fill(group, params, mesh)
+        if "types" not in params:
+            return group
+        logits = group.vectors @ params["types"]["kernel"]
+        logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
+        return dataclasses.replace(group, type_logits=logits)
+
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return group_loss(group, self)
+
+
+def group_loss(group: Group, loss: CoderV1System) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The loss of one group of k pairs; with relations N = 3k.
+
+    Returns:
+        (total, metrics): `loss_term` and the mined pairs per anchor; with relations `loss_relation`
+        and `corrupted_farther`, the share of pairs whose corrupted tail is farther from the query
+        than the tail; with types `loss_type` and `type_accuracy`.
+    """
+    total, metrics = term_loss(group, loss.term)
+    if loss.mu and group.queries is not None:
+        relation_loss, farther = transe_loss(group, loss.transe_margin)
+        total = total + loss.mu * relation_loss
+        metrics |= {"loss_relation": relation_loss, "corrupted_farther": farther}
+    if loss.type_weight and group.type_logits is not None:
+        type_loss, accuracy = semantic_type_loss(group)
+        total = total + loss.type_weight * type_loss
+        metrics |= {"loss_type": type_loss, "type_accuracy": accuracy}
+    return total, metrics
+
+
+def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
+    r"""The mean over pairs of :math:`\max(0, m + |h + r - t| - |h + r - t'|)`.
+
+    Pairs without a relation do not count.
+
+    Returns:
+        (loss, share of the pairs for which t' is farther away than t).
+    """
+    assert group.queries is not None
+    pairs = group.queries.shape[0]
+    tails_kD, corrupted_kD = group.vectors[pairs : 2 * pairs], group.vectors[2 * pairs :]
+    true_k = norm(group.queries - tails_kD)
+    false_k = norm(group.queries - corrupted_kD)
+    violation_k = jnp.maximum(0.0, margin + true_k - false_k)
+    return mean_where(violation_k, group.related), mean_where(true_k < false_k, group.related)
+
+
+def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
+    """The mean cross-entropy of the semantic types of terms, and the share that is right.
+
+    Terms whose concept has no type do not count.
+    """
+    assert group.types is not None and group.type_logits is not None
+    typed_N = group.types >= 0
+    right_N1 = jnp.maximum(group.types, 0)[:, None]
+    log_p_NS = jax.nn.log_softmax(group.type_logits)
+    surprise_N = -jnp.take_along_axis(log_p_NS, right_N1, axis=1)[:, 0]
+    guess_N = group.type_logits.argmax(axis=1)
+    return mean_where(surprise_N, typed_N), mean_where(guess_N == group.types, typed_N)
+
+
+# -------------------------------------------------------------------------------------------------
+# Recipes of CODER v1 (Yuan et al. 2020): its encoders, and a small machine.
+#
+# | value | where it stands | |---|---| | 256 terms in a group, at most 8 of a concept; 8 groups in
+# a step; rate 2e-5 | paper, section 4.1 | | mu 1, margin 1 | paper, section 3 | | AdamW's decay
+# 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone | | 125,000 updates:
+# "1M steps" of micro-batches, every eighth followed by an update | released code |
+
+PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
+
+
+def coder_v1_eng() -> Config[CoderV1System]:
+    """CODER v1, English: BioBERT, 125,000 steps, TransE with corrupted tails (MS+REL).
+
+        bash launch/train.sh --recipe coder_v1_eng --data datasets/umls_eng --out runs/coder_v1_eng
+
+    One week on one RTX 2080 Ti in the paper. Its "1M steps" are read as the released code counts,
+    micro-batches of 256 terms of which every eighth is followed by an update: 125,000 updates. That
+    fits the week: 423 terms a second are 7 TFLOP/s at 32 tokens a term, while 1,000,000 updates
+    would be four times the card's float32 peak. This is an inference, not a sentence of the paper.
+
+    A group as in the paper and its code: of a triplet at most 8 pairs, as many as head and tail
+    both have terms for, none of which is shown twice; further triplets until the group is full; and
+    for each pair a corrupted tail of its own, a term of another random concept.
+    """
+    return Config(
+        recipe="coder_v1_eng",
+        system=CoderV1System(
+            model=ModelConfig(init="dmis-lab/biobert-v1.1"),
+            batch=BatchSpec(fill_pairs=PAIRS, names="distinct", corrupted_tails=True),
+        ),
+        optimizer=OptimizerConfig(steps=125_000),
+    )
+
+
+def coder_v1_all() -> Config[CoderV1System]:
+    """CODER v1 of all languages: multilingual BERT."""
+    base = coder_v1_eng()
+    model = ModelConfig(init="bert-base-multilingual-cased")
+    system = dataclasses.replace(base.system, model=model)
+    return dataclasses.replace(base, recipe="coder_v1_all", system=system)
+
+
+def small_v1() -> Config[CoderV1System]:
+    """`small` with the loss and the groups of CODER v1, on as many terms.
+
+    As in `small`, concepts that have a synonym are drawn, with names that share few word pieces.
+    """
+    base = small()
+    batch = dataclasses.replace(
+        base.system.batch, fill_pairs=PAIRS, repeats=8, corrupted_tails=True
+    )
+    system = CoderV1System(
+        model=base.system.model,
+        batch=batch,
+        relation_learning_rate_factor=base.system.relation_learning_rate_factor,
+    )
+    return Config(recipe="small_v1", system=system, optimizer=base.optimizer, run=base.run)

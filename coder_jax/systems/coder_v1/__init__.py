@@ -1,1 +1,0 @@
-"""CODER v1 (Yuan et al. 2020)."""

@@ -1,0 +1,308 @@
+"""CODER++ (Zeng, Yuan and Yu 2022): CODER on nearest neighbours that are found anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import jax
+import numpy as np
+import tyro
+
+from coder_jax.devices.hosts import barrier, is_first
+from coder_jax.devices.mesh import local_copy
+from coder_jax.encoding.embed import Placed, embed_tokens
+from coder_jax.encoding.search import Products, nearest_others
+from coder_jax.encoding.vector_files import RowsOfFile, unit
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.systems.coder import CoderSystem, small_synonyms
+from coder_jax.systems.encoder_system import ModelConfig, is_made, remove_rows, write_rows
+from coder_jax.training.system import Config, OptimizerConfig, View
+from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
+from data_pipeline.process import BadInput
+
+if TYPE_CHECKING:
+    from data_pipeline.batches.draws import NeighbourDraw
+    from data_pipeline.dataset.store import TripletDataset
+
+
+# -------------------------------------------------------------------------------------------------
+# The index of a refresh: all terms encoded, and for each anchor what is nearest to it.
+#
+# FOLDER/neighbours.npy   int32 [A, k], of the anchors of the draw (`NeighbourDraw`)
+#
+# While it is made FOLDER also has vectors.npy (float32 [terms, D]; and concepts.npy [concepts, D]),
+# which later steps do not need. Each is made in chunks that are files, by all hosts: after a kill
+# it goes on where it was, to the bit.
+
+TERMS_AT_ONCE = 16_384
+# All keys travel to the devices once for so many queries: a CPU has them there.
+QUERIES_CPU, QUERIES_ACCELERATOR = 1 << 16, 1 << 19
+SPARE = 8  # candidates more than are wanted, in place of those that are left out
+VECTORS, CONCEPTS = "vectors.npy", "concepts.npy"
+DELETE = "delete it and give the same command again, which makes it anew"
+
+
+def write_neighbours(
+    folder: Path,
+    draw: NeighbourDraw,
+    placed: Placed,
+    *,
+    pooling: str,
+    products: Products,
+    about: str,
+) -> None:
+    """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
+
+    Terms of an anchor's own concept may be among its neighbours: their label makes them positives.
+    What belongs to a concept that shares a name with the anchor's is left out, as it could not be
+    told from a positive.
+
+    Args:
+        folder: that all hosts share.
+        draw: whose neighbours are wanted.
+        placed: the encoder.
+        pooling: how it makes vectors.
+        products: of the search.
+        about: a hash of the encoder and the data.
+
+    Raises:
+        Stopped: on all hosts, if one was asked to stop.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    chunk = QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR
+    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {about}"
+    if not is_made(path, of_path, chunk):
+        data = draw.dataset
+        vectors = write_vectors(folder / VECTORS, data, placed, pooling=pooling, about=about)
+        owner = np.arange(data.term_start.size - 1)
+        if draw.spec.neighbours_of == "concepts":
+            vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
+        else:
+            owner = np.repeat(owner, np.diff(data.term_start))
+        make = Neighbours(draw, vectors, owner, products)
+        rows = len(draw.anchors)
+        write_rows(path, rows, make, chunk=chunk, about=of_path, what="neighbours")
+    if is_first():
+        remove_rows(folder / VECTORS, folder / CONCEPTS)
+    barrier("vectors are gone")
+
+
+def write_vectors(
+    path: Path, data: TripletDataset, placed: Placed, *, pooling: str, about: str
+) -> RowsOfFile:
+    """Write the vector of each term, of unit length, without dropout.
+
+    Raises:
+        BadInput: if the file is there and damaged.
+    """
+
+    def make(first: int, last: int) -> np.ndarray:
+        start = data.token_start[first : last + 1]
+        tokens = np.asarray(data.tokens[start[0] : start[-1]], np.int32)
+        return embed_tokens(placed, tokens, start - start[0], pooling=pooling)
+
+    write_rows(
+        path,
+        int(data.term_start[-1]),
+        make,
+        chunk=TERMS_AT_ONCE,
+        about=f"vectors of {about}",
+        what="vectors of all terms",
+    )
+    return RowsOfFile(path, DELETE)
+
+
+def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about: str) -> RowsOfFile:
+    """Write the direction of the mean of each concept's terms, of unit length; as above."""
+
+    def make(first: int, last: int) -> np.ndarray:
+        start = data.term_start[first : last + 1]
+        of_terms = np.asarray(vectors[start[0] : start[-1]])
+        return unit(np.add.reduceat(of_terms, start[:-1] - start[0], axis=0))
+
+    write_rows(
+        path,
+        data.term_start.size - 1,
+        make,
+        chunk=TERMS_AT_ONCE,
+        about=f"concepts of {about}",
+        what="vectors of all concepts",
+    )
+    return RowsOfFile(path, DELETE)
+
+
+class Neighbours:
+    """Makes rows of the index: called with the first and one after the last of them.
+
+    Args:
+        draw: whose neighbours are wanted.
+        vectors: of all terms, or all concepts.
+        owner: int [len(vectors)], the concept of each.
+        products: of the search.
+    """
+
+    def __init__(
+        self, draw: NeighbourDraw, vectors: RowsOfFile, owner: np.ndarray, products: Products
+    ):
+        from data_pipeline.batches.draws import SharedNames
+
+        self.anchors, self.wanted = draw.anchors, draw.spec.neighbours
+        self.vectors, self.owner, self.products = vectors, owner, products
+        self.share_a_name = SharedNames(draw.dataset)
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        anchors = self.anchors[first:last]
+        _, found = nearest_others(self.vectors, self.wanted + SPARE, anchors, self.products)
+        left_out = self.share_a_name(self.owner[anchors][:, None], self.owner[found])
+        order = np.argsort(left_out, axis=1, kind="stable")[:, : self.wanted]
+        kept = np.take_along_axis(np.where(left_out, -1, found), order, axis=1)
+        nearest = np.full((last - first, self.wanted), -1, np.int32)
+        nearest[:, : kept.shape[1]] = kept
+        return nearest
+
+
+# -------------------------------------------------------------------------------------------------
+# CODER++: CODER on groups of nearest neighbours, found anew while it trains.
+#
+# Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
+# Representations, BioNLP 2022.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderPlusPlusSystem(CoderSystem):
+    """The losses of CODER; of triplets that show neighbours the one on terms alone."""
+
+    name: ClassVar[str] = "coderpp"
+    title: ClassVar[str] = "CODER++"
+    paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
+
+    batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=NeighbourSpec
+    )
+    mu: float = 0.0
+    """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
+    refresh_steps: int = 31_250
+    """Steps after which neighbours are found anew; the first time is before step 1."""
+    search: Products = "exact"
+    """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
+    again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.batch.mined_share:
+            check_least(self, 1, "refresh_steps")
+        if self.mu and self.batch.mined_triplets == self.batch.triplets:
+            raise BadInput(
+                f"mu is {self.mu}, but mined_share is {self.batch.mined_share}: groups of "
+                "neighbours alone have no relations; use --mu 0 or a smaller --mined-share"
+            )
+
+    def told(self) -> dict[str, Any]:
+        told = super().told()
+        if self.batch.mined_share:
+            told["neighbours found every"] = f"{self.refresh_steps:,} steps"
+        return told
+
+    def fitted(self, source: BatchSource) -> Self:
+        every = self.refresh_steps if self.batch.mined_share else 0
+        return dataclasses.replace(self, refresh_steps=every)
+
+    @property
+    def needs_dataset(self) -> str:
+        return "as the neighbours in a batch are found while a run trains"
+
+    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
+        """The nearest neighbours of all anchors, with the encoder of the moment."""
+        from coder_jax.encoding.embed import place
+        from coder_jax.systems.encoder_system import hash_of
+
+        draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
+        encoder = local_copy(view.mesh, view.params["encoder"])
+        graph, _ = split_encoder(self.structure(view.about))
+        write_neighbours(
+            folder,
+            draw,
+            place(merge_encoder(graph, encoder)),
+            pooling=self.model.pooling,
+            products=self.search,
+            about=hash_of(source.manifest, encoder),
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Recipes of CODER++ (Zeng, Yuan and Yu 2022): CODER, trained on with its nearest wrong answers.
+#
+# Every so many steps all terms are encoded, and of each the nearest are found; a step learns from
+# terms, what is nearest to them, and other names of their concepts. The paper's abstract says that
+# much (hard positives and negatives that follow the encoder); the numbers stand in its code alone:
+#
+# | value | where it stands | |---|---| | a block: a term, the 30 terms nearest to it, 30 names of
+# its concept | released code | | blocks of any terms, those of concepts with one name too |
+# released code | | 4 blocks a group; 8 GPUs, accumulation 8: 64 groups an update | released command
+# | | MS-loss with mining as CODER's, no relations | released code | | start: CODER_ENG; rate 4e-5,
+# warm-up 10,000 updates, linear decay | released command | | 2,500,000 micro-batches, so 312,500
+# updates; neighbours every 250,000, so 31,250 | the same | | AdamW's decay 0.01, its eps 1e-8,
+# gradients clipped to norm 1; at most 32 tokens | released code | | vector of a term: the last
+# hidden state of [CLS] | CODER's paper | | concepts that share a name with the anchor's are no
+# neighbours of it | neither; ours |
+#
+# The released code counts the term itself among its 30, here they are others; its own defaults are
+# 400,000 micro-batches, neighbours every 100,000, and a rate of 2e-5. It trains on the pooler's
+# vectors, and finds neighbours by means over all 32 positions, padding too; here both are by one
+# pooling. Where a concept has fewer than 31 other names these come again; the released code repeats
+# the term itself. Each time that it has found neighbours it begins its optimizer anew. Its schedule
+# counts micro-batches, but moves on once in an update, so an eighth as fast, and makes up for it at
+# each such start: the rate falls in steps. Here it falls with the updates.
+
+
+def coderpp() -> Config[CoderPlusPlusSystem]:
+    """CODER++ of the released command: CODER_ENG trained on, 312,500 steps of 64 groups.
+
+        python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
+            --tokenizer GanjinZero/UMLSBert_ENG --hold-out 2000 --out datasets/umls_eng
+        bash launch/train.sh --recipe coderpp --data datasets/umls_eng --out runs/coderpp \\
+            --search bfloat16
+
+    15,872 terms a step. Not trained here: a day on one H200 at the rate that CODER's steps are to
+    reach there, and what finding neighbours ten times takes (launch/README.md). --init a run of
+    `coder_eng` begins with an encoder of one's own. Small machines: `coderpp_small`.
+    """
+    batch = NeighbourSpec(
+        groups=64, triplets=62, repeats=2, names="distinct", mined_share=1.0, neighbours=30
+    )
+    system = CoderPlusPlusSystem(model=ModelConfig(init="GanjinZero/UMLSBert_ENG"), batch=batch)
+    optimizer = OptimizerConfig(steps=312_500, learning_rate=4e-5, warmup_steps=10_000)
+    return Config(recipe="coderpp", system=system, optimizer=optimizer)
+
+
+def coderpp_small() -> Config[CoderPlusPlusSystem]:
+    """`small_synonyms` with an eighth of each group near concepts, found before the first step.
+
+        bash launch/train.sh --recipe coderpp_small --data DIR --out runs/coderpp_small
+
+    Two blocks of a concept and the seven nearest to it, and 112 concepts at random, two names
+    each that share few word pieces. Of concepts, not of terms, and with names of each, so that
+    every term of a group has a positive: with few terms a step, neighbours that are there for one
+    anchor alone would be wasted. The share is the better of two: with half of each group mined,
+    six points fewer held-out synonyms of an open terminology are found, probably as some near
+    concepts there are the same thing under another number (benchmarks/README.md, Ablations).
+
+    To find neighbours all terms are encoded, 784 a second on two CPU cores: of a terminology with
+    half a million names eleven minutes each time, and one or two more for the neighbours of 53,000
+    of its 303,000 concepts. A longer run finds them anew every 240 steps, unless --refresh-steps
+    says that it should be more seldom.
+    """
+    base = small_synonyms()
+    batch = NeighbourSpec(
+        **dataclasses.asdict(base.system.batch),
+        mined_share=0.125,
+        neighbours=7,
+        neighbours_of="concepts",
+        positives="each",
+    )
+    system = CoderPlusPlusSystem(
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=240
+    )
+    return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)

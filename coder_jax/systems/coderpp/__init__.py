@@ -1,1 +1,0 @@
-"""CODER++ (Zeng, Yuan and Yu 2022)."""

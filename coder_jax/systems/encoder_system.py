@@ -1,0 +1,1010 @@
+"""What all systems that train a BERT share: data, initial encoder, vectors of a pass, export."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NotRequired,
+    Protocol,
+    Self,
+    TypedDict,
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import tyro
+from huggingface_hub import ModelCard
+from jax.sharding import Mesh, PartitionSpec
+
+from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, say
+from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.vector_files import hash_arrays
+from coder_jax.export.folder import export_encoder
+from coder_jax.export.relations import ExportedRelations
+from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
+from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.dropout import hash_dropout, mix_bits
+from coder_jax.models.hf_files import EncoderSettings, find_folder
+from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
+from coder_jax.training.checkpoints import read_params, saved_steps
+from coder_jax.training.metrics import read_metrics
+from coder_jax.training.run_folder import is_run, read_identity, small_files
+from coder_jax.training.start import OtherRun, read_other_run
+from coder_jax.training.system import (
+    PROOF,
+    START,
+    Batch,
+    OptimizerConfig,
+    Params,
+    Part,
+    Proof,
+    RunConfig,
+    SavedRun,
+    Scorer,
+    System,
+    Tick,
+    Trained,
+    Tree,
+    View,
+    check_proof,
+)
+from data_pipeline import process
+from data_pipeline.batches.packing import pack_rows
+from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
+from data_pipeline.files.identity import (
+    CarriedFrom,
+    ConfigOfRun,
+    DataOfRun,
+    Run,
+    StartOfRun,
+    SystemOfRun,
+    TokenizerOfRun,
+    typed,
+)
+from data_pipeline.files.whole import write_array, written_whole
+from data_pipeline.process import BadInput, progress_bar
+from data_pipeline.terminology.cleaning import clean
+
+# -------------------------------------------------------------------------------------------------
+# The vectors of a pass: one for each term of its packed rows, with dropout that no cut changes.
+
+PACKED = ("tokens", "positions", "segments")
+VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
+
+
+def term_vectors(
+    bert: Bert, batch: Batch, tick: Tick, mesh: Mesh, pooling: str, seed: int | None
+) -> jax.Array:
+    """float32 [B, G, N, D]: the vector of each term of a pass.
+
+    Args:
+        bert: the encoder.
+        batch: packed rows [B, R, L], and `concepts` [B, G, N].
+        tick: where in the run.
+        mesh: the devices.
+        pooling: one of `POOLINGS`.
+        seed: of the dropout; None for none.
+    """
+
+    def encode(rows: list[jax.Array], ids_RL: jax.Array | None, terms: int) -> jax.Array:
+        tokens_RL, positions_RL, segments_RL = rows
+        return bert.term_vectors(tokens_RL, positions_RL, segments_RL, terms, pooling, ids_RL)
+
+    return read_terms(encode, batch, tick, mesh, seed)
+
+
+def read_terms(
+    read: Callable[[list[jax.Array], jax.Array | None, int], Any],
+    batch: Batch,
+    tick: Tick,
+    mesh: Mesh,
+    seed: int | None,
+    beside: tuple[str, ...] = (),
+) -> Any:
+    """What `read` makes of the packed rows of each block, each array as [B, G, N, ...].
+
+    Args:
+        read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
+            or None, the number of terms), one array or several, [terms, ...] each.
+        batch, tick, mesh, seed: as for `term_vectors`.
+        beside: names of further packed arrays.
+    """
+    blocks, groups, terms = batch["concepts"].shape
+    rows = [batch[name] for name in (*PACKED, *beside)]
+    ids = None if seed is None else token_ids(batch, tick, seed)
+
+    def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
+        return read(rows, ids_RL, groups * terms)
+
+    # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+    encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
+
+    def by_group(array: jax.Array) -> jax.Array:
+        return constrain(mesh, array.reshape(blocks, groups, terms, -1), VECTORS)
+
+    return jax.tree.map(by_group, encode_blocks(rows, ids))
+
+
+def token_ids(batch: Batch, tick: Tick, seed: int) -> jax.Array:
+    """`dropout_ids` of a pass.
+
+    Args:
+        batch: as for `term_vectors`.
+        tick: where in the run.
+        seed: of the run.
+    """
+    blocks, groups, terms = batch["concepts"].shape
+    first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
+    return dropout_ids(seed, tick.step, first_term_B, batch["segments"], batch["positions"])
+
+
+def dropout_ids(
+    seed: int,
+    step: jax.Array,
+    first_term_B: jax.Array,
+    segments_BRL: jax.Array,
+    positions_BRL: jax.Array,
+) -> jax.Array:
+    """uint32 [B, R, L]: a number for each token, a function of seed, step, term and position.
+
+    The term counts within the step, not within its block, the first of which is `first_term_B`:
+    dropout does not depend on how the step is cut or packed.
+    """
+    term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
+    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step.astype(jnp.uint32))
+    return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
+
+
+def drop_vectors(vector_ND: jax.Array, seed: int, tick: Tick, site: int, rate: float) -> jax.Array:
+    """Vectors with dropout, which depends on seed, step and the term's place in it alone.
+
+    Args:
+        vector_ND: float32, one for each term of a pass.
+        seed: of the dropout.
+        tick: where in the run.
+        site: a number that no other dropout of the model has; those of a BERT are small.
+        rate: the part of the numbers that become 0.
+    """
+    terms = vector_ND.shape[0]
+    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ tick.step.astype(jnp.uint32))
+    place_N = (tick.number * terms + jnp.arange(terms)).astype(jnp.uint32)
+    features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
+    ids_N1 = mix_bits(of_step ^ place_N)[:, None]
+    return hash_dropout(vector_ND, ids_N1, site, features_D[None], rate)
+
+
+def single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
+
+    def mapped(*arguments: Any) -> Any:
+        made = function(*jax.tree.map(lambda array: array[0], arguments))
+        return jax.tree.map(lambda array: array[None], made)
+
+    return mapped
+
+
+def unit(vector_ND: jax.Array) -> jax.Array:
+    """Vectors at length 1; zeros stay zeros."""
+    return vector_ND / jnp.maximum(jnp.linalg.norm(vector_ND, axis=-1, keepdims=True), 1e-12)
+
+
+# -------------------------------------------------------------------------------------------------
+# What run.json of a system with an encoder holds, key by key: types for `identity.typed`.
+
+
+class EncoderOfRun(TypedDict):
+    """What run.json says of the encoder that a run began with."""
+
+    config: dict[str, Any]
+    pooler: bool
+    license: str | None
+    weights_hash: NotRequired[str]  # of its parameters; absent if it is that of another run
+    run: NotRequired[CarriedFrom]
+
+
+class ModelOfRun(TypedDict):
+    """What others read of a run's `ModelConfig`."""
+
+    pooling: str
+
+
+class SystemOfEncoder(SystemOfRun):
+    """What others read of a run's `EncoderSystem`."""
+
+    model: ModelOfRun
+
+
+class ConfigOfEncoder(ConfigOfRun):
+    """The configuration in run.json."""
+
+    system: SystemOfEncoder  # type: ignore[misc]
+
+
+class StartOfEncoder(StartOfRun):
+    """What run.json says of a run's start."""
+
+    encoder: EncoderOfRun
+
+
+class RunWithEncoder(Run):
+    """run.json of a system that trains an encoder, on data of any kind."""
+
+    config: ConfigOfEncoder  # type: ignore[misc]
+    tokenizer: TokenizerOfRun  # type: ignore[misc]
+    start: StartOfEncoder  # type: ignore[misc]
+
+
+class EncoderRun(RunWithEncoder):
+    """run.json of a system that trains an encoder on a dataset."""
+
+    dataset: DataOfRun
+
+
+# -------------------------------------------------------------------------------------------------
+# What the systems share that train a BERT on terms: the data, the start, the export.
+#
+# A subclass says what a batch is, adds the parts that are trained beside the encoder, and the loss.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The encoder that is trained."""
+
+    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
+    """Folder or hub id of the encoder to start from: a BERT, RoBERTa (XLM-R, CamemBERT) or
+    ModernBERT; or the folder of a run, with whose encoder this one begins (--from takes all that it
+    has learnt)."""
+    pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
+    """How the hidden states of a term become its vector."""
+    dropout: float | None = None
+    """Rate for hidden states and attention; the initial encoder's own rates if None."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
+
+    def validate(self) -> None:
+        """Raise BadInput where a value cannot be used."""
+        if self.dropout is not None:
+            check_rate(self, "dropout")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderSystem(System):
+    """A system that trains a BERT on the terms of a dataset.
+
+    Subclasses have `batch`, what a step is made of.
+    """
+
+    content: ClassVar[Any] = EncoderRun
+    title: ClassVar[str]
+    """What the model card calls it."""
+    paper: ClassVar[str]
+    """Who described it, and when; also for the card."""
+    pools: ClassVar[bool] = True
+    """Whether its vectors are made by `model.pooling`."""
+
+    batch: Any
+    """A `StepSpec`."""
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=ModelConfig
+    )
+
+    # ---- What a paper says ----
+
+    def told(self) -> dict[str, Any]:
+        """Hyperparameters that the model card tells."""
+        return {}
+
+    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model card tells of the data, from run.json."""
+        counts = dataset["counts"]
+        return {
+            "terminology": f"{dataset['name']} {dataset['release']}",
+            "concepts": f"{counts['concepts']:,}",
+            "terms": f"{counts['terms']:,}",
+            "triplets": f"{counts['triplets']:,}",
+            "relations": len(dataset["relations"]),
+            "cleaning": dataset["cleaning"],
+        }
+
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        """Raise BadInput if a dataset lacks what the loss needs."""
+
+    @property
+    def needs_dataset(self) -> str:
+        """Why batches in files do not do, in words; "" if they do."""
+        return ""
+
+    def head_parts(self) -> dict[str, Part]:
+        """The parts beside the encoder."""
+        return {}
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        """Their shapes, for an encoder of `width`."""
+        return {}
+
+    def new_heads(self, shapes: Params) -> Params:
+        """For traced code: some of these parts before the first step."""
+        return {}
+
+    # ---- The protocol ----
+
+    @property
+    def groups(self) -> int:
+        return self.batch.groups
+
+    @property
+    def terms(self) -> int:
+        return self.batch.terms
+
+    @property
+    def arithmetic(self) -> str:
+        return self.model.dtype
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        self.model.validate()
+        self.batch.validate()
+
+    def decided(self) -> Self:
+        dtype: Any = arithmetic(self.model.dtype)
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        from data_pipeline.batches.files import INDEX, BatchFiles
+
+        planned = self.planned(rows, steps)
+        self.check_kind(data)
+        if (data / INDEX).exists():
+            files = BatchFiles(data, self.batch, cut, **planned)
+            if steps > files.last_step:
+                raise BadInput(
+                    f"{data} has the batches of {files.last_step} steps, but the run has "
+                    f"{steps}; write more of them, or set --steps {files.last_step}"
+                )
+            return files
+        # Only here does training meet TensorFlow.
+        from data_pipeline.batches.stream import BatchMaker
+        from data_pipeline.dataset.store import open_dataset
+
+        return BatchMaker(open_dataset(data), self.batch, cut, **planned)
+
+    def check_kind(self, data: Path) -> None:
+        """BadInput for batches in files, where they do not do."""
+        from data_pipeline.batches.files import INDEX
+
+        if self.needs_dataset and (data / INDEX).exists():
+            raise BadInput(
+                f"--data: found batches in files, {data}; expected a built dataset, "
+                f"{self.needs_dataset}"
+            )
+
+    def planned(self, rows: int, steps: int) -> dict[str, int]:
+        """How many packed rows the batches of a run may have."""
+        return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
+
+    def parts(self) -> dict[str, Part]:
+        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
+        encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
+        return {"encoder": encoder, **self.head_parts()}
+
+    def start(
+        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Params]:
+        # Here and below, what takes a second to import is imported where it is used: `--help` and
+        # the start of other commands stay quick.
+        if is_run(self.model.init):
+            return self.start_with_encoder_of(self.model.init, source, noted)
+        self.needs(source.manifest, source.folder)
+        folder = find_folder(self.model.init)
+        check_tokenizer(source.manifest, folder, self.model.init)
+        bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
+        check_length(source.manifest, bert.config, self.model.init)
+        parameters = split_encoder(bert)[1]
+        encoder = {
+            "config": hf_config,
+            "pooler": bert.pooler is not None,
+            "license": read_license(folder),
+            "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
+        }
+        say(str(report))
+        return self.about(encoder, source.manifest), {"encoder": parameters}
+
+    def start_with_encoder_of(
+        self, run: str, source: BatchSource, noted: Mapping[str, Any] | None
+    ) -> tuple[dict[str, Any], Params]:
+        """As `start`, with the encoder of a run that is there."""
+
+        taken = noted and noted["encoder"].get("run")
+        other = read_run(run, best=self.best is not None, noted=taken)
+        about, carried = self.carried_encoder(other.saved, source)
+        pooling = other.identity["config"]["system"]["model"]["pooling"]
+        if self.pools and pooling != self.model.pooling:
+            say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
+        say(f"starting with the encoder of step {other.step} of {run}")
+        return {**about, "encoder": about["encoder"] | {"run": other.told}}, carried
+
+    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        about, carried = self.carried_encoder(run, source)
+        return about, carried | self.carried_heads(run, source.manifest, about)
+
+    def carried_encoder(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """As `carry`, of the encoder alone."""
+
+        identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
+        self.needs(source.manifest, source.folder)
+        ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
+        if ours["hash"] != theirs["hash"]:
+            raise BadInput(
+                f"the run to start from has a tokenizer of hash {theirs['hash'][:12]}, but the "
+                f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
+                "dataset with that run's tokenizer"
+            )
+        encoder = identity["start"]["encoder"].copy()
+        encoder.pop("weights_hash", None)  # of the encoder that the other run began with
+        check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
+        if self.model.pooling == "pooler" and not encoder["pooler"]:
+            raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
+        check_encoder(run, "the run to start from")
+        return self.about(encoder, source.manifest), {"encoder": run.params["encoder"]}
+
+    def carried_heads(
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Params:
+        """Parts beside the encoder that this run takes from another run's parameters.
+
+        Args:
+            run: the other run, of any system that trains an encoder.
+            manifest: of this run's dataset.
+            about: of this run.
+        """
+        return {}
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """What `shapes` and `loss` must know of the start, as JSON."""
+        return {"encoder": dict(encoder)}
+
+    def structure(self, about: Mapping[str, Any]) -> Bert:
+        """The encoder as shapes, with the run's dropout and arithmetic."""
+        encoder, rate = about["encoder"], self.model.dropout
+        config = read_config(encoder["config"])
+        if rate is not None:
+            config = config.with_dropout(rate)
+        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
+
+    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+        structure = self.structure(about)
+        heads = self.head_shapes(about, structure.config.hidden_size)
+        return {"encoder": split_encoder(structure)[1], **heads}, {}
+
+    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        return self.new_heads(params), {}
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """acc@1, acc@5 and mrr of the dataset's held-out terms."""
+        from coder_jax.evaluation.normalization import HeldOut
+
+        heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            graph, _ = split_encoder(self.structure(view.about))
+            return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
+
+        return score
+
+    # ---- What proves what leaves the run ----
+
+    def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
+        """Packed rows that `proof_outputs` needs beside those of the terms."""
+        return {}
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        return {
+            "vectors": unit(
+                bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
+            )
+        }
+
+    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof | None:
+        return encoder_proof(self, source, about)
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        return {"vectors": encoder_of(run).encode(terms)}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        return trained_encoder(self, run)
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_trained(self, run, out, **options)
+
+
+# -------------------------------------------------------------------------------------------------
+# Whether an encoder to start from fits the data, its license, and that of a run.
+
+
+def check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
+    """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
+    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
+    if found != expected:
+        raise BadInput(
+            f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
+            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
+            f"--tokenizer {init}, or start from the other encoder"
+        )
+
+
+def check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
+    """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
+    check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
+    longest = manifest["tokenizer"]["max_length"]
+    if longest > config.longest_term:
+        raise BadInput(
+            f"the dataset's terms have up to {longest} tokens, but {init} has "
+            f"{config.longest_term} positions; build it with a smaller --max-length"
+        )
+
+
+def read_license(folder: Path) -> str | None:
+    """The license that the model card in a Hugging Face folder states, if there is one."""
+    card = folder / "README.md"
+    return ModelCard.load(card).data.license if card.exists() else None
+
+
+def read_run(out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherRun:
+    """A run whose encoder is to start from; the rest is as in `read_other_run`.
+
+    Raises:
+        BadInput: also if what it trained is no BERT.
+    """
+    identity = read_identity(small_files(out))
+    system = identity["config"]["system"]
+    if "encoder" not in identity["start"] or "model" not in system:
+        raise BadInput(
+            f"--init {out} is a run of the system {system['name']!r}, which trains no BERT; "
+            "expected a model folder, a hub id or a run that trained one"
+        )
+    return read_other_run("--init", out, best=best, noted=noted)
+
+
+# -------------------------------------------------------------------------------------------------
+# A trained encoder as a folder for the Hub: the encoder, its relations, a model card.
+
+
+class TellingSystem(Protocol):
+    """A system that learns from a dataset, and has words for how."""
+
+    title: ClassVar[str]
+    paper: ClassVar[str]
+
+    @property
+    def batch(self) -> StepSpec:
+        """What a batch is made of."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """The system's own settings, for the model card."""
+        ...
+
+
+def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
+    """The encoder of a run, its relations, and what is known of it."""
+    relations = trained_relations(run)
+    tables = {} if relations is None else {"relations": relations}
+    return Trained(encoder=encoder_of(run), card=describe(system, run), tables=tables)
+
+
+def encoder_of(run: SavedRun) -> TermEncoder:
+    """The encoder of a run with its tokenizer."""
+    tokenizer = load_tokenizer(run.folder / "tokenizer")
+    return TermEncoder(trained_bert(run), tokenizer, trained_settings(run))
+
+
+def trained_bert(run: SavedRun) -> Bert:
+    """The encoder of a run, in float32."""
+    encoder = run.identity["start"]["encoder"]
+    config = read_config(encoder["config"])
+    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder["pooler"]))
+    return merge_encoder(graph, run.params["encoder"])
+
+
+def trained_settings(run: SavedRun) -> EncoderSettings:
+    """How terms became vectors in training."""
+    return EncoderSettings(
+        pooling=run.identity["config"]["system"]["model"]["pooling"],
+        cleaning=run.identity["dataset"]["cleaning"],
+        max_length=run.identity["tokenizer"]["max_length"],
+    )
+
+
+def trained_relations(run: SavedRun) -> ExportedRelations | None:
+    """The relation table of a run with its labels; None if none was learnt."""
+    table = run.params.get("relations")
+    return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
+
+
+def export_trained(
+    system: EncoderSystem,
+    run: SavedRun,
+    out: Path,
+    *,
+    card: Mapping[str, Any] | None = None,
+    pytorch_bin: bool = False,
+    beside: Callable[[Path], dict[str, float]] | None = None,
+) -> dict[str, float]:
+    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+
+    Args:
+        system, run: what was trained.
+        out: the folder to write.
+        card: what the model card says in place of, or beside, what is known of the run.
+        pytorch_bin, beside: of `export_encoder`.
+    """
+    settings = trained_settings(run)
+    return export_encoder(
+        trained_bert(run),
+        run.folder / "tokenizer",
+        run.identity["start"]["encoder"]["config"],
+        out,
+        pooling=settings.pooling,
+        cleaning=settings.cleaning,
+        max_length=settings.max_length,
+        relations=trained_relations(run),
+        card={**describe(system, run), **(card or {})},
+        pytorch_bin=pytorch_bin,
+        beside=beside,
+        proof=run.notes.get(PROOF),
+    )
+
+
+def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
+    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    start = run.identity["start"]
+    return {
+        **told_of_run(system, run),
+        "license": start["encoder"]["license"],
+        # With --from, or --init of a run, the start was another run, which has a base of its own.
+        "base_model": None if of_another_run(start) else system.model.init,
+        "data": system.told_of_data(run.identity["dataset"]),
+    }
+
+
+def told_of_run(system: TellingSystem, run: SavedRun) -> dict[str, Any]:
+    """The part of `describe` that is told of any system with a dataset, a BERT or none."""
+    config, dataset = run.identity["config"], run.identity["dataset"]
+    batch, optimizer = system.batch, config["optimizer"]
+    by_language = dataset["counts"].get("terms_by_language", {})
+    metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
+    lines = read_metrics(metrics) if metrics.exists() else []
+    rows = [
+        {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
+        for line in lines
+        if "heldout" in line.get("eval", {}) and line["step"] == run.step and not run.weights
+    ]
+    return {
+        "name": f"{system.title} ({config['recipe']})",
+        "method": f"{system.title} ({system.paper})",
+        "languages": [name for name, terms in by_language.items() if terms],
+        "recipe": {
+            "name": config["recipe"],
+            "steps": f"{run.step:,} of {optimizer['steps']:,}",
+            **({"weights": run.weights} if run.weights else {}),
+            "terms per step": batch.terms,
+            **batch.told(),
+            **system.told(),
+            "learning rate": optimizer["learning_rate"],
+            "seed": batch.seed,
+        },
+        "results": rows,
+        "dataset_hash": dataset["content_hash"],
+    }
+
+
+def of_another_run(start: Mapping[str, Any]) -> bool:
+    """Whether a run began with what another one had learnt."""
+    return "from" in start or "run" in start["encoder"]
+
+
+# -------------------------------------------------------------------------------------------------
+# A run's encoder mixed with its earlier checkpoints, or with the encoder that it began with.
+#
+# What training brings to names it takes from the rest that an encoder knew. Between the weights of
+# the start and of the end lie encoders that have most of the one and keep more of the other
+# (Wortsman et al., Robust fine-tuning of zero-shot models, 2022); the mean of the last checkpoints
+# is often better than the last one (Izmailov et al., Averaging weights leads to wider optima,
+# 2018).
+
+# Parts that are of use beside another encoder.
+HEADS = {"encoder", "relations", "types"}
+
+
+def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
+    """The run with the mean of the encoders of its last checkpoints; all else is as it was.
+
+    Args:
+        out: its folder.
+        run: of one of its steps, up to which checkpoints count.
+        checkpoints: how many, the run's own among them.
+
+    Raises:
+        BadInput: if it has too few, or what it trained is no encoder alone.
+    """
+    check(run, "--average")
+    steps = [step for step in saved_steps(out) if step <= run.step][-checkpoints:]
+    if not 2 <= checkpoints == len(steps):
+        raise BadInput(
+            f"--average {checkpoints}: {out} has the checkpoints "
+            f"{', '.join(map(str, saved_steps(out)))}; expected a number of at least 2 and at most "
+            f"those up to step {run.step}; --save-steps of `train` says how many there are"
+        )
+    total = jax.tree.map(lambda array: np.asarray(array, np.float64), run.params["encoder"])
+    for step in steps[:-1]:
+        total = jax.tree.map(np.add, total, read_params(out, step)["encoder"])
+    mean = jax.tree.map(lambda array: (array / len(steps)).astype(np.float32), total)
+    return with_encoder(run, mean, f"the mean of steps {', '.join(f'{s:,}' for s in steps)}")
+
+
+def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
+    """The run with an encoder between the one that it began with and its own.
+
+    Args:
+        system, run: what was trained.
+        weight: of what was trained, 0 to 1; the start has the rest.
+
+    Raises:
+        BadInput: if the encoder that it began with is not there, is another one, or was a run's;
+            if what was trained is no encoder alone.
+    """
+    check(run, "--interpolate")
+    assert isinstance(system, EncoderSystem)
+    if not 0 <= weight <= 1:
+        raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
+    if of_another_run(run.identity["start"]):
+        raise BadInput(
+            "--interpolate: the run began with what another run had learnt, which may have changed "
+            "since; expected one that began with an encoder (--init)"
+        )
+    init, began = system.model.init, run.identity["start"]["encoder"]
+    bert, config, _ = load_bert(find_folder(init), pooling=system.model.pooling)
+    found = read_config(config), bert.pooler is not None
+    if found != (read_config(began["config"]), began["pooler"]):
+        raise BadInput(
+            f"--interpolate: {init} is another encoder than when the run began: its config.json "
+            "says something else; put the old one back"
+        )
+    parameters = split_encoder(bert)[1]
+    found_hash, noted = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
+    if noted and found_hash != noted:
+        raise BadInput(
+            f"--interpolate: {init} has other weights than when the run began: SHA-256 "
+            f"{found_hash[:12]}, expected {noted[:12]}; put the old ones back"
+        )
+    check_proof(
+        lambda terms: {
+            "vectors": encoder_of(with_encoder(run, parameters, "the start")).encode(terms)
+        },
+        run,
+        f"--interpolate: {init}",
+        START,
+    )
+    mixed = between(parameters, run.params["encoder"], weight)
+    rest = 1 - weight
+    return with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
+
+
+def between(old: Any, new: Any, weight: float) -> Any:
+    """Arrays between those of two nested dictionaries of the same keys."""
+
+    def mixed(start: Any, end: Any) -> np.ndarray:
+        return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
+
+    return jax.tree.map(mixed, old, new)
+
+
+def check(run: SavedRun, flag: str) -> None:
+    """BadInput if a run trained more than an encoder and what may be left as it is."""
+    others = sorted(set(run.params) - HEADS)
+    if others or "encoder" not in run.params:
+        raise BadInput(
+            f"{flag}: the run trained {', '.join(others)} for its own encoder, and they would not "
+            "fit another one; expected a run that trained an encoder, such as of CODER or SapBERT"
+        )
+
+
+def with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
+    """The run with another encoder, as `weights` tells."""
+    told = f"{run.weights}; of that {weights}" if run.weights else weights
+    return dataclasses.replace(
+        run, params={**run.params, "encoder": encoder}, weights=told, notes={}
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Long work over many rows, in chunks that are files: after a kill it goes on where it was.
+#
+# .FILE.chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
+# FILE.about                what FILE and its chunks are made of, and how many rows each chunk has
+#
+# At the end all are joined into one array file, FILE, and the chunks go. What was made of something
+# else is made anew.
+
+
+def write_rows(
+    path: Path,
+    rows: int,
+    make: Callable[[int, int], np.ndarray],
+    *,
+    chunk: int,
+    about: str,
+    what: str,
+) -> None:
+    """Write an array file of so many rows; all hosts call it.
+
+    Nothing is done if it is there, made of the same.
+
+    Args:
+        path: of the file, in a folder that all hosts share.
+        rows: how many it has.
+        make: (first, last) -> the rows from first to last - 1.
+        chunk: rows that are made at once.
+        about: a hash of what the rows are made of.
+        what: the work in words, for the progress bar.
+
+    Raises:
+        Stopped: on all hosts, if one was asked to stop; finished chunks are kept.
+        BadInput: if this host does not see the folder.
+    """
+    if is_made(path, about, chunk):
+        return
+    folder = chunks_of(path)
+    if is_first() and not (folder.is_dir() and is_of(path, about, chunk)):
+        remove_rows(path)
+        folder.mkdir(parents=True)
+        note_of(path).write_text(note(about, chunk), encoding="utf-8")
+    barrier("a folder for chunks")
+    if not folder.is_dir():
+        raise BadInput(
+            f"this host does not see {folder}, where hosts share the work on {what}; give several "
+            "hosts an --out on a disk that all of them see, not in a bucket"
+        )
+    bounds = [(first, min(first + chunk, rows)) for first in range(0, rows, chunk)]
+    files = [folder / f"{number:07d}.npy" for number in range(len(bounds))]
+    mine = range(host_index(), len(bounds), host_count())
+    with suppress(process.Stopped):  # or the others would wait for this host
+        for number in progress_bar(mine, total=len(mine), desc=what, unit="chunk"):
+            if not files[number].exists():
+                made = make(*bounds[number])
+                with written_whole(files[number]) as unfinished, unfinished.open("wb") as out:
+                    np.save(out, made)
+            process.poll()
+    barrier("all chunks")
+    if not first_decides(all(file.exists() for file in files)):
+        raise process.Stopped
+    if is_first():
+        with written_whole(path) as joined:
+            like = np.load(files[0], mmap_mode="r")
+            write_array(joined, (rows, *like.shape[1:]), like.dtype, map(np.load, files))
+        shutil.rmtree(folder)
+    barrier("chunks are joined")
+
+
+def is_made(path: Path, about: str, chunk: int) -> bool:
+    """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
+
+    Then chunks go that a kill left while they were removed.
+
+    Args:
+        path, about, chunk: as for `write_rows`.
+    """
+    made = first_decides(path.exists() and is_of(path, about, chunk))
+    if made and is_first():
+        shutil.rmtree(chunks_of(path), ignore_errors=True)
+    return made
+
+
+def is_of(path: Path, about: str, chunk: int) -> bool:
+    """Whether what is there of a file is made of the same."""
+    there = note_of(path)
+    return there.exists() and there.read_text(encoding="utf-8") == note(about, chunk)
+
+
+def note(about: str, chunk: int) -> str:
+    """What is noted of a file: a device of another kind makes another number of rows at once."""
+    return f"{about}, {chunk} rows at once"
+
+
+def note_of(path: Path) -> Path:
+    """The file of the note."""
+    return path.with_name(f"{path.name}.about")
+
+
+def chunks_of(path: Path) -> Path:
+    """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
+    return path.with_name(f".{path.name}.chunks")
+
+
+def remove_rows(*paths: Path) -> None:
+    """Remove files of `write_rows`, whole or not, those that are there."""
+    for path in paths:
+        shutil.rmtree(chunks_of(path), ignore_errors=True)
+        path.unlink(missing_ok=True)
+        note_of(path).unlink(missing_ok=True)
+
+
+def hash_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
+    """What rows are made of, for `about` of `write_rows`: a dataset, and trees of arrays."""
+    digest = hashlib.sha256(str(manifest["content_hash"]).encode())
+    for array in jax.tree.leaves(parameters):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+# -------------------------------------------------------------------------------------------------
+# What training makes of some terms by its encoder, in float32, and what is read of a run does.
+
+Rows = Mapping[str, Any]
+
+
+def encoder_proof(system: EncoderSystem, source: BatchSource, about: Mapping[str, Any]) -> Proof:
+    """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
+    terms = source.some_terms()
+    rows = {**packed_terms(source, terms), **system.rows_beside(source, terms)}
+    # What the program does not depend on is left out, so that it is compiled once.
+    model = dataclasses.replace(system.model, init="", dtype="float32")
+    plain = dataclasses.replace(system, model=model)
+    structure, _ = split_encoder(plain.structure(about))
+
+    def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
+        how = {"system": plain, "structure": structure, "terms": len(terms)}
+        return compiled_outputs(params, extra, rows, **how)
+
+    return Proof(terms, outputs)
+
+
+def packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
+    """Terms as a batch has them: cleaned, as word pieces, in packed rows."""
+    cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
+    longest = source.manifest["tokenizer"]["max_length"]
+    tokens, start = tokenize(load_tokenizer(source.folder / "tokenizer"), cleaned, longest)
+    return pack_rows(tokens, start, longest)
+
+
+@partial(jax.jit, static_argnames=("system", "structure", "terms"))
+def compiled_outputs(
+    params: Params,
+    extra: Tree,
+    rows: Rows,
+    *,
+    system: EncoderSystem,
+    structure: Structure,
+    terms: int,
+) -> dict[str, jax.Array]:
+    bert = merge_encoder(structure, params["encoder"])
+    return system.proof_outputs(bert, params, extra, rows, terms)
+
+
+def check_encoder(run: SavedRun, what: str) -> None:
+    """BadInput if the encoder that was read of a run is not the one that it trained."""
+
+    def found(terms: list[str]) -> dict[str, np.ndarray]:
+        encoder: TermEncoder = encoder_of(run)
+        return {"vectors": encoder.encode(terms)}
+
+    check_proof(found, run, what)

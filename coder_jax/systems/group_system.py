@@ -1,0 +1,504 @@
+"""What systems share that learn from groups of terms: loss of a group, relations, MS-loss."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import tyro
+from jax.sharding import Mesh, PartitionSpec
+
+from coder_jax.devices.mesh import BLOCKS, EVERYWHERE, constrain, spread_axes
+from coder_jax.models.bert import merge_encoder, split_encoder
+from coder_jax.systems.encoder_system import EncoderRun, EncoderSystem, StartOfEncoder, term_vectors
+from coder_jax.training.system import (
+    Batch,
+    Loss,
+    OptimizerConfig,
+    Params,
+    Part,
+    SavedRun,
+    Tick,
+    Tree,
+)
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.files.identity import Count, typed
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# What run.json of a system of groups holds beside what that of any encoder does.
+
+
+class StartOfGroups(StartOfEncoder):
+    """What run.json says of a run's start."""
+
+    relations: Count
+    types: Count
+
+
+class GroupRun(EncoderRun):
+    """run.json of a system of groups."""
+
+    start: StartOfGroups  # type: ignore[misc]
+
+
+# -------------------------------------------------------------------------------------------------
+# Losses: pure functions of similarity matrices and masks. They know no model and no configuration.
+#
+# All of this is float32 (or float64) with no matrix products inside; the similarities that come in
+# should be float32 of the highest matmul precision, because they are multiplied by beta = 50 here.
+
+
+def log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.Array:
+    """log(1 + sum over included j of exp(x_ij)); no overflow, gradients finite for finite input.
+
+    Args:
+        exponent_AB: float [A, B].
+        include_AB: bool [A, B]; a row without any gives exactly 0.
+
+    Returns:
+        float [A].
+    """
+    masked_AB = jnp.where(include_AB, exponent_AB, -jnp.inf)
+    # The 1 is exp(0), so the largest exponent is never below 0 and a row without any stays finite.
+    largest_A = jax.lax.stop_gradient(jnp.maximum(masked_AB.max(axis=1, initial=0.0), 0.0))
+    sum_A = jnp.where(include_AB, jnp.exp(masked_AB - largest_A[:, None]), 0.0).sum(axis=1)
+    return largest_A + jnp.log(jnp.exp(-largest_A) + sum_A)
+
+
+def multi_similarity_loss(
+    similarity_AB: jax.Array,
+    positive_AB: jax.Array,
+    negative_AB: jax.Array,
+    anchor_A: jax.Array | None = None,
+    *,
+    alpha: float = 2.0,
+    beta: float = 50.0,
+    base: float = 0.5,
+    margin: float = 0.1,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    r"""Multi-similarity loss with its hard-pair mining, over any similarity matrix.
+
+    For anchor i a negative j is kept if :math:`S_{ij} > \min_{pos} S_{ik} - \epsilon`, a positive j
+    if :math:`S_{ij} < \max_{neg} S_{ik} + \epsilon`. With the kept pairs
+
+    .. math:: L_i = \frac1\alpha \log(1 + \sum_{pos} e^{-\alpha (S_{ij} - \lambda)})
+                  + \frac1\beta \log(1 + \sum_{neg} e^{\beta (S_{ij} - \lambda)}).
+
+    An anchor without positives keeps no negatives and the other way round; it counts as 0 in the
+    mean.
+
+    Requirements: similarities that are comparable within a row; cosine for the default
+    hyperparameters.
+
+    Args:
+        similarity_AB: float [A, B], anchors against candidates.
+        positive_AB: bool [A, B], the pairs with label 1, less the pair of a term with itself.
+        negative_AB: bool [A, B], the pairs with label 0. A pair in neither mask takes no part.
+        anchor_A: bool [A], anchors that count; all of them if None.
+        alpha, beta: sharpness for positives and negatives.
+        base: lambda, the similarity around which pairs are weighed.
+        margin: epsilon of the mining.
+
+    Returns:
+        (loss, pairs): the mean over the anchors that count (0 if there are none), and `positives`
+        and `negatives`, the numbers of mined pairs per anchor that counts.
+
+    References:
+        Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning,
+        2019; Yuan et al., CODER, 2022, section 3.3.
+    """
+    if anchor_A is not None:
+        positive_AB = positive_AB & anchor_A[:, None]
+        negative_AB = negative_AB & anchor_A[:, None]
+    # Rows without positives (negatives) give +inf (-inf) and so mine nothing, as they must.
+    hardest_positive_A1 = jnp.where(positive_AB, similarity_AB, jnp.inf).min(axis=1, keepdims=True)
+    hardest_negative_A1 = jnp.where(negative_AB, similarity_AB, -jnp.inf).max(axis=1, keepdims=True)
+    mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - margin)
+    mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + margin)
+    return weighed_pairs(
+        similarity_AB,
+        mined_positive_AB,
+        mined_negative_AB,
+        anchor_A,
+        alpha=alpha,
+        beta=beta,
+        base=base,
+    )
+
+
+def weighed_pairs(
+    similarity_AB: jax.Array,
+    positive_AB: jax.Array,
+    negative_AB: jax.Array,
+    anchor_A: jax.Array | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    base: float,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The mean of the L_i of `multi_similarity_loss` over pairs that were mined in whatever way.
+
+    Args and what comes back are as there, of the mined pairs.
+    """
+    loss_A = (
+        log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
+        + log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
+    )
+    anchors = similarity_AB.shape[0] if anchor_A is None else anchor_A.sum()
+    per_anchor = 1.0 / jnp.maximum(anchors, 1).astype(similarity_AB.dtype)
+    return loss_A.sum() * per_anchor, {
+        "positives": positive_AB.sum() * per_anchor,
+        "negatives": negative_AB.sum() * per_anchor,
+    }
+
+
+# -------------------------------------------------------------------------------------------------
+# A group as the objectives see it: vectors and labels, no text and no encoder.
+#
+# A loss lives inside its group: nothing here sees another group, so groups can run side by side,
+# one after the other, or on other devices, with the same result. (Queries and logits are made for
+# all groups at once, because the relation matrices are spread over all devices.)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """U triplets, each m times: k = U * m pairs, N = 2k terms, or 3k with corrupted tails."""
+
+    vectors: jax.Array
+    """float32 [N, D], of the k heads, then of the k tails, then of the k corrupted tails."""
+    concepts: jax.Array
+    """int32 [N], the concept of each term."""
+    relations: jax.Array
+    """int32 [U], the relations of the distinct triplets; pair u * m + j is triplet u. A negative id
+    means that the pairs of this triplet are two synonyms, with no relation to learn."""
+    queries: jax.Array | None = None
+    """float32 [k, D], where the relation leads from each head; None if relations are not learnt."""
+    types: jax.Array | None = None
+    """int32 [N], the semantic type of each term's concept; negative where it has none."""
+    type_logits: jax.Array | None = None
+    """float32 [N, S], the score of each semantic type for each term."""
+
+    @property
+    def related(self) -> jax.Array:
+        """bool [k], the pairs that a relation joins; with queries only."""
+        assert self.queries is not None
+        repeats = self.queries.shape[0] // self.relations.shape[0]
+        return jnp.repeat(self.relations >= 0, repeats)
+
+    @property
+    def positives(self) -> jax.Array:
+        """bool [N, N], two terms of one concept."""
+        same_NN = self.concepts[:, None] == self.concepts[None, :]
+        return same_NN & ~jnp.eye(same_NN.shape[0], dtype=bool)
+
+    @property
+    def negatives(self) -> jax.Array:
+        """bool [N, N], terms of two concepts."""
+        return self.concepts[:, None] != self.concepts[None, :]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MultiSimilarity:
+    """Hyperparameters of one multi-similarity loss; the papers' values."""
+
+    alpha: float = 2.0
+    """Sharpness for positives."""
+    beta: float = 50.0
+    """Sharpness for negatives."""
+    base: float = 0.5
+    """Lambda, the similarity around which pairs are weighed."""
+    margin: float = 0.1
+    """Epsilon of the mining."""
+
+
+def unit(vectors: jax.Array) -> jax.Array:
+    """Vectors of length one on the last axis; a zero vector stays zero, with finite gradients."""
+    square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-24))
+
+
+def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
+    """float32 [A, B], the inner product of every pair."""
+    return jnp.einsum("ad,bd->ab", a_AD, b_BD, precision=jax.lax.Precision.HIGHEST)
+
+
+def cosine(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
+    """float32 [A, B], the cosine of every pair."""
+    return products(unit(a_AD), unit(b_BD))
+
+
+def norm(vectors: jax.Array) -> jax.Array:
+    """The length of vectors on the last axis; the gradient at zero is zero."""
+    return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))
+
+
+def distance(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
+    """float32 [A, B], the Euclidean distance of every pair.
+
+    From inner products: the differences themselves would be an array [A, B, D].
+    """
+    square_AB = (a_AD**2).sum(-1)[:, None] + (b_BD**2).sum(-1)[None, :] - 2 * products(a_AD, b_BD)
+    return jnp.sqrt(jnp.maximum(square_AB, 1e-12))
+
+
+def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """L_MS of all terms of a group: those of one concept belong together.
+
+    Returns:
+        (loss, metrics): `loss_term`, and the mined pairs per anchor.
+    """
+    total, mined = multi_similarity_loss(
+        cosine(group.vectors, group.vectors),
+        group.positives,
+        group.negatives,
+        **dataclasses.asdict(loss),
+    )
+    return total, {
+        "loss_term": total,
+        "mined_positives": mined["positives"],
+        "mined_negatives": mined["negatives"],
+    }
+
+
+def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
+    """The mean of the values that count; 0 if none does."""
+    return jnp.where(counted, values, 0.0).sum() / jnp.maximum(counted.sum(), 1)
+
+
+# -------------------------------------------------------------------------------------------------
+# Systems that learn from groups of terms: their loss is the mean over the groups of a step.
+#
+# A subclass adds the parts that are trained beside the encoder, and the loss of a group.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupSystem(EncoderSystem):
+    """A system whose loss is the mean over groups of terms (`Group`)."""
+
+    scored: ClassVar[tuple[str, ...]] = ("encoder",)
+    content: ClassVar[Any] = GroupRun
+
+    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=BatchSpec
+    )
+
+    @abc.abstractmethod
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one group and its metrics."""
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **super().about(encoder, manifest),
+            "relations": len(manifest["relations"]),
+            "types": len(manifest["semantic_types"]),
+        }
+
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
+        return group
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """The mean loss over the groups of a pass."""
+        graph, _ = split_encoder(self.structure(about))
+        group_loss = jax.vmap(jax.vmap(self.group_loss))
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            seed = self.batch.seed if dropout else None
+            bert = merge_encoder(graph, params["encoder"])
+            vector_BGND = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
+            group = Group(
+                vectors=vector_BGND,
+                concepts=batch["concepts"],
+                relations=batch["relations"],
+                types=batch.get("types"),
+            )
+            loss_BG, metrics_BG = group_loss(self.fill(group, params, mesh))
+            return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
+
+        return pass_loss
+
+
+# -------------------------------------------------------------------------------------------------
+# The relation table: one bilinear matrix per relation, [R, D, D], or one translation, [R, D].
+#
+# (head vector, relation) in, query vector out: the query is compared with tails as a term vector
+# would be. With the identity as matrix the query is the head itself, so that S is the special case
+# of S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
+
+
+def table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
+    """The shape of the table for a `score`, bilinear or translation."""
+    return (relations, width, width) if score == "bilinear" else (relations, width)
+
+
+def init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
+    """float32, of a `table_shape`: relations that leave heads as they are, but for normal noise.
+
+    That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`.
+    Under `jax.jit` with a sharded output each device makes its own part, of the same values.
+    """
+    normal = jax.random.normal(jax.random.key(seed), shape)
+    return (jnp.eye(shape[-1])[None] if len(shape) == 3 else 0.0) + noise * normal
+
+
+def relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
+    """float32 [..., U, D, D]: the matrices of distinct triplets; any one for a negative id.
+
+    U of them, not one for each of the k = U * m repeats of the triplets.
+    """
+    return table_RDD[jnp.maximum(relation_U, 0)]
+
+
+def relation_queries(
+    matrix_UDD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array
+) -> jax.Array:
+    r"""The query :math:`M_r^\top e` of each head.
+
+    Args:
+        matrix_UDD: float32 [..., U, D, D], of `relation_matrices`.
+        relation_U: int32 [..., U]; a negative id stands for no relation and gives the head itself.
+        head_UmD: float32 [..., U, m, D], the m terms of each triplet's head.
+
+    Returns:
+        float32 [..., U, m, D].
+    """
+    query_UmD = jnp.einsum(
+        "...umd,...ude->...ume", head_UmD, matrix_UDD, precision=jax.lax.Precision.HIGHEST
+    )
+    return jnp.where((relation_U >= 0)[..., None, None], query_UmD, head_UmD)
+
+
+def translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+    """The query e + r of each head; shapes as for `relation_queries`."""
+    translation_UD = jnp.where((relation_U >= 0)[..., None], table_RD[relation_U], 0.0)
+    return head_UmD + translation_UD[..., None, :]
+
+
+def all_queries(
+    mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
+) -> jax.Array:
+    """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
+
+    Args:
+        mesh: the devices.
+        table: float32 [R, D, D], matrices, or [R, D], translations.
+        relation_BGU: int32, of the distinct triplets.
+        head_BGkD: float32, the vectors of the heads.
+    """
+    put = partial(constrain, mesh)
+    width = head_BGkD.shape[-1]
+    head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
+    if table.ndim == 2:
+        query_BGUmD = translated(table, relation_BGU, head_BGUmD)
+        return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
+    # A device that holds some rows of every matrix needs those features of every head: these are
+    # small, so the heads travel and the matrices stay.
+    axes = spread_axes(mesh, width)
+    if axes is None:
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+    else:
+        relation_BGU = put(relation_BGU, EVERYWHERE)
+        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        # The constraint holds for the gradient, too: it is made where the matrices lie.
+        matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
+        if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
+            head_BGUmD = put(head_BGUmD, EVERYWHERE)
+        head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
+        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        if mesh.shape["within"] > 1:
+            query_BGUmD = put(query_BGUmD, EVERYWHERE)
+    return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
+
+
+# -------------------------------------------------------------------------------------------------
+# Systems of groups that learn relations: CODER and CODER v1 share the table and its training.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RelationSystem(GroupSystem):
+    """A system with a table of relations: one matrix, or one translation, for each label.
+
+    Subclasses have `mu`, the weight of what is learnt of relations, and `score`, how a head, a
+    relation and a tail are compared: "bilinear" or "translation".
+    """
+
+    mu: float
+    score = "bilinear"
+
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        if self.mu and self.batch.draw in ("synonyms", "pairs"):
+            raise BadInput(
+                f"mu is {self.mu}, but the draw {self.batch.draw!r} takes no relations; "
+                "use --mu 0 or another draw"
+            )
+
+    def told(self) -> dict[str, Any]:
+        return {"mu": self.mu}
+
+    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        if self.mu and not manifest["relations"]:
+            raise BadInput(
+                f"mu is {self.mu}, but {folder} has no relations; use --mu 0 to train on "
+                "synonyms alone"
+            )
+
+    def relation_part(self, *, lazy: bool) -> Part:
+        """How the table is trained.
+
+        It does not decay: towards zero, matrices would forget the identity that they start at.
+
+        Args:
+            lazy: whether a step works on the matrices that it uses alone.
+        """
+        bilinear = self.score == "bilinear"
+        return Part(
+            rate=self.relation_learning_rate_factor,
+            spread=1 if bilinear else None,
+            touched="relations" if bilinear and lazy else None,
+        )
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        if not (self.mu and about["relations"]):
+            return {}
+        shape = table_shape(self.score, about["relations"], width)
+        return {"relations": jax.ShapeDtypeStruct(shape, jnp.float32)}
+
+    def carried_heads(
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Params:
+        shapes, _ = self.shapes(about)
+        table = run.params.get("relations")
+        if table is None or "relations" not in shapes:
+            return {}
+        theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
+        # A table that numbers other labels, or has another shape, would be another table.
+        same_labels = theirs["relations"] == manifest["relations"]
+        same_shape = shapes["relations"].shape == table.shape
+        return {"relations": table} if same_labels and same_shape else {}
+
+    def new_heads(self, shapes: Params) -> Params:
+        if "relations" not in shapes:
+            return {}
+        shape, noise = shapes["relations"].shape, self.relation_noise
+        return {"relations": init_relations(shape, noise=noise, seed=self.batch.seed)}
+
+    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
+        if "relations" not in params:
+            return group
+        head_BGkD = group.vectors[:, :, : self.batch.pairs]
+        queries = all_queries(mesh, params["relations"], group.relations, head_BGkD)
+        return dataclasses.replace(group, queries=queries)

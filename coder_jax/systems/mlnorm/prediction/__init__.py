@@ -1,1 +1,0 @@
-"""What trained classes answer, and how they are handed on."""

@@ -1,0 +1,360 @@
+"""Candidate generation: the terms nearest to a mention by one generator or several."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coder_jax.encoding.encoder import TermEncoder, dictionary_vectors
+from coder_jax.encoding.search import search
+from data_pipeline.dataset.mentions import CandidateLists
+from data_pipeline.files.whole import aligned
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# Nearest vectors and concepts by Euclidean distance, on the exact search by dot products.
+
+MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
+NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
+PAIRS_AT_ONCE = 16384  # whose mean distances are computed at a time
+
+
+def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k keys with the smallest Euclidean distance to each query, nearest first.
+
+    |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2): keys with one more number, -|v|^2 / 2, are searched by
+    the dot product. The distances of what was found are computed from differences.
+
+    Args:
+        queries: float [q, D].
+        keys: float [n, D].
+        k: 1 <= k <= n.
+
+    Returns:
+        (distance float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
+
+    Raises:
+        ValueError, BadInput, Stopped: as `search`.
+    """
+    width = keys.shape[1]
+    # Around their mean: distances stay, and squares lose fewer digits.
+    middle = keys.mean(axis=0, dtype=np.float64)
+    longer_keys = aligned((len(keys), width + 1), np.float32)
+    at_once = max(1, NUMBERS_AT_ONCE // width)
+    for first in range(0, len(keys), at_once):
+        part = longer_keys[first : first + at_once]
+        part[:, :width] = keys[first : first + at_once] - middle
+        part[:, width] = -0.5 * np.square(part[:, :width], dtype=np.float64).sum(axis=1)
+    longer_queries = aligned((len(queries), width + 1), np.float32)
+    longer_queries[:, :width] = queries - middle
+    longer_queries[:, width] = 1.0
+    _, found = search(longer_queries, longer_keys, min(k + MORE, len(keys)))
+    found.sort(axis=1)  # so that a stable order puts the lower index first
+    distance = np.empty(found.shape, np.float32)
+    at_once = max(1, NUMBERS_AT_ONCE // (found.shape[1] * width))
+    for first in range(0, len(queries), at_once):
+        some = slice(first, first + at_once)
+        difference = queries[some, None].astype(np.float64) - keys[found[some]]
+        distance[some] = np.sqrt(np.square(difference).sum(axis=-1))
+    order = np.argsort(distance, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
+
+
+def nearest_by_mean(
+    queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k keys with the smallest mean distance to each query over several encoders; exact.
+
+    By the threshold algorithm: what none of the encoders has among its nearest is in each at least
+    as far as the last of these, so in the mean as far as these last ones are. Where k keys are
+    nearer than that, no other can be; where not, more are looked at.
+
+    Args:
+        queries: float [q, D] of each encoder, whose widths may differ.
+        keys: float [n, D] of each.
+        k: 1 <= k <= n.
+
+    Returns:
+        (mean distance float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
+
+    Raises:
+        ValueError, BadInput, Stopped: as `search`.
+
+    References:
+        Fagin, Lotem, Naor, Optimal aggregation algorithms for middleware, 2003, section 4.
+    """
+    if len(keys) == 1:
+        return nearest(queries[0], keys[0], k)
+    count = len(keys[0])
+    distance, found = (np.empty((len(queries[0]), k), kind) for kind in (np.float32, np.int64))
+    left, wanted = np.arange(len(queries[0])), min(4 * k, count)
+    while left.size:
+        some = [vectors[left] for vectors in queries]
+        lists = [nearest(one, key, wanted) for one, key in zip(some, keys, strict=True)]
+        least = np.mean([there[:, -1] for there, _ in lists], axis=0)
+        index = np.sort(np.concatenate([name for _, name in lists], axis=1), axis=1)
+        new = np.ones(index.shape, bool)  # not found by another encoder, too
+        new[:, 1:] = index[:, 1:] != index[:, :-1]
+        mean = np.full(index.shape, np.inf)
+        mean[new] = mean_distances(some, keys, np.nonzero(new)[0], index[new])
+        order = np.argsort(mean, axis=1, kind="stable")[:, :k]
+        mean, index = (np.take_along_axis(one, order, axis=1) for one in (mean, index))
+        sure = (mean[:, -1] < least) | (wanted == count)
+        distance[left[sure]], found[left[sure]] = mean[sure], index[sure]
+        left, wanted = left[~sure], min(4 * wanted, count)
+    return distance, found
+
+
+def mean_distances(
+    queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], rows: np.ndarray, index: np.ndarray
+) -> np.ndarray:
+    """float64 [p]: the mean distance of pairs of a query and a key, int [p] each."""
+    total = np.zeros(len(rows))
+    for first in range(0, len(rows), PAIRS_AT_ONCE):
+        part = slice(first, first + PAIRS_AT_ONCE)
+        for query, key in zip(queries, keys, strict=True):
+            difference = query[rows[part]].astype(np.float64) - key[index[part]]
+            total[part] += np.sqrt(np.square(difference).sum(axis=-1))
+    return total / len(keys)
+
+
+def nearest_concepts(
+    queries: Sequence[np.ndarray],
+    names: Sequence[np.ndarray],
+    name_concepts: np.ndarray,
+    k: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k concepts that are nearest to each query, each by its nearest name.
+
+    Args:
+        queries: float [q, D] of each encoder, whose mean distance counts.
+        names: float [n, D] of each, of the names.
+        name_concepts: int [n], the concept of each.
+        k: at least 1.
+
+    Returns:
+        (distance float32 [q, c], name int64 [q, c]): the distance of a concept and its nearest
+        name, nearest first; c is k, or the number of concepts if that is less.
+
+    Raises:
+        BadInput, Stopped: as `nearest`.
+    """
+    k = min(k, len(np.unique(name_concepts)))
+    shape = len(queries[0]), k
+    distance, found = np.empty(shape, np.float32), np.empty(shape, np.int64)
+    left, wanted = np.arange(len(queries[0])), k
+    while left.size:
+        wanted = min(wanted, len(names[0]))
+        there, name = nearest_by_mean([one[left] for one in queries], names, wanted)
+        first = is_first_of_row(name_concepts[name])
+        enough = first.sum(axis=1) >= k
+        # The first k of a row's new concepts: a stable order puts them in front.
+        place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
+        distance[left[enough]] = np.take_along_axis(there[enough], place, axis=1)
+        found[left[enough]] = np.take_along_axis(name[enough], place, axis=1)
+        left, wanted = left[~enough], 4 * wanted
+    return distance, found
+
+
+def is_first_of_row(values: np.ndarray) -> np.ndarray:
+    """bool [q, n]: whether a value is the first of its kind in its row."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    new = np.ones(values.shape, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.empty_like(new)
+    np.put_along_axis(first, order, new, axis=1)
+    return first
+
+
+# -------------------------------------------------------------------------------------------------
+# Candidates: for each mention the concepts with the nearest names, and how many it may have.
+#
+# Liang, Xue, Ruan 2021, sections 3.1 and 3.2. Any encoder can be the generator: one that was not
+# trained for it compares vectors of length one, and takes each mention to have one concept.
+
+CANDIDATES = 10  # kc (section 4.2)
+
+
+class Generator(abc.ABC):
+    """What finds candidates of mentions, and tells how many concepts they mean."""
+
+    @abc.abstractmethod
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        """float32 [n, D] of each encoder: vectors whose distances count."""
+
+    @abc.abstractmethod
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
+    ) -> list[np.ndarray]:
+        """As `encode`, of the names of a dictionary.
+
+        Args:
+            names: N strings.
+            progress: show a progress bar.
+            cache: read the vectors where this machine has them, and keep them for the next time;
+                they are equal to the bit to those that are made anew.
+        """
+
+    @abc.abstractmethod
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
+
+    def lists(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[np.ndarray],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> CandidateLists:
+        """The candidates of mentions.
+
+        Args:
+            mentions: M strings.
+            names: what `encode_names` gives of N names.
+            name_concepts: int [N], the concept of each name.
+            k: candidates of a mention.
+            progress: show a progress bar.
+        """
+        vectors = self.encode(mentions, progress=progress)
+        distances, found = nearest_concepts(vectors, names, name_concepts, k)
+        return CandidateLists(
+            names=found.astype(np.int32),
+            distances=distances,
+            numbers=self.numbers(mentions),
+        )
+
+
+class CandidateGenerator(Generator):
+    """An encoder whose distances order candidates, and what tells the number of concepts.
+
+    Args:
+        encoder: of mentions and names.
+        number: kernel [W, C] and bias [C] of a generator that was trained; None for any other
+            encoder.
+    """
+
+    def __init__(self, encoder: TermEncoder, number: Mapping[str, Any] | None = None):
+        self.encoder, self.number = encoder, number
+
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [self.encoder.encode(strings, unit=self.number is None, progress=progress)]
+
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
+    ) -> list[np.ndarray]:
+        unit, how = self.number is None, {"cache": cache, "progress": progress}
+        found = dictionary_vectors(self.encoder, names, unit=unit, of_run=True, **how)
+        return [found if isinstance(found, np.ndarray) else np.array(found)]
+
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        if self.number is None:
+            return np.ones((len(mentions), 1), np.float32)
+        bert, tokenizer = self.encoder.bert, self.encoder.tokenizer
+        reads = "cls" if bert.pooler is None else "pooler"
+        settings = dataclasses.replace(self.encoder.settings, pooling=reads)
+        reader = TermEncoder(bert, tokenizer, settings)
+        first = reader.encode(mentions, unit=False).astype(np.float64)
+        logits = first @ np.asarray(self.number["kernel"], np.float64)
+        logits += np.asarray(self.number["bias"], np.float64)
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+class GeneratorEnsemble(Generator):
+    """Several generators as one: their distances and their probabilities of numbers are averaged.
+
+    The released code combines five so, and the paper's figures are very likely of them.
+
+    Args:
+        members: in any order; they may have different encoders.
+
+    Raises:
+        BadInput: if some tell the number of concepts and others do not; the distances of these are
+            of unit vectors, and no mean can be taken.
+    """
+
+    def __init__(self, members: Sequence[CandidateGenerator]):
+        self.members = list(members)
+        if len({one.number is None for one in self.members}) > 1:
+            raise BadInput(
+                "found generators and other encoders together, whose distances have no common "
+                "measure; expected generators of the recipe recall alone, or other encoders alone"
+            )
+
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        return [array for one in self.members for array in one.encode(strings, progress=progress)]
+
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
+    ) -> list[np.ndarray]:
+        each = (one.encode_names(names, progress=progress, cache=cache) for one in self.members)
+        return [array for arrays in each for array in arrays]
+
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        shares = [one.numbers(mentions) for one in self.members]
+        return np.asarray(np.mean(shares, axis=0, dtype=np.float64), np.float32)
+
+    def lists_by(
+        self,
+        member: np.ndarray | None,
+        mentions: Sequence[str],
+        names: Sequence[np.ndarray],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+    ) -> CandidateLists:
+        """The candidates of mentions, of each by one of the members.
+
+        Args:
+            member: int [M], which one; None: by all together.
+            mentions, names, name_concepts, k: as for `lists`.
+        """
+        if member is None:
+            return self.lists(mentions, names, name_concepts, k, progress=True)
+        rows = [np.flatnonzero(member == number) for number in range(len(self.members))]
+        parts = [
+            one.lists(
+                [mentions[row] for row in some.tolist()], [array], name_concepts, k, progress=True
+            )
+            for one, some, array in zip(self.members, rows, names, strict=True)
+        ]
+        back = np.argsort(np.concatenate(rows))
+        return CandidateLists(
+            **{
+                field.name: np.concatenate([getattr(part, field.name) for part in parts])[back]
+                for field in dataclasses.fields(CandidateLists)
+            }
+        )
+
+
+def nearest_others(
+    mentions: np.ndarray, names: np.ndarray, own: Sequence[np.ndarray], k: int
+) -> np.ndarray:
+    """int32 [M, k]: the names nearest to each mention that are none of its own.
+
+    Args:
+        mentions, names: float [M, D] and [N, D], vectors.
+        own: int, for each mention the names that it may mean.
+        k: names for each mention.
+
+    Raises:
+        BadInput: if a mention has fewer than k names that are not its own.
+    """
+    counts = np.array([len(one) for one in own], np.int64)
+    if len(names) - counts.max(initial=0) < k:
+        raise BadInput(
+            f"the dictionary has {len(names)} names, of which a mention may mean "
+            f"{counts.max()}; expected {k} others: use fewer (--negatives-per-pair)"
+        )
+    _, found = nearest(mentions, names, k + int(counts.max(initial=0)))
+    rows = np.repeat(np.arange(len(mentions)), counts)
+    taken = rows * len(names) + np.concatenate([np.zeros(0, np.int64), *own])
+    is_own = np.isin(np.arange(len(mentions))[:, None] * len(names) + found, taken)
+    place = np.argsort(is_own, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(found, place, axis=1).astype(np.int32)

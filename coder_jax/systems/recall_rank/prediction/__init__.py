@@ -1,1 +1,0 @@
-"""What trained generators and rankers answer: candidates, scores, and both together."""

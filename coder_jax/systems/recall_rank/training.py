@@ -1,0 +1,863 @@
+"""Recall and rank (Liang, Xue and Ruan 2021): generator and ranker, recipes, export."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypedDict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tyro
+from jax.sharding import Mesh
+from safetensors.numpy import save_file
+
+from coder_jax.devices.hosts import is_first, say
+from coder_jax.devices.mesh import local_copy
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
+from coder_jax.evaluation.several_concepts import recall as recall_at
+from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
+from coder_jax.models.bert import Bert, Probes, merge_encoder, split_encoder
+from coder_jax.models.hf_files import EncoderSettings, here_or_fetched
+from coder_jax.models.hf_weights import read_config
+from coder_jax.systems.encoder_system import (
+    PACKED,
+    EncoderSystem,
+    ModelConfig,
+    RunWithEncoder,
+    drop_vectors,
+    encoder_of,
+    export_trained,
+    read_terms,
+    trained_bert,
+)
+from coder_jax.systems.group_system import norm
+from coder_jax.systems.recall_rank.candidates import (
+    CandidateGenerator,
+    mean_distances,
+    nearest_others,
+)
+from coder_jax.systems.recall_rank.ranking import (
+    KEYWORDS,
+    RANKER,
+    SCORE,
+    Choice,
+    Mask,
+    Ranked,
+    RankerSettings,
+    TermRanker,
+    keywords_of,
+    packed,
+    probabilities,
+    rank_logits,
+    ranked,
+    read_head,
+    score_of,
+)
+from coder_jax.training.system import (
+    Batch,
+    Config,
+    Loss,
+    OptimizerConfig,
+    Params,
+    Part,
+    RunConfig,
+    SavedRun,
+    Scorer,
+    Tick,
+    Trained,
+    Tree,
+    View,
+)
+from data_pipeline.batches.mentions import (
+    MOST_NUMBERS,
+    NAMES,
+    NEGATIVES,
+    RankBatches,
+    RankSpec,
+    RecallBatches,
+    RecallSpec,
+    fixed_negatives,
+    inputs_of,
+    pairs_of,
+)
+from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
+from data_pipeline.dataset.mentions import (
+    WORDS,
+    MentionDataset,
+    MentionSplit,
+    candidate_rows,
+    token_table,
+)
+from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.files.identity import Count, Hash, read_json, typed
+from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.keywords import keyword_lines
+
+# -------------------------------------------------------------------------------------------------
+# What run.json of a generator or a ranker holds, key by key: types for `identity.typed`.
+
+
+class MentionsOfRun(TypedDict):
+    """What run.json says of the mentions and their dictionary."""
+
+    name: str
+    release: str
+    cleaning: str
+    counts: dict[str, Count]
+    content_hash: Hash
+
+
+class MentionRun(RunWithEncoder):
+    """run.json of a system that learns from mentions."""
+
+    dataset: MentionsOfRun
+
+
+# -------------------------------------------------------------------------------------------------
+# What generator and ranker share: mentions as data, one dense layer, the best by accuracy.
+
+INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MentionSystem(EncoderSystem):
+    """A system that learns from mentions, with a dense layer on its encoder."""
+
+    content: ClassVar[Any] = MentionRun
+    best: ClassVar[str | None] = "dev/accuracy"
+    head: ClassVar[str]
+    """The part that the dense layer is."""
+    outputs: ClassVar[int]
+    """Its width."""
+
+    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        counts = dataset["counts"]
+        return {
+            "mentions": f"{dataset['name']} {dataset['release']}",
+            "training mentions": f"{counts['train: mentions']:,}",
+            "concepts": f"{counts['concepts']:,}",
+            "names": f"{counts['names']:,}",
+            "cleaning": dataset["cleaning"],
+        }
+
+    # ---- The dense layer ----
+
+    def head_parts(self) -> dict[str, Part]:
+        return {self.head: Part(decay=True)}
+
+    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+        sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
+        shapes = {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
+        return {self.head: shapes}
+
+    def new_heads(self, shapes: Params) -> Params:
+        if self.head not in shapes:
+            return {}
+        kernel = shapes[self.head]["kernel"]
+        normal = jax.random.normal(jax.random.key(self.batch.seed), kernel.shape)
+        return {
+            self.head: {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)},
+        }
+
+    def carried_heads(
+        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Params:
+        return {self.head: run.params[self.head]} if self.head in run.params else {}
+
+
+def dev_mentions(data: MentionDataset) -> MentionSplit:
+    """The mentions that a run is chosen by.
+
+    Raises:
+        BadInput: if there are none.
+    """
+    if "dev" not in data.splits:
+        raise BadInput(
+            f"{data.folder} has no mentions to choose the best checkpoint by; build it with --dev "
+            "or --hold-out"
+        )
+    return data.splits["dev"]
+
+
+# -------------------------------------------------------------------------------------------------
+# The losses of the candidate generator (Liang, Xue, Ruan 2021, section 3.1.1).
+#
+# Shapes: M mentions, K negatives of each, D width, C classes of the number of concepts.
+
+
+def triplet_margin_loss(
+    mention_MD: jax.Array, name_MD: jax.Array, others_MKD: jax.Array, margin: float
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Mean over all triplets of max(0, D(mention, name) + margin - D(mention, other)).
+
+    D is the Euclidean distance of vectors as they are, not of unit length (equations 6 and 7).
+
+    Args:
+        mention_MD: float32, of the mentions.
+        name_MD: a name of a concept of each.
+        others_MKD: names of other concepts.
+        margin: m, in the units of the distance.
+
+    Returns:
+        (loss, metrics): the mean distances, and the share of triplets within the margin.
+    """
+    near_M1 = norm(mention_MD - name_MD)[:, None]
+    far_MK = norm(mention_MD[:, None] - others_MKD)
+    loss_MK = jax.nn.relu(near_M1 + margin - far_MK)
+    return loss_MK.mean(), {
+        "distance_name": near_M1.mean(),
+        "distance_others": far_MK.mean(),
+        "within_margin": (loss_MK > 0).mean(),
+    }
+
+
+def number_loss(
+    logits_MC: jax.Array, numbers_M: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Mean cross-entropy of the number of concepts of each mention (equation 8).
+
+    Args:
+        logits_MC: float32, scores of one, two, ... concepts.
+        numbers_M: int32, the class of each mention, from 0.
+
+    Returns:
+        (loss, metrics): the share of mentions whose class has the largest score.
+    """
+    log_MC = jax.nn.log_softmax(logits_MC)
+    of_class_M = jnp.take_along_axis(log_MC, numbers_M[:, None], axis=-1)[:, 0]
+    right_M = logits_MC.argmax(-1) == numbers_M
+    return -of_class_M.mean(), {"number_accuracy": right_M.mean()}
+
+
+# -------------------------------------------------------------------------------------------------
+# Scores of answers that a run is chosen by, as the paper counts (Liang, Xue, Ruan 2021, 4.2).
+
+RECALL_AT = (1, 2, 5, 10)
+
+
+def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float]:
+    """accuracy of all mentions, of those of one concept and of several; recall@k; number.
+
+    What no mention counts for is left out.
+
+    Args:
+        found: the candidates of M mentions, best first, and the counts of their answers.
+        gold: what each means.
+    """
+    answers = found.answers()
+    right = accuracy(answers, gold)
+    candidates = found.concepts.tolist()
+    at = [k for k in RECALL_AT if k <= found.concepts.shape[1]]
+    scores = {
+        "accuracy": right["total"].value,
+        "uni": right["uni"].value,
+        "multi": right["multi"].value,
+        "number": number_accuracy(list(map(len, answers)), list(map(len, gold))).total,
+        **{f"recall@{k}": share.value for k, share in recall_at(candidates, gold, at).items()},
+    }
+    return {name: round(value, 4) for name, value in scores.items() if value is not None}
+
+
+# -------------------------------------------------------------------------------------------------
+# The candidate generator: mentions and names in one space, and how many concepts a mention has.
+#
+# Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
+# 2101.09101, 2021, section 3.1 (multi-task candidate generator, MTCG).
+
+NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of whatever length
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecallSystem(MentionSystem):
+    """One encoder for mentions and names, trained by triplets and by the number of concepts."""
+
+    name: ClassVar[str] = "recall"
+    title: ClassVar[str] = "Candidate generator of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
+    head: ClassVar[str] = "number"
+    outputs: ClassVar[int] = MOST_NUMBERS
+
+    batch: Annotated[RecallSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=RecallSpec
+    )
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
+        init="bert-base-chinese", pooling="mean"
+    )
+
+    margin: float = 1.0
+    """m, between the distances of a mention's own name and of others (equation 7)."""
+    number_weight: float = 1.0
+    """Weight of the loss of the number of concepts beside that of the triplets (equation 6: 1)."""
+    refresh_steps: int = 0
+    """Steps after which the online negatives are found anew; 0: an epoch (section 3.1.2)."""
+
+    def told(self) -> dict[str, Any]:
+        return {"margin": self.margin, "number weight": self.number_weight}
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        check_least(self, 0, "margin", "number_weight", "refresh_steps")
+        if self.model.pooling == "pooler":
+            raise BadInput(
+                "--pooling pooler: found no way to train a generator's vectors by it; expected "
+                "cls, mean (the paper's) or pieces"
+            )
+
+    def fitted(self, source: BatchSource) -> Self:
+        assert isinstance(source, RecallBatches)
+        online = self.batch.negatives == "online"
+        every = (self.refresh_steps or source.steps_per_epoch) if online else 0
+        return dataclasses.replace(self, refresh_steps=every)
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = RecallBatches(data, self.batch, cut, **self.planned(rows, steps))
+        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
+
+    # ---- The loss ----
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
+        graph, _ = split_encoder(self.structure(about))
+        seed = self.batch.seed if dropout else None
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            bert = merge_encoder(graph, params["encoder"])
+
+            def read(rows: list[jax.Array], ids: jax.Array | None, terms: int) -> Any:
+                tokens, positions, segments = rows
+                return bert.vectors_and_first(
+                    tokens, positions, segments, terms, self.model.pooling, ids
+                )
+
+            vector_BGND, first_BGND = read_terms(read, batch, tick, mesh, seed)
+            blocks, groups, mentions = batch["numbers"].shape
+            width = vector_BGND.shape[-1]
+            names = slice(mentions, 2 * mentions)
+            mention_MD, name_MD = (
+                vector_BGND[:, :, part].reshape(-1, width) for part in (slice(mentions), names)
+            )
+            others_MKD = vector_BGND[:, :, 2 * mentions :].reshape(
+                blocks * groups * mentions, -1, width
+            )
+            first_MD = first_BGND[:, :, :mentions].reshape(-1, width)
+            triplets, metrics = triplet_margin_loss(mention_MD, name_MD, others_MKD, self.margin)
+            logits = number_logits(bert, params["number"], first_MD)
+            numbers, of_numbers = number_loss(logits, batch["numbers"].reshape(-1))
+            total = triplets + self.number_weight * numbers
+            losses = {"loss_triplet": triplets, "loss_number": numbers}
+            return total, (extra, {**losses, **metrics, **of_numbers})
+
+        return pass_loss
+
+    # ---- Negatives of the encoder of the moment ----
+
+    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
+        """The kn names of other concepts that are nearest to each mention (algorithm 1).
+
+        With them the own name that is nearest, where own names are chosen so. Before the first
+        step any names of others, as in the paper, and the own names most alike in characters.
+        """
+        assert isinstance(source, RecallBatches)
+        data, kn = source.dataset, self.batch.negatives_per_pair
+        params = local_copy(view.mesh, {name: view.params[name] for name in self.scored})
+        if not is_first():  # one host finds them, the others wait
+            return
+        own_names = source.names
+        if view.step == 0:
+            rows = fixed_negatives(data, "random", kn, self.batch.seed).rows
+        else:
+            encoder = self.generator(params, view.about, source).encoder
+            mentions = list(data.splits["train"].mentions.strings)
+            vectors = encoder.encode(mentions, unit=False, progress=True)
+            names = view.computed.get(NAME_VECTORS)
+            if names is None:
+                names = encoder.encode(list(data.names.strings), unit=False, progress=True)
+            rows = nearest_others(vectors, names, source.gold_names, kn)[source.mention_of]
+            if own_names is not None:
+                pairs = source.own.mentions, source.own.names
+                own_names = source.own.best(-mean_distances([vectors], [names], *pairs))
+        for name, array in ((NEGATIVES, rows), (NAMES, own_names)):
+            if array is not None:
+                with written_whole(folder / name) as path, path.open("wb") as file:
+                    np.save(file, array)
+
+    # ---- Scores ----
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """Accuracy, recall at k and accuracy of the number, of the mentions to choose by."""
+        assert isinstance(source, RecallBatches)
+        data = source.dataset
+        dev = dev_mentions(data)
+        gold = dev.gold_sets()
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            generator = self.generator(view.params, view.about, source)
+            names = generator.encode(list(data.names.strings), progress=True)
+            if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
+                (view.computed[NAME_VECTORS],) = names
+            lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
+            return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
+
+        return score
+
+    def generator(
+        self, params: Params, about: Mapping[str, Any], source: BatchSource
+    ) -> CandidateGenerator:
+        """The generator with some parameters, on one device."""
+        graph, _ = split_encoder(self.structure(about))
+        encoder = TermEncoder(
+            merge_encoder(graph, params["encoder"]),
+            load_tokenizer(source.folder / "tokenizer"),
+            EncoderSettings(
+                pooling=self.model.pooling,
+                cleaning=source.manifest["cleaning"],
+                max_length=source.manifest["tokenizer"]["max_length"],
+            ),
+        )
+        return CandidateGenerator(encoder, params["number"])
+
+    # ---- What proves what leaves the run: probabilities of one, two, ... concepts, too ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        _, first = bert.vectors_and_first(tokens, positions, segments, terms, self.model.pooling)
+        numbers = jax.nn.softmax(number_logits(bert, params["number"], first))
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "numbers": numbers}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        generator = CandidateGenerator(encoder_of(run), run.params["number"])
+        return {**super().answers(run, terms), "numbers": generator.numbers(terms)}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"number": run.params["number"]})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_generator(self, run, out, **options)
+
+
+def number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Array) -> jax.Array:
+    """float32 [M, C]: scores of one, two, ... concepts, from [CLS] through BERT's pooler.
+
+    An encoder without a pooler gives [CLS] as it is.
+    """
+    pooled_MD = first_MD if bert.pooler is None else jnp.tanh(bert.pooler(first_MD))
+    kernel, bias = head["kernel"], head["bias"]
+    return jnp.dot(pooled_MD, kernel, precision=jax.lax.Precision.HIGHEST) + bias[None]
+
+
+# -------------------------------------------------------------------------------------------------
+# The ranker: whether a candidate is a concept of a mention, by attention led by keywords.
+#
+# Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
+# 2101.09101, 2021, section 3.2 (keyword-attentive ranker, KAR).
+
+HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankSystem(MentionSystem):
+    """An encoder of pairs, trained to tell right candidates from others."""
+
+    name: ClassVar[str] = "rank"
+    title: ClassVar[str] = "Ranker of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
+    head: ClassVar[str] = "score"
+    outputs: ClassVar[int] = 1
+    pools: ClassVar[bool] = False
+
+    batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
+    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(init="bert-base-chinese")
+
+    mask: Mask = "after"
+    """Where the masks of keywords apply: after the softmax of attention (equation 9), or before it
+    (the authors' code)."""
+    head_dropout: float = 0.3
+    """Of the vector of a pair (the authors' code)."""
+
+    def told(self) -> dict[str, Any]:
+        return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        check_rate(self, "head_dropout")
+        if self.model.pooling != "cls":
+            raise BadInput(
+                f"--pooling {self.model.pooling}: a ranker's vector of a pair is the mean over "
+                "[CLS] and the probes of keywords (equation 10), and none other is learnt; leave "
+                "--pooling out, and give another --out if a run began with it"
+            )
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
+        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
+
+    # ---- Parameters ----
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        types = read_config(encoder["config"]).type_vocab_size
+        if types < 2:
+            raise BadInput(
+                f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
+                "apart by two: use a BERT"
+            )
+        kinds = list(manifest["keyword_kinds"])
+        return {**super().about(encoder, manifest), "keyword_kinds": kinds}
+
+    # ---- The loss ----
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """Mean binary cross-entropy over the pairs (equation 11)."""
+        graph, _ = split_encoder(self.structure(about))
+        seed = self.batch.seed if dropout else None
+        number, after = len(about["keyword_kinds"]), self.mask == "after"
+
+        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+            bert = merge_encoder(graph, params["encoder"])
+
+            def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
+                tokens, positions, segments, kinds, types = rows
+                probes = Probes(kinds=kinds, types=types, number=number, after=after)
+                return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
+
+            vector_BGND = read_terms(read, batch, tick, mesh, seed, beside=("kinds", "types"))
+            vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
+            if seed is not None:
+                vector_ND = drop_vectors(vector_ND, seed, tick, HEAD_SITE, self.head_dropout)
+            logit_N = score_of(vector_ND, params["score"])
+            label_N = batch["labels"].reshape(-1).astype(jnp.float32)
+            loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
+            right_N = (logit_N > 0) == (label_N > 0)
+            return loss_N.mean(), (extra, {"pair_accuracy": right_N.mean()})
+
+        return pass_loss
+
+    # ---- Scores ----
+
+    def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
+        """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
+        assert isinstance(source, RankBatches)
+        data = source.dataset
+        dev = dev_mentions(data)
+        lists = source.lists["dev"]
+        rows = candidate_rows(lists)
+        pairs = source.pairs_of(dev.mentions, rows)
+        gold = dev.gold_sets()
+
+        def score(view: View) -> dict[str, dict[str, float]]:
+            graph, _ = split_encoder(self.structure(view.about))
+            found = probabilities(
+                merge_encoder(graph, view.params["encoder"]),
+                view.params["score"],
+                pairs,
+                probes=len(view.about["keyword_kinds"]),
+                mask=self.mask,
+            ).reshape(lists.names.shape)
+            both = dev_scores(ranked(lists, data.name_concepts, found), gold)
+            alone = dev_scores(
+                ranked(lists, data.name_concepts, found, Choice(fusion="rank")), gold
+            )
+            return {"dev": {**both, "rank alone": alone["accuracy"]}}
+
+        return score
+
+    # ---- What proves what leaves the run: probabilities of terms with their neighbours, too ----
+
+    def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
+        assert isinstance(source, RankBatches)
+
+        kinds = list(source.manifest["keyword_kinds"])
+        table, _ = token_table(
+            load_tokenizer(source.folder / "tokenizer"),
+            terms,
+            cleaning=source.manifest["cleaning"],
+            max_length=source.manifest["tokenizer"]["max_length"],
+            keywords=keywords_of(source.folder / WORDS, kinds),
+        )
+        rows, strings = neighbours(len(terms)), inputs_of(table)
+        pairs = pairs_of(strings, strings, rows, source.probes, self.batch.pair_length)
+        chosen = np.arange(len(rows))
+        return {
+            "pairs": packed(pairs, chosen, self.batch.row_length),
+            "probes": source.probes,
+        }
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        kinds = rows["probes"].size
+        logits = rank_logits(bert, params["score"], rows["pairs"], terms, kinds, self.mask)
+        found = super().proof_outputs(bert, params, extra, rows, terms)
+        return {**found, "probabilities": jax.nn.sigmoid(logits)}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        scores = trained_ranker(self, run).score_pairs(terms, terms, neighbours(len(terms)))
+        return {**super().answers(run, terms), "probabilities": scores}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"ranker": trained_ranker(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_ranker(self, run, out, **options)
+
+
+def neighbours(terms: int) -> np.ndarray:
+    """int64 [terms, 2]: pairs of each of some terms and the next one."""
+    return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)
+
+
+# -------------------------------------------------------------------------------------------------
+# Recipes of recall and rank (Liang, Xue and Ruan 2021).
+#
+# Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
+# value where it stands. What a recipe does not set is the default of its system and batches:
+#
+# | value | where it stands | |---|---| | margin 1 on raw Euclidean distances; 4 names of others per
+# mention; 10 candidates | paper, 3.1.1 and 4.2 | | online negatives, found anew each epoch; before
+# the first step any names | paper, 3.1.2 | | number of concepts 1, 2, 3 and more, from [CLS]
+# through BERT's pooler | classes: paper, 3.1.1; pooler: released code alone | | keyword masks after
+# the softmax, not normalized again | paper, equation 9; the released code has them before it:
+# --mask before | | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3
+# before it | paper, equations 10 and 11; dropout: released code alone | | AdamW at 2e-5 | paper,
+# 4.2 | | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released
+# code alone |
+
+SMALL = "sentence-transformers/all-MiniLM-L6-v2"
+ADAM = OptimizerConfig(
+    steps=1, learning_rate=2e-5, warmup_steps=0, schedule="constant", clip_norm=0.0, eps=1e-6
+)
+
+
+def recall() -> Config[RecallSystem]:
+    """The candidate generator of recall and rank, on the data of the paper (CHIP-2019).
+
+        python -m data_pipeline.build_mentions --train train.tsv --dictionary code.txt \\
+            --hold-out 500 --tokenizer bert-base-chinese --out data/chip
+        bash launch/train.sh --recipe recall --data data/chip --out runs/recall
+
+    20 epochs of some 3,740 (mention, concept) pairs. Alone it has 90.1 % of the mentions right in
+    the paper (table 3, where five models vote, it seems), and all concepts of 98.3 % among 10
+    candidates (table 7). With other data set --steps, and --eval-steps to an epoch. Not trained
+    here.
+    """
+    return Config(
+        recipe="recall",
+        system=RecallSystem(),
+        optimizer=dataclasses.replace(ADAM, steps=4_660),
+        run=RunConfig(eval_steps=233, save_steps=233),
+    )
+
+
+def rank() -> Config[RankSystem]:
+    """The ranker of recall and rank, on the candidates of a generator for the paper's data.
+
+        python -m coder_jax candidates --model runs/recall --data data/chip --out data/chip_lists
+        bash launch/train.sh --recipe rank --data data/chip_lists --out runs/rank
+
+    20 epochs of 35,000 pairs. Both together have 91.47 % of the mentions right in the paper (table
+    3, where five models vote, it seems). With other data set --steps, and --eval-steps to an epoch.
+    Not trained here.
+    """
+    return Config(
+        recipe="rank",
+        system=RankSystem(),
+        optimizer=dataclasses.replace(ADAM, steps=10_920),
+        run=RunConfig(eval_steps=546, save_steps=546),
+    )
+
+
+def recall_small() -> Config[RecallSystem]:
+    """The candidate generator with a small encoder on a small machine.
+
+        python -m data_pipeline.build_mentions --train NCBItrainset_corpus.txt --distinct \\
+            --dev NCBIdevelopset_corpus.txt --dictionary medic.txt \\
+            --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/ncbi
+        bash launch/train.sh --recipe recall_small --data data/ncbi --out runs/recall
+
+    The rate is for so small an encoder. With other data set --steps to three epochs or more. 609
+    steps on the training halves of NCBI disease and BC5CDR together took 18 minutes of one core,
+    half of it to encode 76,237 names anew. Right of NCBI disease's 960 test mentions: 72.2 % (65.0
+    before training; 67.4 with TF-IDF negatives, 65.8 with random ones), and all concepts among ten
+    candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and 97.6 %.
+    """
+    base = recall()
+    return Config(
+        recipe="recall_small",
+        system=dataclasses.replace(base.system, model=ModelConfig(init=SMALL, pooling="mean")),
+        optimizer=dataclasses.replace(
+            base.optimizer, steps=640, learning_rate=1e-4, schedule="linear"
+        ),
+        run=RunConfig(eval_steps=320, save_steps=320),
+    )
+
+
+def rank_small() -> Config[RankSystem]:
+    """The ranker with a small encoder on a small machine.
+
+        python -m coder_jax candidates --model runs/recall --data data/ncbi --out data/ncbi_lists
+        bash launch/train.sh --recipe rank_small --data data/ncbi_lists --init runs/recall \\
+            --out runs/rank
+
+    10 candidates of 3,093 mentions (NCBI disease and BC5CDR) are an epoch of 967 steps, 9 minutes
+    of one core; with other data set --steps to three epochs or more. `--init runs/recall`, the
+    generator's encoder, is a better start than MiniLM's own weights. Of the development mentions
+    77.6 % are right by the generator alone, 78.3 with the ranker after three epochs, and 80.6 after
+    three more (--from runs/rank, with another --out and --seed).
+    """
+    base = rank()
+    return Config(
+        recipe="rank_small",
+        system=dataclasses.replace(
+            base.system,
+            model=ModelConfig(init=SMALL),
+            batch=dataclasses.replace(base.system.batch, pairs=32),
+        ),
+        optimizer=dataclasses.replace(
+            base.optimizer, steps=2_900, learning_rate=1e-4, schedule="linear"
+        ),
+        run=RunConfig(eval_steps=1_450, save_steps=725),
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# A trained generator or ranker as a folder for the Hub.
+#
+# Beside what `export_encoder` writes, of a generator
+#   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
+#   generator.json          what distances are
+# and of a ranker
+#   ranker.safetensors      kernel [D, 1] and bias [1]: the score of a pair
+#   ranker.json             keyword mask, cleaning, lengths, kinds of keywords
+#   keywords.tsv            word TAB kind
+#   term_ranker.py          all of it in PyTorch, without coder_jax
+
+GENERATOR, NUMBER = "generator.json", "generator.safetensors"
+MODULE = "term_ranker.py"
+
+
+class GeneratorSettings(TypedDict):
+    """What generator.json must have."""
+
+    distance: str
+
+
+def is_generator(path: str | Path) -> bool:
+    """Whether a model, by folder, address or hub id, is the export of a generator."""
+    return (here_or_fetched(path) / GENERATOR).is_file()
+
+
+# ---- The generator ----
+
+
+def export_generator(
+    system: RecallSystem, run: SavedRun, out: Path, **options: Any
+) -> dict[str, float]:
+    """Export a run of `recall`; what comes back, and what can go wrong, is as in
+    `export_encoder`."""
+
+    def write(folder: Path) -> dict[str, float]:
+        write_head(folder / NUMBER, run.params["number"])
+        write_json(folder / GENERATOR, {"distance": "euclidean"})
+        return {}
+
+    return export_trained(system, run, out, beside=write, **options)
+
+
+def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
+    """The generator of an export, whose encoder is given.
+
+    Raises:
+        BadInput: if its files cannot be read.
+    """
+    typed(read_json(folder / GENERATOR), GeneratorSettings, str(folder / GENERATOR))
+    return CandidateGenerator(encoder, read_head(folder / NUMBER))
+
+
+# ---- The ranker ----
+
+
+def trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
+    """The ranker of a run."""
+    identity: Any = run.identity
+    kinds = identity["start"]["keyword_kinds"]
+    return TermRanker(
+        trained_bert(run),
+        load_tokenizer(run.folder / "tokenizer"),
+        run.params["score"],
+        keywords_of(run.folder / "words.tsv", kinds),
+        mask=system.mask,
+        cleaning=identity["dataset"]["cleaning"],
+        max_length=identity["tokenizer"]["max_length"],
+        pair_length=system.batch.pair_length,
+    )
+
+
+def export_ranker(system: RankSystem, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+    """Export a run of `rank`; what comes back, and what can go wrong, is as in
+    `export_encoder`."""
+    ranker = trained_ranker(system, run)
+
+    def write(folder: Path) -> dict[str, float]:
+        write_ranker(folder, ranker)
+        return {"probabilities in PyTorch": compare(folder, ranker)}
+
+    return export_trained(system, run, out, beside=write, **options)
+
+
+def write_ranker(folder: Path, ranker: TermRanker) -> None:
+    """Write the files beside the encoder's."""
+    write_head(folder / SCORE, ranker.head)
+    (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
+    settings: RankerSettings = {
+        "mask": ranker.mask,
+        "cleaning": ranker.cleaning,
+        "max_length": ranker.max_length,
+        "pair_length": ranker.pair_length,
+        "keyword_kinds": ranker.keywords.kinds,
+    }
+    write_json(folder / RANKER, dict(settings))
+    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
+
+
+def compare(folder: Path, ranker: TermRanker) -> float:
+    """The largest difference of probabilities of the exported PyTorch module and ours.
+
+    Raises:
+        RuntimeError: if it is too large, or NaN.
+    """
+    module = load_module(folder / MODULE)
+    words = [word for some in ranker.keywords.words.values() for word in list(some)[:3]]
+    mentions = [*PROBE_TERMS, *words, " ".join(words)]
+    names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
+    rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
+    ours = ranker.score_pairs(mentions, names, rows)
+    theirs = module.TermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
+    what = "the exported ranker gives probabilities that"
+    return largest_difference(ours, theirs.numpy(), what, folder)
+
+
+# ---- Both ----
+
+
+def write_head(path: Path, head: Mapping[str, Any]) -> None:
+    """A dense layer as a safetensors file."""
+    arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in head.items()}
+    save_file(arrays, path, metadata={"format": "pt"})

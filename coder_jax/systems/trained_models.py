@@ -1,0 +1,399 @@
+"""Trained models to predict with: encoders, classifiers, generators and rankers."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.vector_files import (
+    EncoderProtocol,
+    encoder_protocol,
+    hash_of_encoder,
+    hash_weights,
+)
+from coder_jax.evaluation.benchmark import Benchmark
+from coder_jax.evaluation.given_groups import GroupedMentions
+from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.several_concepts import MultipleNames
+from coder_jax.models.hf_files import here_or_fetched
+from coder_jax.systems.mlnorm.classifier import ConceptClassifier
+from coder_jax.systems.mlnorm.training import (
+    MLNormClassesSystem,
+    MLNormSystem,
+    is_classifier,
+    read_classifier,
+)
+from coder_jax.systems.recall_rank.candidates import CandidateGenerator, GeneratorEnsemble
+from coder_jax.systems.recall_rank.ranking import (
+    Choice,
+    RecallAndRank,
+    StagedNormalizer,
+    TermRanker,
+    is_ranker,
+    ranked,
+)
+from coder_jax.systems.recall_rank.training import (
+    RankSystem,
+    RecallSystem,
+    is_generator,
+    read_generator,
+)
+from coder_jax.systems.recipes import system_of
+from coder_jax.training.checkpoints import (
+    best_step,
+    read_extra,
+    read_notes,
+    read_params,
+    read_saved_identity,
+    saved_steps,
+)
+from coder_jax.training.run_folder import as_it_was, is_run, read_identity, small_files, system_name
+from coder_jax.training.system import SavedRun, System, check_proof
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.identity import differences
+from data_pipeline.files.tables import split_concepts
+from data_pipeline.process import BadInput, tell
+
+# -------------------------------------------------------------------------------------------------
+# Reading a run that was trained: what it learnt, and what is known of it.
+
+
+def check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
+    """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
+    saved = read_saved_identity(out, step)
+    lines = differences(as_it_was(identity, saved), saved)
+    if lines:
+        raise BadInput(
+            f"run.json in {out} was changed since checkpoint {step} was saved: {'; '.join(lines)}; "
+            f"expected it as it was written: put it back (the checkpoint has a copy, identity/)"
+        )
+
+
+def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
+    """A run after `step` steps.
+
+    Args:
+        out: its folder, here or in a bucket.
+        step: of one of its checkpoints; None: the best one, for a system that has a score to choose
+            it by, else the newest.
+
+    Raises:
+        BadInput: if there is no run in `out`, or no such checkpoint; or if what is read of it gives
+            other outputs than training gave.
+    """
+    files = small_files(out)
+    identity = read_identity(files)
+    system = system_of(identity)
+    identity = read_identity(files, system.content)
+    steps = saved_steps(out)
+    if not steps or (step is not None and step not in steps):
+        raise BadInput(
+            f"{out} has no checkpoint{'' if step is None else f' of step {step}'}; it has "
+            f"{', '.join(map(str, steps)) or 'none'}"
+        )
+    if step is None:
+        step = best_step(out) if system.best else steps[-1]
+    check_unchanged(out, step, identity)
+    has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
+    run = SavedRun(
+        step=step,
+        params=read_params(out, step),
+        identity=identity,
+        folder=files,
+        extra=read_extra(out, step) if has_extra else {},
+        notes=read_notes(out, step),
+    )
+    if not check_proof(lambda terms: system.answers(run, terms), run, f"step {step} of {out}"):
+        tell(
+            f"step {step} of {out} was saved by a version that kept no proof: what is read of it "
+            "is not compared with what training gave"
+        )
+    return system, run
+
+
+# -------------------------------------------------------------------------------------------------
+# A model with classes, be it a run or an export: what answers mentions with concepts itself.
+
+SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
+
+
+def has_classes(path: str | Path) -> bool:
+    """Whether `path` is a run that learns classes, or the export of one."""
+    return system_name(path) in SYSTEMS or is_classifier(path)
+
+
+def load_classifier(path: str | Path) -> ConceptClassifier:
+    """The classifier of a run, or of an export.
+
+    Raises:
+        BadInput: if there is none in `path`, or its files cannot be read.
+    """
+    if not has_classes(path):
+        raise BadInput(f"{path} has no classes; expected a run of the recipe mlnorm, or its export")
+    if not is_run(path):
+        return read_classifier(Path(path))
+    system, run = load_run(Path(path))
+    found: ConceptClassifier = system.trained(run).tables["classes"]
+    return found
+
+
+def hash_of(path: str | Path, classifier: ConceptClassifier) -> str:
+    """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
+    if not is_run(path):
+        return hash_weights(Path(path))
+    return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
+
+
+def records_of_classes(
+    model: str, benchmarks: Sequence[Benchmark], options: dict[str, Any]
+) -> list[EvaluationRecord]:
+    """The records of a model with classes.
+
+    Args:
+        model: its folder.
+        benchmarks: read without a dictionary.
+        options: of the kinds of benchmarks.
+
+    Raises:
+        BadInput: for a benchmark that classes cannot answer.
+    """
+    grouped = [one for one in benchmarks if isinstance(one, GroupedMentions)]
+    for one in benchmarks:
+        if one not in grouped:
+            raise BadInput(
+                f"--benchmark {one.name}: {model} has classes, which answer mentions with a "
+                "semantic group (QUAERO, or MANTRA with --given-groups); to search terms with its "
+                "encoder give its export as --model, and --dictionary"
+            )
+    classifier = load_classifier(model)
+    tell(f"answers are the most probable of {len(classifier.concepts):,} classes")
+    protocol = encoder_protocol(classifier.encoder, model, hash_of(model, classifier))
+    return [
+        one.score_normalizer(classifier, protocol, options, similarity="probability of the concept")
+        for one in grouped
+    ]
+
+
+# -------------------------------------------------------------------------------------------------
+# Generators and rankers of a folder: a run, an export, or, as a generator, any encoder.
+
+
+def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
+    """The generator of a run of `recall`, of its export, or of any encoder.
+
+    Args:
+        path: its folder, or the hub id of an export or an encoder.
+        encoder: of an export or an encoder, if it is loaded already.
+
+    Raises:
+        BadInput: if there is none in `path`, or its files cannot be read.
+    """
+    found = system_name(path)
+    if found == RankSystem.name or (found is None and is_ranker(path)):
+        raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
+    if found is not None:
+        system, run = load_run(Path(path))
+        trained = system.trained(run)
+        trained.encoder.name = f"{path}, step {run.step}"
+        return CandidateGenerator(trained.encoder, trained.tables.get("number"))
+    encoder = encoder or TermEncoder.from_pretrained(path)
+    return (
+        read_generator(here_or_fetched(path), encoder)
+        if is_generator(path)
+        else CandidateGenerator(encoder)
+    )
+
+
+def load_generators(
+    paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
+) -> GeneratorEnsemble:
+    """Several generators as one, or one; each as `load_generator` reads it.
+
+    Args:
+        paths: of each.
+        encoders: of each, as far as they are loaded already.
+
+    Raises:
+        BadInput: as `load_generator` and `GeneratorEnsemble`, or if one is given twice.
+    """
+    names = [str(path) for path in paths]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"--model: found {name} twice; expected each model once")
+    given = encoders or [None] * len(paths)
+    return GeneratorEnsemble(
+        [load_generator(path, encoder) for path, encoder in zip(paths, given, strict=True)]
+    )
+
+
+def load_ranker(path: str | Path) -> TermRanker:
+    """The ranker of a run of `rank`, or of its export.
+
+    Raises:
+        BadInput: if there is none in `path`, or its files cannot be read.
+    """
+    if (found := system_name(path)) == RankSystem.name:
+        system, run = load_run(Path(path))
+        ranker: TermRanker = system.trained(run).tables["ranker"]
+        return ranker
+    if found is not None or not is_ranker(path):
+        what = f"a run of the system {found!r}" if found else "no ranker"
+        raise BadInput(f"{path}: found {what}; expected a run of the recipe rank, or its export")
+    return TermRanker.from_pretrained(path)
+
+
+# -------------------------------------------------------------------------------------------------
+# A generator, and rankers if there are any, for whoever maps or scores mentions.
+
+
+def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
+    """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
+    generators = (
+        (found := system_name(one)) == RecallSystem.name or (found is None and is_generator(one))
+        for one in models
+    )
+    return bool(rankers) or len(models) > 1 or any(generators)
+
+
+def answered_by_stages(
+    models: Sequence[str], rankers: Sequence[str], benchmarks: Sequence[Benchmark]
+) -> list[MultipleNames]:
+    """The benchmarks that generators or rankers answer; none where an encoder is all there is.
+
+    Raises:
+        BadInput: if rankers are given and there is none.
+    """
+    found = [one for one in benchmarks if isinstance(one, MultipleNames)]
+    if rankers and not found:
+        raise BadInput(
+            "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
+            "`python -m data_pipeline.build_mentions`"
+        )
+    # Only then: a model of the hub is fetched to see what it is.
+    return found if found and has_stages(models, rankers) else []
+
+
+def load_stages(
+    generators: GeneratorEnsemble,
+    rankers: Sequence[str],
+    names: Sequence[str],
+    name_concepts: np.ndarray,
+    by: Choice | None = None,
+    *,
+    cache: bool = False,
+) -> RecallAndRank:
+    """Recall and rank over a dictionary.
+
+    Args:
+        generators: of `load_generators`.
+        rankers: folders.
+        names, name_concepts: of the dictionary, [N].
+        by: how scores become answers.
+        cache: keep the vectors of the names on this machine, and use those that are kept.
+    """
+    loaded = [load_ranker(one) for one in rankers]
+    return RecallAndRank(generators, loaded, names, name_concepts, by, cache=cache)
+
+
+def staged_normalizer(
+    generators: GeneratorEnsemble,
+    rankers: Sequence[str],
+    dictionary: Dictionary,
+    by: Choice,
+    *,
+    threshold: float = 0.0,
+    abbreviations: Mapping[str, str] | None = None,
+    cache: bool = False,
+) -> StagedNormalizer:
+    """What maps mentions to the concepts of a dictionary.
+
+    Args:
+        generators, rankers, by, cache: as for `load_stages`.
+        dictionary: whose terms are names; one of several concepts is a name of each. Where no
+            concept has a second name, as in a list of codes, distinct names are the candidates,
+            as they were where gold is names: else two codes of a name would take two places.
+        threshold, abbreviations: of `StagedNormalizer`.
+    """
+    named: dict[str, dict[str, None]] = {}
+    for _, term, concept in dictionary.pairs():
+        named.setdefault(concept, {})[term] = None
+    if max(map(len, named.values()), default=0) == 1:
+        names = list(dictionary.concepts_of_terms())
+        concepts = [split_concepts(joined) for joined in dictionary.concepts_of_terms().values()]
+        of_name = np.arange(len(names), dtype=np.int32)
+    else:
+        names = [term for terms in named.values() for term in terms]
+        concepts = [[concept] for concept in named]
+        of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
+    stages = load_stages(generators, rankers, names, of_name, by, cache=cache)
+    stages.encode_names(progress=True)
+    return StagedNormalizer(
+        stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+    )
+
+
+def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
+    """The protocol of generators, for records: how the first one encodes, and a hash of all."""
+    each = [protocol_of(*one) for one in zip(models, generators.members, strict=True)]
+    if len(each) == 1:
+        return each[0]
+    hashes = "\n".join(str(one.weights_hash) for one in each)
+    return dataclasses.replace(
+        each[0],
+        model=" + ".join(models),
+        weights_hash=hashlib.sha256(hashes.encode()).hexdigest(),
+    )
+
+
+def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
+    """The protocol of a generator's encoder, for records."""
+    return encoder_protocol(generator.encoder, model, hash_of_encoder(generator.encoder))
+
+
+def records_of_stages(
+    models: Sequence[str],
+    generators: GeneratorEnsemble,
+    rankers: Sequence[str],
+    benchmarks: Sequence[MultipleNames],
+    choices: Sequence[Choice],
+    *,
+    cache: bool = False,
+) -> list[EvaluationRecord]:
+    """The records of recall and rank.
+
+    Args:
+        models: what the generators are called.
+        generators, rankers: as for `load_stages`.
+        benchmarks: of mentions with sets of concepts.
+        choices: how scores become answers; a record for each. Without rankers there is one way,
+            by distances.
+        cache: as for `load_stages`.
+    """
+    if not rankers:
+        choices = [dataclasses.replace(choices[0], fusion="recall")]
+    records = []
+    protocol = protocol_of_all(models, generators)
+    stages: RecallAndRank | None = None
+    for one in benchmarks:
+        names, concepts = one.dictionary.terms, one.data.name_concepts
+        if stages is None or not stages.are_over(names, concepts):  # else encoded already
+            stages = load_stages(generators, rankers, names, concepts, cache=cache)
+        with_rankers = (
+            f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
+        )
+        tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
+        lists, probabilities = stages.scored(one.mentions, progress=True)
+        for by in choices:
+            found = ranked(lists, concepts, probabilities, by)
+            answers = f"as many as predicted, by {by}{with_rankers}"
+            records.append(
+                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused)
+            )
+    return records

@@ -1,0 +1,691 @@
+"""Checkpoints: Orbax behind a few functions, with checksums, on disks and in buckets."""
+
+import contextlib
+import errno
+import gc
+import logging
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import fsspec
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from etils.epath import gpath
+from orbax.checkpoint._src.path import gcs_utils
+from orbax.checkpoint._src.serialization import tensorstore_utils
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from coder_jax.devices.hosts import barrier, first_decides, host_count, is_first, lost_host
+from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
+from coder_jax.training.run_folder import as_it_was, check_identity, lock_run
+from data_pipeline.files.buckets import address, client_errors, in_bucket, move_folder, open_bucket
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# Checksums of a state's arrays: what was saved is what is restored, or it is said.
+#
+# tensorstore checks the indexes of what it stores, but not the bytes of the arrays: a bit that
+# flips on a disk comes back as another weight. A checksum here is a sum of integers over all
+# elements, so it does not depend on how an array is spread over devices and hosts, and each device
+# reads only its own part.
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be read, or does not hold what was saved; the message says what."""
+
+
+@jax.jit
+def checksum(array: jax.Array) -> jax.Array:
+    """uint32: the sum of a hash of every element's bits and place, modulo 2^32.
+
+    The hash is a bijection of the bits, so that one changed element always changes the sum; several
+    go unnoticed once in four billion.
+    """
+    bits = jax.lax.bitcast_convert_type(array, jnp.dtype(f"uint{8 * array.dtype.itemsize}"))
+    place = jnp.zeros(array.shape, jnp.uint32)
+    for dimension in range(array.ndim):
+        index = jax.lax.broadcasted_iota(jnp.uint32, array.shape, dimension)
+        place += index * jnp.uint32((GOLDEN_RATIO * (2 * dimension + 1)) % 2**32)
+    return jnp.sum(mix_bits(bits.astype(jnp.uint32) ^ mix_bits(place)), dtype=jnp.uint32)
+
+
+def checksums(tree: Any) -> dict[str, int]:
+    """The checksum of every array, by its path in the tree; arrays have at most 32 bits a value.
+
+    Every host calls it with the same tree, as it does the step.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
+    sums = jax.device_get([checksum(array) for _, array in leaves])
+    return {name: int(value) for name, value in zip(names, sums, strict=True)}
+
+
+def check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
+    """Raise Damaged, with the name of an array, unless all are as they were saved."""
+    wrong = sorted(name for name in found | saved if found.get(name) != saved.get(name))
+    if wrong:
+        more = f" and {len(wrong) - 1} more arrays" if len(wrong) > 1 else ""
+        raise Damaged(
+            f"{wrong[0]}{more} came back with other values than were saved (by checksum), so the "
+            "file was changed or the disk is failing"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# What is changed of Orbax: folders in buckets, gs:// and above all s3://; and what it prints.
+#
+# Orbax writes arrays through tensorstore, which has a driver for S3, but hands it only gs:// and
+# local paths (google/orbax issue 359). Here its three functions that tell them apart learn s3:// as
+# well. Small files go through epath and fsspec.
+
+Spec = dict[str, Any]
+
+
+def checkpoint_folder(out: str | Path) -> Path:
+    """OUT/checkpoints as Orbax takes it; OUT may be on this machine or in a bucket.
+
+    Raises:
+        BadInput: if the package for such addresses is missing, or this Orbax cannot be told.
+    """
+    if not in_bucket(out):
+        return (Path(out) / "checkpoints").resolve()
+    url = address(out)
+    files, _ = open_bucket(url)
+    # tensorstore writes into the same folders, so a listing that fsspec keeps is soon wrong: of a
+    # checkpoint that makes place for another only what was in the listing would be deleted.
+    for protocol in (files.protocol,) if isinstance(files.protocol, str) else files.protocol:
+        fsspec.config.conf.setdefault(protocol, {})["use_listings_cache"] = False
+    # Where TensorFlow is installed, epath would use its file systems, which have no s3://.
+    os.environ["EPATH_USE_TF"] = "false"
+    gpath._is_tf_installed.cache_clear()
+    if url.startswith("s3://"):
+        allow_s3()
+    return epath.Path(f"{url}/checkpoints")
+
+
+def atomicity(folder: Path) -> ocp.options.AtomicityOptions:
+    """How a checkpoint becomes whole: by its new name or, in a bucket, by a file written last."""
+    modes = ocp.options.AtomicityMode
+    mode = modes.COMMIT_FILE if in_bucket(folder) else modes.ATOMIC_RENAME
+    return ocp.options.AtomicityOptions(mode=mode)
+
+
+def allow_s3() -> None:
+    """Make this process's Orbax take s3:// addresses; the second call changes nothing.
+
+    Raises:
+        BadInput: if Orbax has other functions than those that are known here.
+    """
+    probe = "s3://bucket/folder"
+    try:
+        if tensorstore_utils.build_kvstore_tspec(probe, use_ocdbt=False)["driver"] == "s3":
+            return
+        extend(gcs_utils, "get_kvstore_for_gcs", lambda known: lambda path: s3_or(known, path))
+        extend(
+            tensorstore_utils,
+            "_use_gcs_driver",
+            lambda known: lambda path: path.startswith("s3://") or known(path),
+        )
+        extend(
+            tensorstore_utils,
+            "_normalize_path",
+            lambda known: lambda path: re.sub("^s3:/(?!/)", "s3://", known(path)),
+        )
+        driver = tensorstore_utils.build_kvstore_tspec(probe, use_ocdbt=False)["driver"]
+    except (AttributeError, NameError, KeyError, TypeError, ValueError) as error:
+        driver = f"error: {error}"
+    if driver != "s3":
+        raise BadInput(
+            f"checkpoints cannot be kept at s3:// with orbax-checkpoint {ocp.__version__} "
+            f"({driver}); install the version of constraints.txt, or mount the bucket as a folder"
+        )
+
+
+def extend(module: Any, name: str, around: Callable[[Any], Any]) -> None:
+    """Put what `around` makes of a module's function in its place."""
+    setattr(module, name, around(getattr(module, name)))
+
+
+def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
+    """tensorstore's description of an s3:// address; of any other what `known` makes of it.
+
+    fsspec reads end point and region from the environment, but tensorstore must be told.
+    """
+    if not path.startswith("s3://"):
+        return known(path)
+    parts = urlsplit(path)
+    spec: Spec = {"driver": "s3", "bucket": parts.netloc, "path": parts.path.lstrip("/")}
+    for option, names in (
+        ("endpoint", ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")),
+        ("aws_region", ("AWS_REGION", "AWS_DEFAULT_REGION")),
+    ):
+        values = [os.environ[name] for name in names if os.environ.get(name)]
+        spec |= {option: values[0]} if values else {}
+    if os.environ.get("AWS_ACCESS_KEY_ID"):  # else it looks for files first, and says so at length
+        spec["aws_credentials"] = {"type": "environment"}
+    return spec
+
+
+def quieten() -> None:
+    """From now on drop log records with a traceback, and the echoes of reads and writes dropped.
+
+    One full disk or damaged file gives pages of tracebacks, one for each array under way, and the
+    message that says what to do would be lost among them: what failed is raised as well. And one
+    item of a checkpoint, read alone, has no metadata file of a whole one, which Orbax warns of.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_news)
+    if sys.unraisablehook is not _without_echoes:
+        _before.append(sys.unraisablehook)
+        sys.unraisablehook = _without_echoes
+
+
+_before: list[Any] = []
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.exc_info is None and not str(record.msg).startswith("Metadata file does not")
+
+
+def _without_echoes(unraisable: Any) -> None:
+    if str(unraisable.exc_value) != "Event loop is closed":
+        _before[-1](unraisable)
+
+
+# -------------------------------------------------------------------------------------------------
+# Reading checkpoints on one host: for an export beside a run, and to see which are whole.
+
+Read = TypeVar("Read")
+
+
+def saved_steps(out: Path) -> list[int]:
+    """The steps with a checkpoint, oldest first, for readers beside a run that goes on."""
+    folder = checkpoint_folder(out)
+    names = ocp.path.step.standard_name_format(atomicity_options=atomicity(folder))
+    return sorted(found.step for found in names.find_all(folder))
+
+
+def newest_step(out: str) -> int:
+    """The step of the newest checkpoint; 0 if there is none."""
+    return max(saved_steps(Path(out)), default=0)
+
+
+def best_step(out: Path) -> int:
+    """The step of the best checkpoint that a run has, by the score that its system chooses by.
+
+    Raises:
+        BadInput: if the newest checkpoint, which tells it, cannot be read, or tells none.
+    """
+    folder = checkpoint_folder(out) / str(saved_steps(out)[-1])
+    try:
+        best = or_damaged(lambda: read_json_item(folder, "notes")).get("best")
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; name another step"
+        ) from damage
+    if best is None or best[0] not in saved_steps(out):
+        raise BadInput(
+            f"checkpoint {folder} tells no best one: the run was not scored yet. Let it go on to "
+            "its next scores (--eval-steps), or name a step of "
+            f"{', '.join(map(str, saved_steps(out)))}"
+        )
+    return best[0]
+
+
+def read_params(out: Path, step: int) -> dict[str, Any]:
+    """The parameters of a run after `step` steps, as NumPy arrays, whatever devices they had.
+
+    Raises:
+        BadInput: if they cannot be read, or are not what was saved.
+    """
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return read_item(folder, "params")
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
+def read_extra(out: Path, step: int) -> Any:
+    """What is neither parameter nor moment in a checkpoint (`TrainState.extra`), NumPy arrays.
+
+    Raises:
+        BadInput: if it cannot be read, or is not what was saved.
+    """
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return read_item(folder, "rest")["extra"]
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
+def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
+    """What run.json said when the checkpoint after `step` steps was saved.
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    return read_text(out, step, "identity")
+
+
+def read_notes(out: Path, step: int) -> dict[str, Any]:
+    """What the run knew when the checkpoint after `step` steps was saved (`Checkpoints.save`).
+
+    Raises:
+        BadInput: if it cannot be read.
+    """
+    return read_text(out, step, "notes")
+
+
+def read_text(out: Path, step: int, item: str) -> dict[str, Any]:
+    """An item of a checkpoint that is JSON; BadInput if it cannot be read."""
+    folder = checkpoint_folder(out) / str(step)
+    try:
+        return or_damaged(lambda: read_json_item(folder, item))
+    except Damaged as damage:
+        raise BadInput(
+            f"checkpoint {folder} cannot be read: {damage}; take another step"
+        ) from damage
+
+
+def examine(folder: Path) -> str | None:
+    """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
+    try:
+        for item in ("params", "rest"):
+            read_item(folder, item)
+        for item in ("identity", "notes"):
+            or_damaged(partial(read_json_item, folder, item))
+    except Damaged as damage:
+        return str(damage)
+    return None
+
+
+def read_item(folder: Path, item: str) -> Any:
+    """One item of a checkpoint as NumPy arrays, without waiting for other hosts.
+
+    Raises:
+        Damaged: if it cannot be read, or is not what was saved.
+    """
+    alone = this_host()
+    quieten()
+
+    def read() -> tuple[Any, dict[str, int]]:
+        saved = read_json_item(folder, "checksums")
+        arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
+        with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
+            shapes = numbered(reader.metadata(folder / item).item_metadata.tree)
+            like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+            restored = reader.restore(folder / item, args=ocp.args.StandardRestore(like))
+        return restored, saved
+
+    restored, saved = or_damaged(read)
+    saved = {name: value for name, value in saved.items() if name.startswith(f"{item}/")}
+    check_sums(checksums({item: restored}), saved)
+    return restored
+
+
+def numbered(tree: Any) -> Any:
+    """A tree as it was saved, from one whose numbers of children became text, as in metadata.
+
+    nnx numbers the layers of an encoder, 0, 1, 2, ...; Orbax writes keys as text, by which 10 comes
+    before 2. `check_keys` sees to it that no name which is saved looks like a number.
+    """
+    if isinstance(tree, list):
+        return [numbered(child) for child in tree]
+    if not isinstance(tree, dict):
+        return tree
+    numbers = bool(tree) and all(is_number(key) for key in tree)
+    pairs = [(int(key) if numbers else key, numbered(child)) for key, child in tree.items()]
+    return dict(sorted(pairs) if numbers else pairs)
+
+
+def is_number(key: Any) -> bool:
+    """Whether a key is the text of a number of a child."""
+    return isinstance(key, str) and key.isascii() and key.isdecimal() and str(int(key)) == key
+
+
+def check_keys(tree: Any) -> None:
+    """ValueError if what is read later would not have the keys that are saved now."""
+    for path, _ in jax.tree_util.tree_leaves_with_path(tree):
+        if any(is_number(getattr(key, "key", None)) for key in path):
+            raise ValueError(
+                f"{jax.tree_util.keystr(path)}: found a number as text; expected an integer, or a "
+                "name that is no number: when it is read, a number is an integer"
+            )
+
+
+def read_json_item(folder: Path, item: str) -> dict[str, Any]:
+    """One item of a checkpoint that is JSON, without waiting for other hosts."""
+    alone = this_host()
+    handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
+    with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+        return reader.restore(folder / item)
+
+
+def this_host() -> ocp.options.MultiprocessingOptions:
+    """What makes Orbax wait for no other host."""
+    return ocp.options.MultiprocessingOptions(
+        primary_host=jax.process_index(), active_processes={jax.process_index()}
+    )
+
+
+def or_damaged(read: Callable[[], Read]) -> Read:
+    """What `read` gives; Damaged, in a line, where Orbax or tensorstore raise whatever they raise.
+
+    After the first failed read Orbax drops the others, each of which then prints a traceback of its
+    own; these are kept off the terminal, so that the message can be found.
+    """
+    hooks = sys.unraisablehook, sys.excepthook
+    sys.unraisablehook, sys.excepthook = lambda _: None, lambda *_: None
+    try:
+        try:
+            return read()
+        except Exception as error:
+            if host_count() > 1 and lost_host(error):
+                raise  # that host's end, not the checkpoint's
+            problem = in_a_line(error)
+        gc.collect()  # the dropped reads
+        time.sleep(0.2)  # those still under way in tensorstore's threads
+    finally:
+        sys.unraisablehook, sys.excepthook = hooks
+    raise Damaged(problem)
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an error of Orbax or tensorstore says, without the pages of settings behind it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split("[tensorstore_spec=")[0].split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:200]} ... {text[-200:]}"
+
+
+# -------------------------------------------------------------------------------------------------
+# Checkpoints of a run: Orbax behind a few functions.
+#
+# OUT/checkpoints/N/  state after step N: params, rest (of the state), identity (as in run.json),
+#                     notes (what the run knew then), checksums
+#
+# A checkpoint is written under another name and renamed when it is whole; one that makes place for
+# another is renamed before it is deleted. So what bears a step's number is whole, whenever the
+# process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
+# has no renames, a file that is written last says that a checkpoint is whole (orbax_patches.py).
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+DELETED = "deleted"  # folder of the checkpoints that made place for others
+# Folders of NFS are looked at again after a minute at the latest, unless it was told otherwise.
+SEEN_WITHIN_SECONDS = 90
+RELOAD_SECONDS = 2
+
+
+class Kept(preservation_policy.PreservationPolicy):
+    """Which checkpoints stay: the two newest, the best, and those at multiples of some steps.
+
+    Args:
+        multiples: the steps, at multiples of any of which they stay.
+    """
+
+    def __init__(self, multiples: Sequence[int]):
+        self.multiples, self.best = multiples, -1
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """A flag for each checkpoint, oldest first."""
+        steps = [found.step for found in checkpoints]
+        return [
+            step in steps[-2:]
+            or step == self.best
+            or any(step % multiple == 0 for multiple in self.multiples)
+            for step in steps
+        ]
+
+
+class Checkpoints:
+    """The checkpoints of the run that this process trains; saving goes on in the background.
+
+    Args:
+        out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
+        keep_steps: checkpoints at multiples of any of these steps stay, as do the best one and the
+            two newest.
+
+    Raises:
+        BadInput: if another process trains in the folder.
+    """
+
+    def __init__(self, out: Path, keep_steps: Sequence[int]):
+        self.remote = in_bucket(out)
+        self.lock = lock_run(out) if is_first() and not self.remote else None
+        self.folder = checkpoint_folder(out)
+        self.kept = Kept(keep_steps)
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=self.kept,
+            cleanup_tmp_directories=True,  # of saves that were killed
+            todelete_subdir=None if self.remote else DELETED,
+            atomicity_options=atomicity(self.folder),
+        )
+        quieten()
+        try:
+            self.manager = ocp.CheckpointManager(self.folder, options=options)
+            self._see_what_the_first_sees()
+        except BaseException:
+            if self.lock:
+                self.lock.close()
+            raise
+
+    def _see_what_the_first_sees(self) -> None:
+        """Wait until this host sees the first host's steps: a network file system may be late."""
+        steps = first_decides(self.steps)
+        end = time.monotonic() + SEEN_WITHIN_SECONDS
+        while self.steps != steps:
+            if time.monotonic() > end:
+                raise BadInput(
+                    f"in {self.folder} the first host sees the checkpoints {in_words(steps)}, but "
+                    f"this host sees {in_words(self.steps)}; --out must be the same folder for all "
+                    "hosts. If it is, give the same command again in a minute"
+                )
+            time.sleep(RELOAD_SECONDS)
+            self.manager.reload()
+
+    @property
+    def latest(self) -> int | None:
+        """The newest step that was saved whole; the same on all hosts."""
+        return self.manager.latest_step()
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that were saved whole, oldest first."""
+        return sorted(self.manager.all_steps())
+
+    def save(
+        self,
+        step: int,
+        params: Any,
+        rest: Any,
+        *,
+        identity: Mapping[str, Any],
+        notes: Mapping[str, Any],
+    ) -> None:
+        """Begin to save the state after `step` steps; nothing is done if it is there already.
+
+        Args:
+            step: steps that were taken.
+            params, rest: the parameters, and all else of the state.
+            identity: of run.json.
+            notes: what the run knows at this step: `best`, [step, score] of the best checkpoint so
+                far, which stays; and what the caller wants to find again, such as the proof of
+                what is saved (`training/system.py`).
+        """
+        if step == self.latest:
+            return
+        check_keys({"params": params, "rest": rest})
+        items = {
+            "params": ocp.args.StandardSave(params),
+            "rest": ocp.args.StandardSave(rest),
+            "identity": ocp.args.JsonSave(dict(identity)),
+            "notes": ocp.args.JsonSave(dict(notes)),
+            "checksums": ocp.args.JsonSave(checksums({"params": params, "rest": rest})),
+        }
+        self.kept.best = notes["best"][0] if notes.get("best") else -1
+        with explain_failed_save(self.folder):
+            self.manager.wait_until_finished()
+            self._empty_deleted()
+            self.manager.save(step, args=ocp.args.Composite(**items), force=True)
+
+    def restore(
+        self, params: Any, rest: Any, this_run: dict[str, Any], instead: int = 0
+    ) -> tuple[int, Any, Any, dict[str, Any]]:
+        """The newest state, laid out on the devices as arrays or shapes are.
+
+        Args:
+            params, rest: of `save`, arrays or shapes.
+            this_run: what `identity` says.
+            instead: the step to go on from if the newest cannot be read; those after it are
+                renamed, never deleted. 0 for none.
+
+        Returns:
+            (step, params, rest, notes).
+
+        Raises:
+            BadInput: if the checkpoint is of another run, or cannot be read; a new run is never
+                begun in its place.
+        """
+        if self.latest is None:
+            raise BadInput(f"{self.folder} has no checkpoint to restore")
+        step = self._step_to_restore(instead) if instead else self.latest
+        try:
+            restored = self._read(step, params, rest, this_run)
+        except Damaged as damage:
+            raise self._cannot_be_read(step, str(damage)) from damage
+        self._set_aside([newer for newer in self.steps if newer > step])
+        return step, *restored
+
+    def _step_to_restore(self, instead: int) -> int:
+        """The newest step if it is whole, else `instead`; the first host looks for all."""
+        *older, newest = self.steps
+        problem = first_decides(examine(self.folder / str(newest)) if is_first() else None)
+        if problem is None:
+            return newest
+        if is_first():
+            print(f"checkpoint {self.folder / str(newest)} cannot be read: {problem}")
+        if instead not in older:
+            raise BadInput(
+                f"{self.folder} has no checkpoint of step {instead} before {newest} to go on from; "
+                f"it has {in_words(older)}"
+            )
+        problem = first_decides(examine(self.folder / str(instead)) if is_first() else None)
+        if problem is not None:
+            raise self._cannot_be_read(instead, problem)
+        return instead
+
+    def _read(
+        self, step: int, params: Any, rest: Any, this_run: dict[str, Any]
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """The state after `step` steps and its notes; Damaged if it is not what was saved."""
+        arrays = ocp.args.Composite(
+            params=ocp.args.StandardRestore(params), rest=ocp.args.StandardRestore(rest)
+        )
+        texts = ocp.args.Composite(
+            **{name: ocp.args.JsonRestore() for name in ("identity", "notes", "checksums")}
+        )
+        saved = or_damaged(lambda: self.manager.restore(step, args=texts))
+        then = as_it_was(this_run, saved.identity)
+        check_identity(saved.identity, then, f"checkpoint {self.folder / str(step)}")
+        restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
+        found = {"params": restored.params, "rest": restored.rest}
+        check_sums(checksums(found), saved.checksums)
+        return restored.params, restored.rest, saved.notes
+
+    def _cannot_be_read(self, step: int, problem: str) -> BadInput:
+        """The error that says so, and which other checkpoint is whole."""
+        bad = []
+        way_out = "No other can be read; to start again, choose another --out"
+        for other in reversed(self.steps):
+            if other >= step:
+                continue
+            if examine(self.folder / str(other)) is not None:
+                bad.append(other)
+                continue
+            also = f" ({', '.join(map(str, bad))} cannot be read either)" if bad else ""
+            way_out = (
+                f"The newest before it that is whole is {other}{also}: the same command with "
+                f"--restore-step {other} goes on from it and renames what comes after it"
+            )
+            break
+        return BadInput(
+            f"checkpoint {self.folder / str(step)} cannot be read: {problem}. "
+            f"Nothing was changed. {way_out}"
+        )
+
+    def _set_aside(self, steps: Sequence[int]) -> None:
+        """Rename checkpoints, so that the run writes these steps again."""
+        if not steps:
+            return
+        for step in steps if is_first() else ():
+            aside = self.folder / f"{step}.unreadable"
+            number = 1
+            while aside.exists():
+                number += 1
+                aside = self.folder / f"{step}.unreadable-{number}"
+            (move_folder if self.remote else Path.rename)(self.folder / str(step), aside)
+            print(f"renamed checkpoint {step} to {aside}")
+        barrier("checkpoints renamed")
+        self.manager.reload()
+        self._see_what_the_first_sees()
+
+    def _empty_deleted(self) -> None:
+        """Delete for good what the saves before have put away."""
+        if is_first() and not self.remote:
+            shutil.rmtree(self.folder / DELETED, ignore_errors=True)
+
+    def close(self) -> None:
+        """Finish saving and let go of the folder."""
+        try:
+            with explain_failed_save(self.folder):
+                self.manager.close()
+                self._empty_deleted()
+        finally:
+            if self.lock:
+                self.lock.close()
+
+
+def in_words(steps: Sequence[int]) -> str:
+    """Steps, for messages."""
+    return ", ".join(map(str, steps)) or "none"
+
+
+@contextlib.contextmanager
+def explain_failed_save(folder: Path) -> Iterator[None]:
+    """Turn what a disk refused, in this save or one before in the background, into BadInput."""
+    try:
+        yield
+    except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
+        whole = f"{error} {error.__cause__}"
+        full = "No space left" in whole or "quota exceeded" in whole
+        if full or getattr(error, "errno", None) in FULL:
+            problem = f"the disk of {folder} is full"
+        elif isinstance(error, OSError) or "local file" in whole or refused(folder, error, whole):
+            problem = f"{folder} cannot be written to ({in_a_line(error)})"
+        else:
+            raise
+        mend = "See to the bucket" if in_bucket(folder) else "Make room or mend the disk"
+        raise BadInput(
+            f"{problem}, so the last checkpoint was not saved; those that are there are whole. "
+            f"{mend}, and give the same command again: the run goes on from them"
+        ) from error
+
+
+def refused(folder: Path, error: Exception, text: str) -> bool:
+    """Whether an error with this text comes from the bucket in which `folder` is."""
+    return in_bucket(folder) and (isinstance(error, client_errors()) or str(folder) in text)

@@ -1,0 +1,430 @@
+"""The metrics of a run: metrics.jsonl, TensorBoard, Weights & Biases, MLflow, progress bar."""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import math
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coder_jax.devices.hosts import is_first
+from data_pipeline.files.identity import MetricsLine, decoded_json, read_json, typed
+from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.process import BadInput, Stopped, is_quiet, progress_bar
+
+# -------------------------------------------------------------------------------------------------
+# Scalars in, TensorBoard's event files out.
+#
+# Written by the thread that calls, so that a process can be killed at any time and a full disk is
+# this process's own affair: tensorboardX's own writer has a thread, a queue and a hook at exit,
+# which all speak up then.
+
+SECONDS_BETWEEN_FLUSHES = 60.0
+
+
+class Board:
+    """The curves of a run that goes on from a step.
+
+    Args:
+        folder: made if it is not there.
+        first_step: what processes before this one wrote after it is not shown.
+    """
+
+    def __init__(self, folder: Path, first_step: int):
+        # tensorboardX imports torch where it is installed: two seconds of every start, for nothing.
+        absent = sys.modules.setdefault("torch", None) is None  # type: ignore[arg-type]
+        try:
+            from tensorboardX.proto import event_pb2, summary_pb2
+            from tensorboardX.record_writer import RecordWriter
+        finally:
+            if absent:
+                del sys.modules["torch"]
+        self.event, self.summary = event_pb2, summary_pb2
+        folder.mkdir(parents=True, exist_ok=True)
+        host = f"{socket.gethostname()}.{os.getpid()}"
+        name = f"events.out.tfevents.{int(time.time())}.{host}.from_{first_step}"
+        self.records = RecordWriter(str(folder / name))
+        self.flushed = time.monotonic()
+        self._write(file_version="brain.Event:2")
+        begin = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=first_step + 1, session_log=begin)
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """One point of the curve `name`."""
+        point = self.summary.Summary.Value(tag=name, simple_value=float(value))
+        self._write(step=step, summary=self.summary.Summary(value=[point]))
+
+    def _write(self, **parts) -> None:
+        event = self.event.Event(wall_time=time.time(), **parts)
+        self.records.write(event.SerializeToString())
+        if time.monotonic() - self.flushed > SECONDS_BETWEEN_FLUSHES:
+            self.records.flush()
+            self.flushed = time.monotonic()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.records.close()
+
+
+# -------------------------------------------------------------------------------------------------
+# The curves of a run on Weights & Biases or MLflow, beside metrics.jsonl: `train --track`.
+#
+# OUT/tracking.json   the id that the run has there: a run that goes on goes on there, too
+#
+# Where they lie, and with whose rights, is said as with any other program: WANDB_PROJECT,
+# WANDB_MODE=offline, WANDB_API_KEY; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME.
+
+FILE = "tracking.json"
+PROJECT = "coder_jax"
+# MLflow takes no other characters in names of metrics.
+NOT_OF_MLFLOW = re.compile(r"[^\w\-. :/]")
+
+
+class Tracker:
+    """Nothing is tracked.
+
+    Attributes:
+        id: of the run where it is tracked.
+    """
+
+    id = ""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Send the values of a step; a service that cannot be reached never ends a training."""
+        with self.said_once():
+            self.send(step, values)
+
+    def close(self, error: BaseException | None) -> None:
+        """Say how the run ended: well, or with an error."""
+        with self.said_once():
+            self.end(error)
+
+    @contextmanager
+    def said_once(self) -> Iterator[None]:
+        """Within, an error is a line on stderr."""
+        try:
+            yield
+        except Exception as error:  # whatever a client of a service raises
+            if not self.failed:
+                print(
+                    f"--track: what the run has to say could not be sent ({type(error).__name__}: "
+                    f"{error}); training goes on, and metrics.jsonl has all of it",
+                    file=sys.stderr,
+                )
+            self.failed = True
+
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        """Send the values of a step."""
+
+    def end(self, error: BaseException | None) -> None:
+        """End the run there."""
+
+
+class Wandb(Tracker):
+    """Weights & Biases."""
+
+    def __init__(self, there: str | None, name: str, config: Mapping[str, Any]):
+        super().__init__()
+        wandb: Any = importlib.import_module("wandb")
+        if is_quiet():
+            os.environ.setdefault("WANDB_SILENT", "true")
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        self.run = wandb.init(
+            project=project, id=there, resume="allow", name=name, config=dict(config)
+        )
+        # Steps of its own never go back, as those of a run do that goes on from a checkpoint.
+        self.run.define_metric("step")
+        self.run.define_metric("*", step_metric="step")
+        self.id = self.run.id
+
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        self.run.log({"step": step, **values})
+
+    def end(self, error: BaseException | None) -> None:
+        if isinstance(error, Stopped):
+            self.run.mark_preempting()  # so that it is "preempted" there, not "failed"
+        self.run.finish(exit_code=0 if error is None else 1)
+
+
+class Mlflow(Tracker):
+    """MLflow."""
+
+    def __init__(self, there: str | None, name: str, config: Mapping[str, Any]):
+        super().__init__()
+        self.mlflow: Any = importlib.import_module("mlflow")
+        if there:
+            self.mlflow.start_run(run_id=there)
+        else:
+            if not {"MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"} & os.environ.keys():
+                self.mlflow.set_experiment(PROJECT)
+            self.mlflow.start_run(run_name=name)
+            self.mlflow.log_params(dict(flat(config, ".")))
+        self.id = self.mlflow.active_run().info.run_id
+
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        names = {NOT_OF_MLFLOW.sub("_", name.replace("@", "_at_")): name for name in values}
+        sent = {new: values[name] for new, name in names.items()}
+        self.mlflow.log_metrics(sent, step=step, synchronous=False)  # training does not wait for it
+
+    def end(self, error: BaseException | None) -> None:
+        stopped = "KILLED" if isinstance(error, Stopped) else "FAILED"
+        self.mlflow.end_run("FINISHED" if error is None else stopped)
+
+
+KINDS: dict[str, type[Wandb] | type[Mlflow]] = {"wandb": Wandb, "mlflow": Mlflow}
+
+
+def check_installed(kind: str) -> None:
+    """BadInput if the package of a service is missing where it is needed: on the first host.
+
+    Args:
+        kind: one of KINDS, or "none".
+    """
+    if kind != "none" and is_first() and importlib.util.find_spec(kind) is None:
+        raise not_installed(kind, kind)
+
+
+def not_installed(kind: str, package: str | None) -> BadInput:
+    """The error that says so."""
+    return BadInput(
+        f"--track {kind}: the package {package} is not installed for {sys.executable}; "
+        f"`{sys.executable} -m pip install {kind}`, or train without --track"
+    )
+
+
+@contextmanager
+def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Iterator[Tracker]:
+    """Tells a service of the run, from the first host alone, until the context ends.
+
+    Args:
+        kind: one of KINDS, or "none".
+        here: folder of the run's small files.
+        name: of the run, for people.
+        config: of the run, as JSON.
+
+    Raises:
+        BadInput: if its package is not installed, or a new run cannot begin there.
+    """
+    tracker = begin(kind, here, name, config) if kind != "none" and is_first() else Tracker()
+    try:
+        yield tracker
+    except BaseException as error:
+        tracker.close(error)
+        raise
+    tracker.close(None)
+
+
+def begin(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Tracker:
+    """The run where it is tracked: that of OUT/tracking.json, or a new one.
+
+    One that is there already and cannot be reached is a line on stderr: a run that was preempted
+    goes on while the service is away.
+    """
+    file = here / FILE
+    remedy = "delete the file, and a new run begins there"
+    found = read_json(file, remedy) if file.exists() else {}
+    ids = typed(found, dict[str, str], str(file), remedy)
+    try:
+        tracker = KINDS[kind](ids.get(kind), name, config)
+    except ModuleNotFoundError as error:
+        raise not_installed(kind, error.name) from error
+    except Exception as error:  # whatever a client of a service raises
+        what = f"{type(error).__name__}: {error}"
+        if kind in ids:
+            print(
+                f"--track {kind}: the run {ids[kind]} cannot go on there ({what}); training goes "
+                f"on, and metrics.jsonl has all of it. If the run was deleted there, delete "
+                f"{FILE} in {name}: a new one begins with the next start",
+                file=sys.stderr,
+            )
+            return Tracker()
+        offline = ", keep it on this disk with WANDB_MODE=offline" if kind == "wandb" else ""
+        raise BadInput(
+            f"--track {kind}: a run cannot begin there ({what}); log in, see to the network"
+            f"{offline}, or train without --track"
+        ) from error
+    write_json(file, {**ids, kind: tracker.id})
+    return tracker
+
+
+def flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested values, each by the names that lead to it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, between, f"{prefix}{name}{between}")
+        else:
+            yield prefix + name, value
+
+
+# -------------------------------------------------------------------------------------------------
+# The metrics of a run: metrics.jsonl, TensorBoard and the progress bar.
+
+WITHOUT = "delete the line, or move the file away: a run goes on without it"
+# A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
+WAITS = 0.5
+SECONDS_BETWEEN_WARNINGS = 600.0
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl in order of step; of two of one step the later counts.
+
+    A last line that was cut off by a kill is left out.
+
+    Raises:
+        BadInput: if the file cannot be read, or another line is broken.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from error
+    found: dict[tuple[int, bool], dict[str, Any]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = decoded_json(line.encode(), f"{path}:{number}", WITHOUT)
+            typed(values, MetricsLine, f"{path}:{number}", WITHOUT)
+        except BadInput:
+            if number == len(lines):  # no newline behind it: cut off
+                break
+            raise
+        found[values["step"], "eval" in values] = values
+    return sorted(found.values(), key=lambda values: values["step"])
+
+
+def keep_lines_until(path: Path, step: int) -> float:
+    """Drop the lines after `step`: a run that goes on from there writes them again.
+
+    Returns the seconds that the run had taken by then.
+    """
+    if not path.exists():
+        return 0.0
+    kept = [values for values in read_metrics(path) if values["step"] <= step]
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(values) + "\n" for values in kept)
+    return max((values.get("seconds", 0.0) for values in kept), default=0.0)
+
+
+class MetricsLog:
+    """Writes the metrics of a run that goes on from `first_step`; on the first host alone.
+
+    Args:
+        out: the run folder.
+        first_step: the steps already taken.
+        steps: the steps of the whole run.
+        tracker: what else is told of it.
+    """
+
+    def __init__(self, out: Path, first_step: int, steps: int, tracker: Tracker | None = None):
+        self.first = is_first()
+        self.began = time.monotonic()
+        self.seconds_before = 0.0
+        self.waiting, self.warned = False, -math.inf
+        self.first_step = first_step
+        if not self.first:
+            return
+        path = out / "metrics.jsonl"
+        self.seconds_before = keep_lines_until(path, first_step)
+        self.lines = path.open("a", encoding="utf-8")
+        self.board = Board(out / "tensorboard", first_step)
+        self.tracker = tracker or Tracker()
+        self.bar = progress_bar(
+            total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
+        )
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log values (numbers, or nested dictionaries of them) at a step, with the time.
+
+        A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601).
+        """
+        if not self.first:
+            return
+        values = {**values, "seconds": self.seconds}
+        scalars = dict(flat(values, "/"))
+        line = {"step": step, **values, "time": datetime.now(UTC).isoformat(timespec="seconds")}
+        try:
+            for name, value in scalars.items():
+                self.board.add_scalar(name, value, step)
+            self.lines.write(json.dumps(line, allow_nan=False) + "\n")
+            self.lines.flush()
+        except OSError as error:
+            raise BadInput(
+                f"{self.lines.name} cannot be written to ({error.strerror}). Make room or mend the "
+                "disk, and give the same command again: the run goes on from its checkpoints"
+            ) from error
+        self.tracker.write(step, scalars)
+        self._warn_of_waiting(values.get("data_wait"))
+
+    def scores(self, step: int) -> dict[str, dict[str, float]]:
+        """The scores of a step that are there already; none but on the first host."""
+        lines = read_metrics(self.lines.name) if self.first else []
+        found = [line["eval"] for line in lines if line["step"] == step and "eval" in line]
+        return found[-1] if found else {}
+
+    def _warn_of_waiting(self, share: float | None) -> None:
+        """Say that the data is slow, from the second line in a row on: pipelines start slowly."""
+        if share is None:
+            return
+        before, self.waiting = self.waiting, share > WAITS
+        if not (before and self.waiting) or self.seconds < self.warned + SECONDS_BETWEEN_WARNINGS:
+            return
+        self.warned = self.seconds
+        self.bar.write(
+            f"the run waits for its data {share:.0%} of the time: the disk or the input pipeline "
+            "is slower than the devices (data_wait in metrics.jsonl)"
+        )
+
+    @property
+    def seconds(self) -> float:
+        """What the run has taken so far, with the processes before this one, without start-up."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def show(self, step: int, values: Mapping[str, float] | None = None) -> None:
+        """Move the progress bar to a step, perhaps with a few other values beside it."""
+        if not self.first:
+            return
+        if self.bar.n == self.first_step:
+            self.bar.unpause()  # compilation and first scores do not tell how long steps take
+        if values is not None:
+            shown = {name: f"{value:.4g}" for name, value in values.items()}
+            self.bar.set_postfix(shown, refresh=False)
+        self.bar.update(step - self.bar.n)
+
+    def say(self, text: str) -> None:
+        """Print a line without breaking the progress bar, unless quiet."""
+        if self.first and not is_quiet():
+            self.bar.write(text)
+
+    def close(self) -> None:
+        """Close the files and the bar."""
+        if not self.first:
+            return
+        self.bar.close()
+        for file in (self.board, self.lines):
+            with contextlib.suppress(OSError):  # a full disk was said when a line was written
+                file.close()
+
+
+def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """Scores by benchmark and metric, for the terminal."""
+    return "; ".join(
+        f"{benchmark} "
+        + "  ".join(
+            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4f}"
+            for name, value in metrics.items()
+        )
+        for benchmark, metrics in scores.items()
+    )

@@ -1,0 +1,461 @@
+"""The folder of a training run: its identity, small files and lock, and how it is made longer."""
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from coder_jax.devices.hosts import host_count, is_first
+from data_pipeline import process
+from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
+from data_pipeline.files.identity import RUN, Run, differences, marked, write_identity
+from data_pipeline.files.identity import read_identity as read_identity_file
+from data_pipeline.files.whole import LOCK as FOLDER_LOCK
+from data_pipeline.files.whole import (
+    NO_LOCKS,
+    OLD,
+    PARTIAL,
+    beside,
+    lock_file,
+    whole_folder,
+    written_whole,
+)
+from data_pipeline.process import BadInput
+
+# -------------------------------------------------------------------------------------------------
+# One training process per run folder: a lock that ends with its process, however it ends.
+
+LOCK = "lock"
+
+# A network file system lets go of the lock of a machine that died once its lease is over.
+LEASE_SECONDS = 120
+RETRY_SECONDS = 2
+
+
+def lock_run(out: Path) -> IO[str] | None:
+    """Take OUT/lock until the file that comes back is closed or the process ends, even by kill -9.
+
+    None where the file system has no locks; this is said.
+
+    Raises:
+        BadInput: if another process holds it: one of another machine still after LEASE_SECONDS.
+        Stopped: if a signal asked for it meanwhile.
+    """
+    try:
+        file = wait_for_lock(out)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        print(f"{out} cannot be locked ({error.strerror}): start no second run on it")
+        return None
+    # A full disk must not keep a run from going on: the name is only for the message below.
+    with contextlib.suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+    return file
+
+
+def wait_for_lock(out: Path) -> IO[str]:
+    """OUT/lock, locked at once or, if a process of another machine seems to hold it, in a while."""
+    end = None
+    while (file := lock_file(out / LOCK)) is None:
+        owner = (out / LOCK).read_text(encoding="utf-8").strip() or "another process"
+        _, elsewhere, machine = owner.rpartition(" on ")
+        here = not elsewhere or machine == socket.gethostname()
+        if here or (end is not None and time.monotonic() > end):
+            raise BadInput(
+                f"{owner} is training in {out}; wait until it ends or stop it, or choose another "
+                "--out. Two processes would overwrite each other's checkpoints"
+            )
+        if end is None:
+            end = time.monotonic() + LEASE_SECONDS
+            print(f"{out} is locked by {owner}; waiting {LEASE_SECONDS} s, in case it is gone")
+        if host_count() == 1:  # else the others, who wait for this host, would wait for ever
+            process.poll()
+        time.sleep(RETRY_SECONDS)
+    return file
+
+
+# -------------------------------------------------------------------------------------------------
+# The small files of a run: where OUT is in a bucket, a copy on this machine that is published.
+#
+# run.json, metrics.jsonl, tensorboard/, index/ (of refreshes) and what the run keeps of its data
+# are written here, by the first host, and copied to OUT at each checkpoint and at the end.
+# Checkpoints are written to OUT itself, by all hosts.
+
+INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
+NOT_FETCHED = ("checkpoints/", "tensorboard/")
+NOT_PUBLISHED = ("checkpoints/", LOCK)
+
+
+class RunFiles:
+    """The small files of the run that this process trains; a context, at whose end all is there.
+
+    Args:
+        out: the run folder, here or in a bucket.
+        kept: names of folders and files that a start which was cut off may have left there.
+
+    Attributes:
+        name: OUT, for messages.
+        here: the folder to read and write them in: OUT itself if it is on this machine.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or holds something else.
+    """
+
+    def __init__(self, out: str | Path, kept: Sequence[str] = ("tokenizer",)):
+        self.url = address(out) if in_bucket(out) else None
+        self.name = self.url or str(out)
+        self.published: dict[str, tuple[int, int]] = {}
+        self.here = Path(out)
+        if self.url:
+            self.here = fetch_small_files(self.url, kept)
+            # What was fetched is there.
+            self.published = {name: state_of(file) for name, file in self._to_publish().items()}
+
+    def fetch(self) -> None:
+        """See what the first host has published."""
+        if self.url and not is_first():
+            shutil.rmtree(self.here / INDEX, ignore_errors=True)
+            fetch_into(self.here, self.url)
+
+    def publish(self) -> None:
+        """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
+
+        Raises:
+            BadInput: if the bucket cannot be written to.
+        """
+        if self.url is None or not is_first():
+            return
+        found = self._to_publish()
+        with explained(self.url, "write"):
+            files, root = open_bucket(self.url)
+            for name in sorted(found, key=lambda name: name == RUN.file):
+                state = state_of(found[name])
+                if self.published.get(name) != state:
+                    files.put_file(str(found[name]), f"{root}/{name}")
+                    self.published[name] = state
+            for name in [name for name in self.published if name not in found]:
+                if name.startswith(f"{INDEX}/"):
+                    files.rm_file(f"{root}/{name}")
+                del self.published[name]
+
+    def _to_publish(self) -> dict[str, Path]:
+        """By name, what goes to the bucket."""
+        files = [file for file in sorted(self.here.rglob("*")) if file.is_file()]
+        found = {str(file.relative_to(self.here)): file for file in files}
+        return {name: file for name, file in found.items() if is_published(name)}
+
+    def __enter__(self) -> "RunFiles":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        try:
+            self.publish()
+        except BadInput as problem:
+            if error is None:
+                raise
+            print(problem)  # the other error is the cause
+
+
+def state_of(file: Path) -> tuple[int, int]:
+    """What changes when a file does: its size and the time of its last change."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of the run's folder goes to the bucket: not what is half written."""
+    half = name.endswith(".unfinished") or any(part.startswith(".") for part in Path(name).parts)
+    return not half and not name.startswith(NOT_PUBLISHED)
+
+
+def small_files(out: str | Path) -> Path:
+    """The folder of the small files of a run that is there, to read them.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or there is no run.
+    """
+    files = RunFiles(out)
+    if files.url and not (files.here / RUN.file).exists():
+        raise BadInput(
+            f"{files.url} is not the folder of a training run: it has no {RUN.file}; check it"
+        )
+    return files.here
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether `path` is the folder of a training run, here or in a bucket."""
+    if not in_bucket(path):
+        return (Path(path) / RUN.file).is_file()
+    with explained(address(path), "read"):
+        return RUN.file in file_sizes(*open_bucket(address(path)))
+
+
+def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
+    """A new folder with a run's small files, or empty if there is none; gone when Python ends.
+
+    Raises:
+        BadInput: if the bucket cannot be read, or there is something else at the address.
+    """
+    here = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
+    atexit.register(shutil.rmtree, here, ignore_errors=True)
+    fetch_into(here, url, kept)
+    return here
+
+
+def fetch_into(here: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
+    """Copy the small files of the run at `url`, if there is one."""
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = names_in(files, root)
+        if RUN.file not in there:
+            if there - set(kept):  # that is of a start that was cut off
+                raise BadInput(
+                    f"{url} is not empty (it has {min(there)}) and is not the folder of a run (it "
+                    f"has no {RUN.file}); choose another --out, or empty it"
+                )
+            return
+        for name in sorted(there):
+            if f"{name}/" in NOT_FETCHED:
+                continue
+            for path in files.find(f"{root}/{name}"):
+                inside = path.removeprefix(f"{root}/")
+                (here / inside).parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(path, str(here / inside))
+
+
+def names_in(files: Any, root: str) -> set[str]:
+    """The names of files and folders in a folder of a bucket; none if there is no such folder.
+
+    Raises:
+        FileNotFoundError: if there is no such bucket.
+    """
+    try:
+        found = files.ls(root, detail=False)
+    except FileNotFoundError:
+        files.ls(root.split("/")[0], detail=False)
+        return set()
+    return {name.rstrip("/").rsplit("/", 1)[1] for name in found if name.rstrip("/") != root}
+
+
+# -------------------------------------------------------------------------------------------------
+# The folder of a training run: what the run is, and whose it is.
+#
+# OUT/run.json        what the run is: configuration, data, start; refused if it differs
+# OUT/tokenizer/ ...  what the run keeps of its data
+# OUT/checkpoints/    checkpoint.py
+# OUT/metrics.jsonl   metrics.py
+# OUT/lock            held by the process that trains (lock.py)
+
+# What a claim that was cut off leaves, beside what the run keeps of its data.
+OF_A_CLAIM = {LOCK, f"{RUN.file}.unfinished"}
+
+
+def identity(
+    config: Mapping[str, Any], data: Mapping[str, Any], start: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What must be the same when a run goes on: all but where and how it is carried out.
+
+    Args:
+        config: of the run, as JSON; its `run` does not count.
+        data: of `BatchSource.identity`.
+        start: of `System.start`.
+    """
+    settings = {name: value for name, value in config.items() if name != "run"}
+    parts = {"config": settings, **data, "start": start}
+    return json.loads(json.dumps(marked(RUN, parts)))
+
+
+def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequence[str]) -> None:
+    """Make `out` the folder of this run, or see that it already is.
+
+    Args:
+        out: the folder.
+        this_run: of `identity`.
+        data: folder of the data.
+        kept: names in it of which the run keeps a copy.
+
+    Raises:
+        BadInput: if the folder belongs to a run with another configuration or dataset (with the
+            differences), is in use by another process, or holds something else.
+    """
+    path = out / RUN.file
+    names = {entry.name for entry in out.iterdir()} if out.exists() else set()
+    hidden = {beside(out / name, it).name for name in kept for it in (PARTIAL, OLD, FOLDER_LOCK)}
+    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM | set(kept) | hidden:
+        raise BadInput(
+            f"{out} is not empty and is not the folder of a run (it has no run.json); "
+            "choose another --out, or empty it"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    lock = lock_run(out)
+    try:
+        if path.exists():
+            check_identity(read_identity(out), this_run, str(out))
+            return
+        for name in kept:
+            if (data / name).is_file():
+                with written_whole(out / name) as file:
+                    shutil.copyfile(data / name, file)
+                continue
+            with whole_folder(out / name) as new:
+                shutil.copytree(data / name, new, dirs_exist_ok=True)
+        write_identity(path, RUN, this_run)  # last: with it the folder is the run's
+    finally:
+        if lock:
+            lock.close()
+
+
+def read_identity(out: Path, content: Any = Run) -> dict[str, Any]:
+    """The contents of run.json.
+
+    Args:
+        out: the folder of the run.
+        content: what it must have, of `System.content`.
+
+    Raises:
+        BadInput: if there is no run in `out`, or one of another version.
+    """
+    path = out / RUN.file
+    if not path.exists():
+        raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
+    return read_identity_file(path, dataclasses.replace(RUN, content=content))
+
+
+def read_run_there(out: Path, system: str, content: Any) -> dict[str, Any] | None:
+    """What the folder's run.json says, if there is one.
+
+    Args:
+        out: the folder of the run.
+        system: the name of the system of now.
+        content: what a run of this system must have; one of another is only to be compared.
+
+    Raises:
+        BadInput: as `read_identity`.
+    """
+    if not (out / RUN.file).exists():
+        return None
+    there = read_identity(out)
+    same = there["config"]["system"]["name"] == system
+    return read_identity(out, content) if same else there
+
+
+def system_name(path: str | Path) -> str | None:
+    """The name of the system of a run; None for what is no run."""
+    if not is_run(path):
+        return None
+    name: str = read_identity(small_files(path))["config"]["system"]["name"]
+    return name
+
+
+def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:
+    """Raise BadInput, with every difference, unless both describe the same run."""
+    lines = differences(there, here)
+    if lines:
+        shown = lines[:20] + ([f"... and {len(lines) - 20} more"] if len(lines) > 20 else [])
+        raise BadInput(
+            f"{where} holds a run that differs from this one, so it cannot go on:\n  "
+            + "\n  ".join(shown)
+            + "\nUse the same settings and dataset, or another --out"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# A run that is made longer: `train --steps MORE --extend`.
+#
+# run.json then has the new number of steps and, under "extended", each change: the step at which it
+# was made, and the numbers before and after. Checkpoints from before keep what run.json was then. A
+# change that no checkpoint has yet counts for nothing: it can be taken back, or made another one.
+
+CHANGES = "extended"
+
+
+def going_on(
+    there: dict[str, Any], here: dict[str, Any], where: str, *, step: int, extend: bool
+) -> dict[str, Any]:
+    """What the run in a folder is from now on.
+
+    Args:
+        there: of run.json.
+        here: of `identity`, for the settings of now.
+        where: the folder, for messages.
+        step: of the newest checkpoint, or that the run goes on from; 0 without one.
+        extend: whether it may become longer.
+
+    Raises:
+        BadInput: if another run is there, with the differences; or this one, but shorter or, unless
+            `extend`, longer; with what to do.
+    """
+    if CHANGES in there:
+        here = {**here, CHANGES: there[CHANGES]}
+    if differences(with_steps(there, steps_of(here)), here):
+        check_identity(there, here, where)  # with the steps, if they differ, too
+    saved = as_saved(there, step)
+    before, now = steps_of(saved), steps_of(here)
+    if now == before:
+        return saved
+    if now < before:
+        raise BadInput(
+            f"{where} holds a run of {before:,} steps, and --steps is {now:,}: a run cannot become "
+            f"shorter. Use --steps {before} to go on, `export --step` for one of its earlier "
+            "checkpoints, or another --out"
+        )
+    if not extend and now != steps_of(there):
+        begins = f"goes on from its newest checkpoint, step {step:,}," if step else "begins anew,"
+        raise BadInput(
+            f"{where} holds a run of {before:,} steps, and --steps is {now:,}. To make it longer, "
+            f"add --extend: it {begins} at the learning rate that a run of {now:,} steps has there "
+            f"(with --schedule constant the same as before; with linear it rises again). Or begin "
+            f"a new run with its parameters: --from {where} --out NEW"
+        )
+    change = {"step": step, "from": before, "to": now}
+    return {**with_steps(saved, now), CHANGES: [*saved.get(CHANGES, []), change]}
+
+
+def as_saved(this_run: dict[str, Any], step: int) -> dict[str, Any]:
+    """What a run was when it saved its newest checkpoint, of `step`; 0 without one."""
+    changes = this_run.get(CHANGES, [])
+    return before_change(this_run, sum(change["step"] < step for change in changes))
+
+
+def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """What a run was when a checkpoint was written, before it was made longer.
+
+    Args:
+        this_run: what it is now.
+        saved: what the checkpoint says; the number of its changes counts.
+    """
+    return before_change(this_run, len(saved.get(CHANGES, [])))
+
+
+def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
+    """What a run was after so many of its changes, before the next one."""
+    changes = this_run.get(CHANGES, [])
+    if number >= len(changes):
+        return this_run
+    then = with_steps(this_run, changes[number]["from"])
+    del then[CHANGES]
+    return then if number == 0 else {**then, CHANGES: changes[:number]}
+
+
+def steps_of(run: dict[str, Any]) -> int:
+    """The steps of the whole run."""
+    return run["config"]["optimizer"]["steps"]
+
+
+def with_steps(run: dict[str, Any], steps: int) -> dict[str, Any]:
+    """The same with another number of steps."""
+    optimizer = {**run["config"]["optimizer"], "steps": steps}
+    return {**run, "config": {**run["config"], "optimizer": optimizer}}

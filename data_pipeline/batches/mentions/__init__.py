@@ -1,1 +1,0 @@
-"""Batches of mentions: with names of their concepts and of others, or with candidates."""

@@ -1,1 +1,0 @@
-"""Batches of names as words and characters, with vectors of words and targets."""

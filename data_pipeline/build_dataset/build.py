@@ -1,0 +1,329 @@
+"""The build of a dataset: read, filter, hold out, tokenize, write, rename."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import tokenizers
+from tokenizers import Tokenizer
+
+from data_pipeline import process
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.store import (
+    FORMAT,
+    MANIFEST,
+    WORK_MARK,
+    is_dataset,
+    read_manifest,
+    tf,
+    tfds,
+)
+from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
+from data_pipeline.dataset.write import (
+    BlockWriter,
+    content_hash,
+    default_shards,
+    finish,
+    has_finished_shards,
+    left_by_finish,
+    tidy,
+    write_shards,
+)
+from data_pipeline.files.buckets import (
+    address,
+    cache_folder,
+    explained,
+    open_bucket,
+    publish_folder,
+    short_hash,
+)
+from data_pipeline.files.whole import locked, recover_folder
+from data_pipeline.process import BadInput, tell
+from data_pipeline.sources.read_source import read_source
+from data_pipeline.sources.release_files import reading, remove_scratch
+from data_pipeline.sources.source import Source
+from data_pipeline.terminology.heldout import (
+    hold_out,
+    hold_out_concepts,
+    mention_table,
+    write_heldout,
+    write_heldout_concepts,
+)
+from data_pipeline.terminology.mentions import read_supervised
+from data_pipeline.terminology.terminology import Terminology, read_terminology
+
+# -------------------------------------------------------------------------------------------------
+# A disk that is full while a dataset is built, said in a message.
+
+
+@contextmanager
+def explain_full_disk(work: Path) -> Iterator[None]:
+    """Turns 'no space left' from Python or TensorFlow into BadInput."""
+    try:
+        yield
+    except (OSError, tf.errors.ResourceExhaustedError) as error:
+        is_python = isinstance(error, OSError)
+        if is_python and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(work.parent).free
+        kept = (
+            f": finished shards are kept in {work}, and it goes on from there (delete that folder "
+            "to give up)"
+            if work.is_dir()
+            else ""
+        )
+        raise BadInput(
+            f"the disk is full: {error}. {free / 1e9:.2f} GB are free at {work.parent}. No dataset "
+            f"was written. Free some space and run the same command again{kept}."
+        ) from error
+
+
+# -------------------------------------------------------------------------------------------------
+# `BuildOptions` in, a finished dataset folder out: read, hold out, tokenize, write, rename.
+#
+# All work happens in a hidden folder beside --out whose name carries the build's fingerprint. The
+# same build finds its finished shards there; another build of the same --out starts over.
+
+LOCK = "lock"
+
+
+def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
+    """Builds the dataset that `options` describe and returns its folder, `options.out`.
+
+    With `reuse`, a complete dataset at `options.out` that was built from the same inputs with the
+    same options is returned as it is; without `overwrite` always.
+    Raises BadInput for anything wrong with the input or the disk, and for a folder in the way.
+    """
+    options.validate()
+    tokenizer = load_tokenizer(options.tokenizer)
+    fingerprint = options.fingerprint(tokenizer_hash(tokenizer), FORMAT)
+    if _is_in_the_way(options, fingerprint, reuse):
+        return options.out
+    out = options.out.absolute()
+    work = out.with_name(f".{out.name}{WORK_MARK}{fingerprint[:12]}")
+    started = time.monotonic()
+    with explain_full_disk(work):
+        _remove_other_builds(out, work)
+        work.mkdir(parents=True, exist_ok=True)
+        with _locked(work):
+            try:
+                _build_in(work, out, options, tokenizer, fingerprint)
+            except Exception:
+                if not has_finished_shards(work):  # nothing that a second run could use
+                    shutil.rmtree(work)
+                raise
+    tell(f"built {options.out} in {time.monotonic() - started:.1f} s")
+    return options.out
+
+
+def build_in_bucket(options: BuildOptions) -> dict:
+    """Builds as `build_dataset` on this machine, publishes the dataset, and returns its manifest.
+
+    If the publishing fails, the same command does only that again.
+    """
+    url = address(options.out)
+    with explained(url, "read"):
+        files, root = open_bucket(url)
+        there = files.exists(f"{root}/{MANIFEST}")
+    if there and not options.overwrite:
+        raise BadInput(
+            f"--out {url} already holds a dataset; add --overwrite to replace it, or give another"
+        )
+    out = cache_folder() / "builds" / f"{options.out.name}-{short_hash(url.encode())}"
+    build_dataset(dataclasses.replace(options, out=out, overwrite=True), reuse=True)
+    manifest = read_manifest(out)
+    publish_folder(out, url, MANIFEST, overwrite=options.overwrite)
+    shutil.rmtree(out)
+    return manifest
+
+
+def _build_in(
+    work: Path, out: Path, options: BuildOptions, tokenizer: Tokenizer, fingerprint: str
+) -> None:
+    scratch = work / "unpacked"
+    try:
+        with reading(options.source):
+            terminology, excluded = _read(options, scratch)
+    finally:
+        remove_scratch(scratch)
+    process.poll()
+    terminology, held_out = _hold_out(options, terminology, excluded, work / "heldout")
+    write_small_tables(terminology.source, work)
+    save_tokenizer(options.tokenizer, work / "tokenizer")
+    writer = BlockWriter(terminology, tokenizer, options.max_length)
+    shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
+    manifest = _manifest(options, fingerprint, terminology, tokenizer, shards, held_out)
+    (work / LOCK).unlink()
+    finish(work, out, manifest)
+
+
+def _hold_out(
+    options: BuildOptions, terminology: Terminology, excluded: pl.DataFrame | None, folder: Path
+) -> tuple[Terminology, dict[str, dict[str, int] | None]]:
+    """Writes what is held out; the terminology without it, and what the manifest says of it.
+
+    Concepts go first, so that no synonym is asked for, nor among the answers, that is in none.
+    """
+    counts: dict[str, dict[str, int] | None] = {"held_out": None}
+    if options.hold_out_concepts is not None:
+        terminology, names = hold_out_concepts(
+            terminology, options.hold_out_concepts, options.seed, options.hold_out_phrases
+        )
+        counts["held_out_concepts"] = write_heldout_concepts(folder, names)
+    if options.hold_out is not None:
+        terminology, mentions = hold_out(
+            terminology, options.hold_out, options.seed, options.hold_out_languages
+        )
+        most = options.heldout_dictionary
+        counts["held_out"] = write_heldout(
+            folder, terminology, mentions, most, options.seed, excluded
+        )
+    return terminology, counts
+
+
+def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFrame | None]:
+    """The terminology, and the mentions of --exclude-terms."""
+    started = time.monotonic()
+    tell(f"reading {options.source}")
+    source = read_source(options.source, scratch, options.synonym_scopes, options.release)
+    tell(f"filtering and cleaning the terms of {source.name} {source.release}")
+    excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
+    supervised = None
+    if options.supervised:
+        supervised = read_supervised(options.supervised, options.supervised_sets)
+    terminology = read_terminology(source, options.filters, options.cleaning, excluded, supervised)
+    if not len(terminology.heads):
+        tell("warning: no relation is left; the encoder can train on synonyms alone")
+    tell(
+        f"{len(terminology.cuis):,} concepts, {terminology.terms.height:,} terms, "
+        f"{len(terminology.heads):,} triplets in {time.monotonic() - started:.1f} s"
+    )
+    return terminology, excluded
+
+
+def write_small_tables(source: Source, work: Path) -> None:
+    """Writes retired_cuis.tsv and xrefs.tsv, where the source has them."""
+    for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
+        if table.height:
+            table.write_csv(work / f"{name}.tsv", separator="\t", quote_style="never")
+
+
+def _manifest(
+    options: BuildOptions,
+    fingerprint: str,
+    terminology: Terminology,
+    tokenizer: Tokenizer,
+    shards: list[dict],
+    held_out: dict[str, dict[str, int] | None],
+) -> dict:
+    source = terminology.source
+    warnings = list(source.warnings)
+    if not len(terminology.heads):
+        warnings.append("no relation is left: the dataset has synonyms only")
+    return {
+        "format": FORMAT,
+        "name": source.name,
+        "release": source.release,
+        "sources": source.files,
+        "filters": dataclasses.asdict(options.filters),
+        "cleaning": options.cleaning,
+        "languages": terminology.languages,
+        "vocabularies": terminology.vocabularies,
+        "relations": terminology.relation_labels,
+        "semantic_types": terminology.semantic_types,
+        "counts": _counts(terminology, shards),
+        "report": terminology.report,
+        "warnings": warnings,
+        **held_out,
+        "tokenizer": {
+            "name": str(options.tokenizer),
+            "hash": tokenizer_hash(tokenizer),
+            "vocab_size": tokenizer.get_vocab_size(),
+            "max_length": options.max_length,
+        },
+        "content_hash": content_hash(terminology, shards),
+        "fingerprint": fingerprint,
+        "options": options.as_json(),
+        "versions": {
+            "python": platform.python_version(),
+            "polars": pl.__version__,
+            "tokenizers": tokenizers.__version__,
+            "tensorflow": tf.__version__,
+            "tensorflow_datasets": tfds.__version__,
+        },
+        "shards": [{k: v for k, v in shard.items() if k != "digests"} for shard in shards],
+    }
+
+
+def _counts(terminology: Terminology, shards: list[dict]) -> dict:
+    def total(name: str) -> int:
+        return sum(shard[name] for shard in shards)
+
+    has_synonyms = np.diff(terminology.term_start()) > 1
+    both = has_synonyms[terminology.heads] & has_synonyms[terminology.tails]
+    by_language = np.bincount(
+        terminology.terms["language"].to_numpy(), minlength=len(terminology.languages)
+    )
+    names = ("concepts", "terms", "tokens", "triplets", "concept_types", "term_vocabularies")
+    return {name: total(name) for name in (*names, "cut_terms", "unknown_terms")} | {
+        "longest_term_tokens": max(shard["longest_term_tokens"] for shard in shards),
+        "concepts_with_synonyms": int(has_synonyms.sum()),
+        "triplets_with_synonyms": int(both.sum()),
+        "terms_by_language": dict(zip(terminology.languages, by_language.tolist(), strict=True)),
+    }
+
+
+def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
+    """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
+    out = options.out
+    recover_folder(out)  # of a build that was killed while it replaced another
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not (out / MANIFEST).is_file():
+        raise BadInput(
+            f"--out {out} exists and is not a dataset; expected a new folder, an empty one, or a "
+            "dataset to replace with --overwrite. Give another --out, or move it away."
+        )
+    try:
+        manifest = read_manifest(out)
+    except BadInput:
+        if options.overwrite and is_dataset(out):
+            return False
+        raise
+    left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
+    if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
+        tidy(out.absolute())
+        tell(f"{out} already is the dataset of this command")
+        return True
+    if not options.overwrite:
+        counts = manifest["counts"]
+        raise BadInput(
+            f"--out {out} already holds a dataset: {manifest['name']} {manifest['release']}, "
+            f"{counts['concepts']:,} concepts, {counts['terms']:,} terms, "
+            f"{counts['triplets']:,} triplets. Add --overwrite to replace it, or give another "
+            "--out."
+        )
+    return False
+
+
+def _remove_other_builds(out: Path, work: Path) -> None:
+    """Removes what builds of the same --out with other arguments left behind."""
+    for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
+        if other != work and other.is_dir():
+            with _locked(other):
+                tell(f"removing {other}, an unfinished build with other arguments or inputs")
+                shutil.rmtree(other)
+
+
+def _locked(work: Path) -> AbstractContextManager[None]:
+    held = f"another process is building in {work}; wait for it, or stop it"
+    return locked(work / LOCK, held)

@@ -1,0 +1,347 @@
+"""The build of a folder of mentions: options, the work, the closing report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from tokenizers import Tokenizer
+
+from data_pipeline.dataset.dictionary import read_entries
+from data_pipeline.dataset.mentions import (
+    MANIFEST,
+    ODD_LINES,
+    SPLITS,
+    UNREACHABLE,
+    MentionDataset,
+    MentionSplit,
+    TokenTable,
+    starts,
+    token_table,
+    write_mentions,
+)
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
+from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.files.tables import is_workbook
+from data_pipeline.files.whole import recover_folder
+from data_pipeline.process import BadInput, tell
+from data_pipeline.sources.corpora import (
+    GoldMention,
+    GoldMentions,
+    is_pubtator,
+    read_gold,
+    types_of,
+)
+from data_pipeline.terminology.cleaning import CLEANING
+from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
+from data_pipeline.terminology.mentions import (
+    ConceptNames,
+    GoldAs,
+    MentionSet,
+    concept_names,
+    gold_form,
+    mention_set,
+)
+
+# -------------------------------------------------------------------------------------------------
+# Everything that decides what a folder of mentions holds, checked before any file is read.
+
+
+@dataclass(frozen=True, kw_only=True)
+class MentionOptions:
+    """Options of a build; `python -m data_pipeline.build_mentions --help` explains each.
+
+    Attributes:
+      train, dev, test: files of mentions with their gold, one after the other; of dev and test
+        there may be none.
+      dictionary: what is searched for them.
+      tokenizer: folder or hub id of the encoder's.
+      out: folder to make.
+      keywords: file of word<TAB>kind; None: no token has a kind.
+      gold_as: how gold is written; None: whichever of both the dictionary has more of.
+      mention_types: of PubTator, the types that are taken; none: all.
+      distinct: leave out mentions of train that come again with the same gold.
+      hold_out: the last mentions of train that become dev: a fraction (< 1) or a count; 0: none.
+      cleaning: name of a rule set of `clean.CLEANING`.
+      max_length: longest string in tokens, special tokens included.
+      name, release: of the data; "": from the dictionary's file.
+      overwrite: replace a folder of mentions that is already at `out`.
+    """
+
+    train: tuple[Path, ...]
+    dictionary: Path
+    tokenizer: str | Path
+    out: Path
+    dev: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
+    keywords: Path | None = None
+    gold_as: GoldAs | None = None
+    mention_types: tuple[str, ...] = ()
+    distinct: bool = False
+    hold_out: float = 0
+    cleaning: str = "none"
+    max_length: int = 64
+    name: str = ""
+    release: str = ""
+    overwrite: bool = False
+
+    def validate(self) -> None:
+        """Raises BadInput for values that no build can use."""
+        if self.cleaning not in CLEANING:
+            raise BadInput(f"--cleaning {self.cleaning}: expected one of {', '.join(CLEANING)}")
+        if self.max_length < 3:
+            raise BadInput(
+                f"--max-length {self.max_length}: expected 3 or more ([CLS], a piece, [SEP])"
+            )
+        if self.hold_out < 0 or self.hold_out > 1 and self.hold_out != int(self.hold_out):
+            raise BadInput(
+                f"--hold-out {self.hold_out}: expected a fraction below 1, or a number of mentions"
+            )
+        if self.hold_out and self.dev:
+            raise BadInput("--hold-out and --dev: found both; expected one of them")
+        files = {split: getattr(self, split) for split in ("train", "dev", "test")}
+        files |= {"dictionary": (self.dictionary,), "keywords": (self.keywords,)}
+        for option, paths in files.items():
+            for path in paths:
+                if path is not None and not path.exists():
+                    raise BadInput(f"--{option} {path} does not exist; give an existing file")
+
+    def as_json(self) -> dict[str, Any]:
+        """The options as JSON values, for the manifest."""
+        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
+
+
+# -------------------------------------------------------------------------------------------------
+# `MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write.
+
+MOST_WARNINGS = 10  # of a kind that are written out in the manifest
+
+
+def build_mentions(options: MentionOptions) -> MentionDataset:
+    """Builds the folder that `options` describe, and opens it.
+
+    Raises:
+      BadInput: for anything wrong with the input, and for a folder in the way.
+    """
+    options.validate()
+    _check_free(options)
+    tokenizer = load_tokenizer(options.tokenizer)
+    read = _read_splits(options)
+    entries = read_entries(options.dictionary)
+    gold_as = options.gold_as or gold_form(entries, read["train"].rows)
+    tell(f"gold is written as {gold_as} of {options.dictionary}")
+    dictionary = concept_names(entries, gold_as)
+    sets = {split: mention_set(found, dictionary) for split, found in read.items()}
+    _check_reachable(sets, options, gold_as)
+    keywords = KeywordVocabulary({})
+    if options.keywords is not None:
+        keywords = read_keywords(options.keywords)
+    dataset = _dataset(options, dictionary, sets, tokenizer, keywords)
+    odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
+    return write_mentions(options.out, dataset, options.tokenizer, odd)
+
+
+def _check_free(options: MentionOptions) -> None:
+    """BadInput if something is at --out that must not be replaced."""
+    out = options.out
+    recover_folder(out)
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_of_kind(out / MANIFEST, MENTIONS):
+        raise BadInput(
+            f"--out {out} exists and is no folder of mentions; expected a new folder, an empty "
+            "one, or one of mentions to replace with --overwrite. Give another --out, or move it "
+            "away."
+        )
+    if not options.overwrite:
+        raise BadInput(
+            f"--out {out} already holds mentions; add --overwrite to replace them, or give another "
+            "--out"
+        )
+
+
+def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
+    """The mentions of each split that is given, or held out of train."""
+    read: dict[str, GoldMentions] = {}
+    _check_types(options)
+    for split in SPLITS:
+        files = [read_gold(path, options.mention_types) for path in getattr(options, split)]
+        if files:
+            read[split] = GoldMentions(
+                [row for one in files for row in one.rows],
+                sum((one.counts for one in files), Counter()),
+                [line for one in files for line in one.odd],
+            )
+    if options.hold_out:
+        train = read["train"]
+        count = int(options.hold_out * (len(train.rows) if options.hold_out < 1 else 1))
+        if not 0 < count < len(train.rows):
+            raise BadInput(
+                f"--hold-out {options.hold_out:g} of {len(train.rows):,} mentions is {count:,}; "
+                "expected some to hold out and some to train on"
+            )
+        held = GoldMentions(train.rows[-count:], Counter(), [])
+        read["train"] = GoldMentions(train.rows[:-count], train.counts, train.odd)
+        read["dev"] = held
+    if options.distinct:
+        read["train"] = _distinct(read["train"])
+    return {name: read[name] for name in SPLITS if name in read}
+
+
+def _check_types(options: MentionOptions) -> None:
+    """BadInput if a type of mentions that is asked for is in none of the files."""
+    files = [path for split in SPLITS for path in getattr(options, split)]
+    texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
+    found = set[str]().union(*map(types_of, texts))
+    if missing := [name for name in options.mention_types if texts and name not in found]:
+        raise BadInput(
+            f"--mention-types: found no mention of the type {missing[0]} in "
+            f"{', '.join(map(str, texts))}; expected some of {', '.join(sorted(found))}"
+        )
+
+
+def _distinct(read: GoldMentions) -> GoldMentions:
+    """The same, but each mention with its gold once."""
+    first: dict[tuple[str, frozenset[str]], GoldMention] = {}
+    for row in read.rows:
+        first.setdefault((row.mention, frozenset(row.gold)), row)
+    rows = list(first.values())
+    repeated = Counter({"rows left out: the same as another": len(read.rows) - len(rows)})
+    return GoldMentions(rows, read.counts + repeated, read.odd)
+
+
+def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:
+    """BadInput if a split has no gold in the dictionary."""
+    for split, found in sets.items():
+        if (found.gold == UNREACHABLE).all():
+            raise BadInput(
+                f"--{split}: found none of its gold among the {form} of {options.dictionary}; such "
+                f"as {found.odd[-1]}. Give the dictionary that it was annotated with, or say how "
+                "gold is written with --gold"
+            )
+
+
+def _dataset(
+    options: MentionOptions,
+    dictionary: ConceptNames,
+    sets: Mapping[str, MentionSet],
+    tokenizer: Tokenizer,
+    keywords: KeywordVocabulary,
+) -> MentionDataset:
+    cut: dict[str, int] = {}
+
+    def table(strings: Sequence[str], what: str) -> TokenTable:
+        made, cut[what] = token_table(
+            tokenizer,
+            strings,
+            cleaning=options.cleaning,
+            max_length=options.max_length,
+            keywords=keywords,
+            progress=f"tokenize {what}",
+        )
+        return made
+
+    names = table(dictionary.names, "names")
+    splits = {
+        split: MentionSplit(table(found.mentions, split), found.gold_start, found.gold)
+        for split, found in sets.items()
+    }
+    counts = {
+        "concepts": len(dictionary.concepts),
+        "names": len(dictionary.names),
+        "codes": len({code for some in dictionary.codes for code in some}),
+        "concepts of several codes": sum(len(some) > 1 for some in dictionary.codes),
+    }
+    for split, found in sets.items():
+        counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
+    tables = {"names": names} | {split: found.mentions for split, found in splits.items()}
+    unknown = tokenizer.token_to_id("[UNK]")
+    for what, one in tables.items():
+        counts |= _token_counts(what, one, unknown, keywords.kinds) | {f"{what}: cut": cut[what]}
+    numbers = {
+        branch: number
+        for number, branch in enumerate(
+            dict.fromkeys(branch for some in dictionary.branches for branch in some)
+        )
+    }
+    branches = [numbers[branch] for some in dictionary.branches for branch in some]
+    return MentionDataset(
+        folder=options.out,
+        manifest=_manifest(options, counts, sets, tokenizer, keywords),
+        concepts=dictionary.concepts,
+        code_start=starts(map(len, dictionary.codes)),
+        codes=[code for some in dictionary.codes for code in some],
+        branch_start=starts(map(len, dictionary.branches)),
+        branches=np.array(branches, np.int32),
+        names=names,
+        name_concepts=dictionary.name_concepts,
+        splits=splits,
+        words=keywords.words,
+    )
+
+
+def _token_counts(
+    what: str, table: TokenTable, unknown: int | None, kinds: Sequence[str]
+) -> dict[str, int]:
+    """How many tokens a table has, how many are unknown, how many strings have keywords."""
+    counts = {
+        f"{what}: tokens": len(table.tokens),
+        f"{what}: unknown tokens": int((table.tokens == unknown).sum()),
+    }
+    for bit, kind in enumerate(kinds):
+        marked = np.add.reduceat(table.kinds >> bit & 1, table.start[:-1], dtype=np.int64) > 0
+        counts[f"{what}: with a keyword of the kind {kind}"] = int(marked.sum())
+    return counts
+
+
+def _manifest(
+    options: MentionOptions,
+    counts: Mapping[str, int],
+    sets: Mapping[str, MentionSet],
+    tokenizer: Tokenizer,
+    keywords: KeywordVocabulary,
+) -> dict[str, Any]:
+    odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
+    warnings = odd[:MOST_WARNINGS]
+    if len(odd) > MOST_WARNINGS:
+        warnings.append(f"{len(odd) - MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
+    return {
+        "name": options.name or options.dictionary.stem,
+        "release": options.release,
+        "cleaning": options.cleaning,
+        "relations": [],
+        "keyword_kinds": keywords.kinds,
+        "splits": list(sets),
+        "counts": dict(counts),
+        "warnings": warnings,
+        "tokenizer": {
+            "name": str(options.tokenizer),
+            "hash": tokenizer_hash(tokenizer),
+            "vocab_size": tokenizer.get_vocab_size(),
+            "max_length": options.max_length,
+        },
+        "options": options.as_json(),
+        "versions": {"python": platform.python_version(), "tokenizers": tokenizers.__version__},
+    }
+
+
+# -------------------------------------------------------------------------------------------------
+# The closing report of a build of mentions: a manifest in, a readable table out.
+
+
+def closing_report(manifest: Mapping[str, Any], out: Path) -> str:
+    """What was read, what was odd in it, and how the strings became tokens."""
+    rows = [(name, f"{count:,}") for name, count in manifest["counts"].items() if count]
+    width = max(len(name) for name, _ in rows)
+    title = f"{manifest['name']} {manifest['release']}".strip() + f": {out}"
+    lines = [f"{name:<{width}}  {count:>9}" for name, count in rows]
+    notes = [f"note: {warning}" for warning in manifest["warnings"]]
+    return "\n".join([title, "-" * len(title), *lines, *notes])

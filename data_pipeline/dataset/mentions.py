@@ -1,0 +1,473 @@
+"""Folders of mentions: written and read as arrays, with lists of candidates beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import polars as pl
+
+from data_pipeline import process
+from data_pipeline.files.identity import MENTIONS, read_identity, write_identity
+from data_pipeline.files.whole import map_array, recover_folder, whole_folder
+from data_pipeline.process import BadInput, progress_bar
+from data_pipeline.terminology.cleaning import clean
+from data_pipeline.terminology.keywords import KeywordVocabulary, keyword_lines
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+# -------------------------------------------------------------------------------------------------
+# A folder of mentions in, its arrays out (`open_mentions`); `mentions.py` writes such ones.
+#
+# Mentions are strings that people wrote, each with a *set* of gold concepts, all of which it means;
+# beside them stands the dictionary, whose concepts have one name or several. What a concept is, the
+# gold decides: where it is written as names (CHIP-2019), a concept is a distinct name, however many
+# codes that has; where it is written as identifiers (MEDIC), a concept is one of these, and each of
+# its names stands for it.
+#
+# The folder holds a .npy file for each array, manifest.json, tokenizer/ and words.tsv. NumPy alone
+# reads it, and maps it: what is not used is not read.
+
+MANIFEST = MENTIONS.file
+WORDS = "words.tsv"
+SPLITS = ("train", "dev", "test")
+UNREACHABLE = -1  # a gold concept that the dictionary lacks
+AGAIN = f"make the folder again with `{MENTIONS.command} ... --overwrite`"
+
+
+class StoredStrings(Sequence[str]):
+    """Strings as their UTF-8 bytes, one after the other; a string is made when it is asked for.
+
+    Attributes:
+      text: uint8 [bytes].
+      start: int64 [n + 1]; string i is text[start[i] : start[i + 1]].
+    """
+
+    def __init__(self, text: np.ndarray, start: np.ndarray):
+        self.text, self.start = text, start
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> StoredStrings:
+        parts = [string.encode() for string in strings]
+        return cls(np.frombuffer(b"".join(parts), np.uint8), starts(map(len, parts)))
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"string {row} of {len(self)}")
+        row %= len(self)
+        return self.text[self.start[row] : self.start[row + 1]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        text, start = self.text.tobytes(), self.start.tolist()
+        for first, last in zip(start, start[1:], strict=False):
+            yield text[first:last].decode()
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """n strings and their tokens.
+
+    Attributes:
+      strings: as the source has them, before cleaning, [n].
+      tokens: int32 [T], [CLS] first and [SEP] last in each.
+      start: int64 [n + 1]; the tokens of string i are tokens[start[i] : start[i + 1]].
+      kinds: uint8 [T]; bit k is set where a keyword of kind k overlaps the token.
+    """
+
+    strings: Sequence[str]
+    tokens: np.ndarray
+    start: np.ndarray
+    kinds: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def of(self, row: int) -> np.ndarray:
+        """The tokens of a string, int32 [length]."""
+        return self.tokens[self.start[row] : self.start[row + 1]]
+
+
+@dataclass(frozen=True)
+class MentionSplit:
+    """M mentions; the gold of mention m is gold[gold_start[m] : gold_start[m + 1]], all of which
+    it means, each once.
+
+    Attributes:
+      mentions: TokenTable of M strings.
+      gold_start: int64 [M + 1].
+      gold: int32; concepts, UNREACHABLE for one that the dictionary lacks.
+    """
+
+    mentions: TokenTable
+    gold_start: np.ndarray
+    gold: np.ndarray
+
+    def gold_sets(self) -> list[frozenset[int]]:
+        """The gold of each mention. A set with UNREACHABLE in it can never be answered rightly."""
+        return [frozenset(part.tolist()) for part in np.split(self.gold, self.gold_start[1:-1])]
+
+    def numbers(self) -> np.ndarray:
+        """How many gold concepts each mention has, reachable or not, int64 [M]."""
+        return np.diff(self.gold_start)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """(mentions, concepts), int32 each: every mention with each of its reachable concepts."""
+        mentions = np.repeat(np.arange(len(self.mentions), dtype=np.int32), self.numbers())
+        reachable = self.gold != UNREACHABLE
+        return mentions[reachable], self.gold[reachable]
+
+
+@dataclass(frozen=True)
+class MentionDataset:
+    """A dictionary of C concepts with N names, and mentions of them.
+
+    Attributes:
+      folder: where it was read from.
+      manifest: what manifest.json says.
+      concepts: identifiers, [C]; where gold is written as names, these.
+      code_start, codes: int64 [C + 1] and strings; concept c has the codes
+        codes[code_start[c] : code_start[c + 1]], none or several.
+      branch_start, branches: int64 [C + 1] and int32; the branches of the dictionary's tree that
+        concept c is on, in the same form: what its codes begin with before the dot.
+      names: TokenTable of N names, those of a concept one after the other, its preferred first.
+      name_concepts: int32 [N], ascending.
+      splits: "train", and where they are given "dev" and "test".
+      words: kind of keyword -> its words; the kinds are manifest["keyword_kinds"], in that order.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    concepts: Sequence[str]
+    code_start: np.ndarray
+    codes: Sequence[str]
+    branch_start: np.ndarray
+    branches: np.ndarray
+    names: TokenTable
+    name_concepts: np.ndarray
+    splits: Mapping[str, MentionSplit]
+    words: Mapping[str, Sequence[str]]
+
+    def name_start(self) -> np.ndarray:
+        """int64 [C + 1]; the names of concept c are name_start[c] .. name_start[c + 1] - 1."""
+        return np.searchsorted(self.name_concepts, np.arange(len(self.concepts) + 1))
+
+    def codes_of(self, concept: int) -> list[str]:
+        return list(self.codes[self.code_start[concept] : self.code_start[concept + 1]])
+
+
+def starts(lengths: Iterable[int]) -> np.ndarray:
+    """int64 [n + 1]: where each of n parts begins, and where the last one ends."""
+    counts = np.fromiter(lengths, np.int64)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+# ---- The arrays of a folder, by the names of their files ----
+
+TABLE = {"text": "uint8", "text_start": "int64", "tokens": "int32", "start": "int64"} | {
+    "kinds": "uint8"
+}
+OF_DICTIONARY = {
+    **{"concepts.text": "uint8", "concepts.text_start": "int64"},
+    **{"codes.text": "uint8", "codes.text_start": "int64", "code_start": "int64"},
+    **{"branch_start": "int64", "branches": "int32", "name_concepts": "int32"},
+    **{f"names.{part}": dtype for part, dtype in TABLE.items()},
+}
+
+
+def array_types(splits: Sequence[str]) -> dict[str, str]:
+    """The array files of a folder with these splits, and what each holds."""
+    of_splits = {
+        f"{split}.{part}": dtype
+        for split in splits
+        for part, dtype in (TABLE | {"gold_start": "int64", "gold": "int32"}).items()
+    }
+    return OF_DICTIONARY | of_splits
+
+
+def open_mentions(path: str | Path) -> MentionDataset:
+    """A folder that `write_mentions` made; its arrays are mapped.
+
+    Raises:
+      BadInput: if it is missing, another thing, or damaged.
+    """
+    folder = Path(path)
+    recover_folder(folder)  # of a build that was killed while it replaced another
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(
+            f"{folder} has no {MANIFEST}; expected a folder of mentions: make one with "
+            f"`{MENTIONS.command}`"
+        )
+    manifest = read_identity(folder / MANIFEST, MENTIONS)
+    kinds, splits = manifest["keyword_kinds"], manifest["splits"]
+    arrays = {
+        name: _mapped(folder, name, kind, manifest) for name, kind in array_types(splits).items()
+    }
+    for name, array in arrays.items():
+        _check_starts(folder, name, array, arrays)
+
+    def strings(name: str) -> StoredStrings:
+        return StoredStrings(arrays[f"{name}.text"], arrays[f"{name}.text_start"])
+
+    def table(name: str) -> TokenTable:
+        return TokenTable(strings(name), *(arrays[f"{name}.{part}"] for part in list(TABLE)[2:]))
+
+    return MentionDataset(
+        folder=folder,
+        manifest=manifest,
+        concepts=strings("concepts"),
+        codes=strings("codes"),
+        names=table("names"),
+        splits={
+            name: MentionSplit(table(name), arrays[f"{name}.gold_start"], arrays[f"{name}.gold"])
+            for name in splits
+        },
+        words=_read_words(folder / WORDS, kinds),
+        **{name: arrays[name] for name in ("code_start", "branch_start", "branches")},
+        name_concepts=arrays["name_concepts"],
+    )
+
+
+def _mapped(folder: Path, name: str, dtype: str, manifest: Mapping[str, Any]) -> np.ndarray:
+    """An array of the folder, of the size that its manifest says."""
+    path, said = folder / f"{name}.npy", manifest["arrays"].get(name)
+    if said is None:
+        raise BadInput(f"{folder / MANIFEST} does not speak of the array {name}; {AGAIN}")
+    if not said["length"] and path.is_file():  # nothing is there that could be mapped
+        return np.zeros(0, dtype)
+    array = map_array(path, AGAIN)
+    found, expected = (array.dtype.name, array.shape), (dtype, (said["length"],))
+    if found != expected or said["dtype"] != dtype:
+        raise BadInput(f"{path} is damaged: found {found}, expected {expected}; {AGAIN}")
+    return array
+
+
+def _check_starts(folder: Path, name: str, start: np.ndarray, arrays: Mapping[str, Any]) -> None:
+    """BadInput if an array of starts does not end where what it divides does."""
+    if not name.endswith("start"):
+        return
+    divided = {"text_start": "text", "gold_start": "gold", "start": "tokens"} | {
+        "code_start": "codes.text_start",
+        "branch_start": "branches",
+    }
+    *room, part = name.split(".")
+    parts = len(arrays[".".join([*room, divided[part]])]) - (part == "code_start")
+    if not len(start) or start[0] or start[-1] != parts or (np.diff(start) < 0).any():
+        raise BadInput(f"{folder / name}.npy is damaged: it does not divide {parts:,}; {AGAIN}")
+
+
+def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
+    words: dict[str, list[str]] = {kind: [] for kind in kinds}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for word, kind in (line.split("\t") for line in lines):
+            words[kind].append(word)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{path} is damaged ({type(error).__name__}: {error}); {AGAIN}") from error
+    return words
+
+
+# -------------------------------------------------------------------------------------------------
+# Writing a folder of mentions: strings to tokens and keyword kinds, arrays to files.
+#
+# `mentions.py` says what such a folder holds, and reads it.
+
+ODD_LINES = "odd_lines.txt"
+AT_ONCE = 4096  # strings whose tokens are held as objects
+
+
+def token_table(
+    tokenizer: Tokenizer,
+    strings: Sequence[str],
+    *,
+    cleaning: str,
+    max_length: int,
+    keywords: KeywordVocabulary,
+    progress: str = "",
+) -> tuple[TokenTable, int]:
+    """Strings with their tokens and the kinds of the keywords that these overlap.
+
+    Args:
+      tokenizer: from `load_tokenizer`.
+      strings: as the source has them, [n].
+      cleaning: name of a rule set of `clean.CLEANING`; tokens and keywords are of cleaned strings.
+      max_length: longest string in tokens, [CLS] and [SEP] included; longer ones are cut.
+      keywords: what is marked.
+      progress: what a progress bar says; "": there is none.
+
+    Returns:
+      the table, and how many strings were cut.
+    """
+    from data_pipeline.dataset.tokenizer import cut
+
+    cleaned = clean(pl.Series(strings, dtype=pl.String), cleaning).to_list()
+    tokens, kinds, lengths = [], [], []
+    with progress_bar(total=len(strings), desc=progress, disable=not progress) as bar:
+        for first in range(0, len(cleaned), AT_ONCE):
+            process.poll()
+            some = cleaned[first : first + AT_ONCE]
+            for string, encoding in zip(some, tokenizer.encode_batch(some), strict=True):
+                tokens += encoding.ids
+                kinds.append(keywords.kinds_of_tokens(string, encoding.offsets))
+                lengths.append(len(encoding.ids))
+            bar.update(len(some))
+    start = starts(lengths)
+    flat = np.concatenate([np.zeros(0, np.uint8), *kinds])
+    # [CLS] and [SEP] overlap nothing, so what `cut` puts last has kind 0.
+    cut_tokens, cut_start = cut(np.array(tokens, np.int32), start, max_length)
+    table = TokenTable(list(strings), cut_tokens, cut_start, cut(flat, start, max_length)[0])
+    return table, int((np.array(lengths, np.int64) > max_length).sum())
+
+
+def _strings(name: str, strings: Sequence[str]) -> dict[str, np.ndarray]:
+    stored = strings if isinstance(strings, StoredStrings) else StoredStrings.of(strings)
+    return {f"{name}.text": stored.text, f"{name}.text_start": stored.start}
+
+
+def _table(name: str, table: TokenTable) -> dict[str, np.ndarray]:
+    rest = {f"{name}.{part}": getattr(table, part) for part in ("tokens", "start", "kinds")}
+    return _strings(name, table.strings) | rest
+
+
+def _arrays(dataset: MentionDataset) -> dict[str, np.ndarray]:
+    plain = ("code_start", "branch_start", "branches", "name_concepts")
+    arrays = {name: getattr(dataset, name) for name in plain}
+    arrays |= _strings("concepts", dataset.concepts) | _strings("codes", dataset.codes)
+    arrays |= _table("names", dataset.names)
+    for name, split in dataset.splits.items():
+        arrays |= _table(name, split.mentions)
+        arrays |= {f"{name}.gold_start": split.gold_start, f"{name}.gold": split.gold}
+    return {
+        name: np.ascontiguousarray(arrays[name], np.dtype(dtype).newbyteorder("<"))
+        for name, dtype in array_types(list(dataset.splits)).items()
+    }
+
+
+def write_mentions(
+    out: Path, dataset: MentionDataset, tokenizer: str | Path, odd: Sequence[str] = ()
+) -> MentionDataset:
+    """Writes a folder of mentions, whole or not at all, and opens it.
+
+    Args:
+      out: the folder; what is there is replaced.
+      dataset: what it is to hold; `arrays` and `content_hash` of its manifest are made here.
+      tokenizer: folder or hub id of the tokenizer that made its tokens.
+      odd: lines of ODD_LINES, what was odd in the input.
+    """
+    from data_pipeline.dataset.tokenizer import save_tokenizer
+
+    arrays = _arrays(dataset)
+    content = hashlib.sha256("\t".join(dataset.manifest["keyword_kinds"]).encode())
+    for name, array in arrays.items():
+        content.update(f"\n{name} {array.dtype.name} {len(array)}\n".encode())
+        content.update(array.tobytes())
+    stored = {name: {"dtype": a.dtype.name, "length": len(a)} for name, a in arrays.items()}
+    made = {"arrays": stored, "content_hash": content.hexdigest()}
+    with whole_folder(out) as folder:
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        save_tokenizer(tokenizer, folder / "tokenizer")
+        (folder / WORDS).write_text(keyword_lines(dataset.words), encoding="utf-8")
+        if odd:
+            (folder / ODD_LINES).write_text("\n".join(odd) + "\n", encoding="utf-8")
+        write_identity(folder / MANIFEST, MENTIONS, {**dataset.manifest, **made})
+    return open_mentions(out)
+
+
+# -------------------------------------------------------------------------------------------------
+# Lists of candidates beside the mentions that they are of.
+#
+# FOLDER/candidates/SPLIT/  names.npy, distances.npy, numbers.npy (`CandidateLists`)
+# FOLDER/candidates.tsv     the same for people
+#
+# FOLDER is a folder of mentions (`mentions.py`), so that a ranker needs no other.
+
+CANDIDATES, CANDIDATES_TABLE = "candidates", "candidates.tsv"
+CANDIDATES_AGAIN = "make the folder again with `python -m coder_jax candidates`"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CandidateLists:
+    """For M mentions their k nearest concepts, nearest first."""
+
+    names: np.ndarray
+    """int32 [M, k], the nearest name of each concept."""
+    distances: np.ndarray
+    """float32 [M, k], the Euclidean distance of this name."""
+    numbers: np.ndarray
+    """float32 [M, C], the probability that the mention has one, two, ..., C or more concepts."""
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of all that they hold."""
+        content = hashlib.sha256()
+        for field in dataclasses.fields(self):
+            array = getattr(self, field.name)
+            content.update(f"{field.name} {array.dtype.name} {array.shape}\n".encode())
+            content.update(np.ascontiguousarray(array).tobytes())
+        return content.hexdigest()
+
+    def write(self, folder: Path, split: str) -> None:
+        """Write the lists of a split into a new folder of mentions."""
+        within = folder / CANDIDATES / split
+        within.mkdir(parents=True)
+        for field in dataclasses.fields(self):
+            np.save(within / f"{field.name}.npy", getattr(self, field.name))
+
+
+def read_lists(folder: Path, split: str, mentions: int, names: int) -> CandidateLists:
+    """The lists of a split.
+
+    Args:
+        folder: of mentions and their candidates.
+        split: train, dev or test.
+        mentions, names: how many there are.
+
+    Raises:
+        BadInput: if there are none, or they are not of these mentions.
+    """
+    within = folder / CANDIDATES / split
+    if not within.is_dir():
+        raise BadInput(
+            f"{folder} has no candidates of its mentions of {split}; expected what "
+            "`python -m coder_jax candidates --model ... --data ... --out ...` writes"
+        )
+    arrays = {
+        field.name: map_array(within / f"{field.name}.npy", CANDIDATES_AGAIN)
+        for field in dataclasses.fields(CandidateLists)
+    }
+    shape = arrays["names"].shape
+    for name, kind in {"names": "i", "distances": "f", "numbers": "f"}.items():
+        found = arrays[name]
+        expected = (mentions, found.shape[-1]) if name == "numbers" else (mentions, shape[-1])
+        if found.dtype.kind != kind or found.shape != expected:
+            raise BadInput(
+                f"{within / name}.npy holds {found.dtype} {found.shape}; expected {expected}: "
+                f"{CANDIDATES_AGAIN}"
+            )
+    if arrays["names"].size and not 0 <= arrays["names"].min() <= arrays["names"].max() < names:
+        raise BadInput(
+            f"{within}/names.npy has numbers beyond the {names} names: {CANDIDATES_AGAIN}"
+        )
+    return CandidateLists(**arrays)
+
+
+def candidate_rows(lists: CandidateLists) -> np.ndarray:
+    """int64 [M * k, 2]: the mention and the name of each candidate, mention by mention."""
+    mentions, k = lists.names.shape
+    return np.stack([np.repeat(np.arange(mentions), k), np.ravel(lists.names)], axis=1)

@@ -1,1 +1,0 @@
-"""Mentions of one concept or several, with their dictionary: folders of arrays."""

@@ -1,0 +1,253 @@
+"""Terms to word-piece ids: flat int32 tokens with CSR offsets."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from tokenizers import Tokenizer
+
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import without_cleaning
+
+# -------------------------------------------------------------------------------------------------
+# Term strings in, word-piece ids out: flat int32 tokens with CSR offsets, cut to a maximum length.
+#
+# TensorFlow-free. The tokenizer is the encoder's own, so that a dataset holds exactly the ids that
+# the encoder will see.
+
+# The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
+
+
+def _auto_tokenizer(path_or_hub_id: str | Path):
+    # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
+    from transformers import AutoTokenizer
+
+    name = str(local_folder(path_or_hub_id, *TOKENIZERS))
+    is_folder = Path(name).exists()
+    if is_folder and not any((Path(name) / f).is_file() for f in TOKENIZERS):
+        raise BadInput(
+            f"{name} is not a tokenizer folder: it has none of {', '.join(TOKENIZERS)}. "
+            "Give the folder of a Hugging Face model, or a hub id such as "
+            "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract."
+        )
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as error:  # tokenizers raises this very class for what it cannot read
+        # Where the one package is missing, transformers tries the file with the other.
+        if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
+            raise BadInput(
+                f"the tokenizer of {name!r} is a sentencepiece file, without a tokenizer.json; to "
+                "read it, install sentencepiece: 'pip install sentencepiece protobuf'"
+            ) from error
+        first_line = " ".join(f"{type(error).__name__}: {error}".split("\n")[0].split())
+        raise BadInput(
+            f"no tokenizer could be loaded from {name!r}: {first_line}\n"
+            "Expected a local folder with tokenizer.json or vocab.txt, or the id of a model on the "
+            "Hugging Face hub that this machine can reach (download it first where there is no "
+            "network, and give the folder)."
+        ) from error
+
+
+def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
+    """The `tokenizers.Tokenizer` of a local model folder or hub id, which takes terms as they are.
+
+    Padding and truncation are off, and so is the cleaning of an export (`cleaning`).
+
+    Raises BadInput if the folder holds no tokenizer or the hub id cannot be reached.
+    """
+    tokenizer = getattr(_auto_tokenizer(path_or_hub_id), "backend_tokenizer", None)
+    if tokenizer is None:
+        raise BadInput(
+            f"the tokenizer of {str(path_or_hub_id)!r} has no fast (Rust) version; convert it to a "
+            "tokenizer.json first"
+        )
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer = without_cleaning(tokenizer)
+    try:
+        tokenizer.encode("term")
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            raise
+        raise BadInput(
+            f"the tokenizer of {str(path_or_hub_id)!r} fails at any term: {error}; its "
+            "tokenizer.json is damaged: fetch or export it again"
+        ) from error
+    return tokenizer
+
+
+def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
+    """Copies the tokenizer (vocabulary, settings) into `folder`, readable by AutoTokenizer.
+
+    Without the cleaning of an export.
+
+    OSError where the disk is full or may not be written to.
+    """
+    tokenizer = _auto_tokenizer(path_or_hub_id)
+    own = without_cleaning(tokenizer.backend_tokenizer)
+    try:
+        tokenizer.save_pretrained(str(folder))
+        if own is not tokenizer.backend_tokenizer:
+            own.save(str(folder / "tokenizer.json"))
+    except Exception as error:  # tokenizers has no type for it
+        number = OS_ERROR.search(str(error))
+        if isinstance(error, OSError) or number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
+
+
+def tokenizer_hash(tokenizer: Tokenizer) -> str:
+    """SHA-256 of the tokenizer's full definition: equal hashes give equal ids for every term."""
+    return hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+
+
+def tokenize_uncut(
+    tokenizer: Tokenizer, terms: Sequence[str], *, special: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of whole terms, with [CLS] and [SEP] if `special`: (int32 [sum], start int64 [n + 1])."""
+    encodings = tokenizer.encode_batch_fast(list(terms), add_special_tokens=special)
+    ids = [encoding.ids for encoding in encodings]
+    start = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)), out=start[1:])
+    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(start[-1]))
+    return tokens, start
+
+
+def cut(tokens: np.ndarray, start: np.ndarray, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts every term to `max_length` ids and keeps its last id, [SEP], in the last place.
+
+    The same result as the tokenizer's own truncation from the right of "[CLS] term [SEP]"
+    (Hugging Face `truncation=True`), done on the flat arrays.
+    """
+    if max_length < 3:
+        raise BadInput(f"max length {max_length}: expected 3 or more ([CLS], a piece, [SEP])")
+    lengths = np.diff(start)
+    if not len(lengths) or lengths.max() <= max_length:
+        return tokens, start
+    cut_start = np.zeros_like(start)
+    np.cumsum(np.minimum(lengths, max_length), out=cut_start[1:])
+    position = np.arange(len(tokens)) - np.repeat(start[:-1], lengths)
+    cut_tokens = tokens[position < max_length]
+    cut_tokens[cut_start[1:] - 1] = tokens[start[1:] - 1]
+    return cut_tokens, cut_start
+
+
+def tokenize(
+    tokenizer: Tokenizer, terms: Sequence[str], max_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Word-piece ids of many terms at once, in parallel, [CLS] first and [SEP] last in each.
+
+    Args:
+      tokenizer: from `load_tokenizer`; pieces outside its vocabulary become its unknown token.
+      terms: n strings.
+      max_length: longest term in ids, special tokens included; longer terms are cut.
+    Returns:
+      tokens int32 [sum of lengths] and start int64 [n + 1]; term i is tokens[start[i]:start[i+1]].
+    """
+    return cut(*tokenize_uncut(tokenizer, terms), max_length)
+
+
+# -------------------------------------------------------------------------------------------------
+# Terms in, word-piece ids out, each distinct word tokenized once.
+#
+# A terminology says the same words again and again: the million terms of a release have some
+# hundred thousand words. BERT's tokenizer splits at every blank before all else, so a term's ids
+# are those of its words, one after the other. Where a tokenizer works otherwise, terms are
+# tokenized whole.
+
+WORDS_KEPT = 2_000_000  # some 300 MB; more than a release of the UMLS has in English
+
+
+class WordPieces:
+    """A tokenizer that keeps the ids of the words that it has seen.
+
+    Args:
+        tokenizer: from `load_tokenizer`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        self.splits_at_blanks = splits_at_blanks(tokenizer)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.known: dict[str, int] = {}  # the number of a word
+        self.ids = np.zeros(0, np.int32)
+        self.start = np.zeros(1, np.int64)  # of a word's ids, by its number
+
+    def __call__(self, terms: Sequence[str] | pl.Series) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of whole terms with their special tokens: (ids int32 [sum], start int64 [n + 1])."""
+        if not self.splits_at_blanks:
+            return tokenize_uncut(self.tokenizer, list(terms))
+        split = pl.Series(terms, dtype=pl.String).str.split(" ")
+        flat = split.explode()
+        distinct = flat.unique()
+        numbers = self._numbers(distinct.to_list())
+        places = pl.DataFrame({"word": distinct, "number": numbers})
+        words = (
+            flat.to_frame("word")
+            .join(places, on="word", how="left", maintain_order="left")["number"]
+            .to_numpy()
+        )
+        return self._joined(words, split.list.len().to_numpy().astype(np.int64))
+
+    def _numbers(self, words: list[str]) -> np.ndarray:
+        """The numbers of distinct words; new ones are tokenized, all at once."""
+        if len(self.known) > WORDS_KEPT:
+            self._forget()
+        new = [word for word in words if word not in self.known]
+        ids, start = tokenize_uncut(self.tokenizer, new, special=False)
+        first = len(self.known)
+        self.known.update(zip(new, range(first, first + len(new)), strict=True))
+        self.start = np.concatenate([self.start, start[1:] + len(self.ids)])
+        self.ids = np.concatenate([self.ids, ids])
+        return np.fromiter(map(self.known.__getitem__, words), np.int64, len(words))
+
+    def _joined(self, words: np.ndarray, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of terms of n_words[i] words each, given the numbers of all the words."""
+        opening, closing = self.tokenizer.encode("").ids
+        lengths = self.start[words + 1] - self.start[words]
+        before = np.concatenate([[0], np.cumsum(lengths)])  # ids before each word
+        word_start = np.concatenate([[0], np.cumsum(n_words)])
+        start = before[word_start] + 2 * np.arange(len(word_start))
+        # Where the ids of each word go: behind those of all words before it, and behind two special
+        # tokens of each earlier term and one of its own.
+        shift = 2 * np.repeat(np.arange(len(n_words)), n_words) + 1
+        ids = np.empty(int(start[-1]), np.int32)
+        within = np.arange(before[-1]) - np.repeat(before[:-1], lengths)
+        target = np.repeat(before[:-1] + shift, lengths) + within
+        ids[target] = self.ids[np.repeat(self.start[words], lengths) + within]
+        ids[start[:-1]] = opening
+        ids[start[1:] - 1] = closing
+        return ids, start
+
+
+def splits_at_blanks(tokenizer: Tokenizer) -> bool:
+    """Whether the ids of "a b" are those of "a", then those of "b", between two special tokens.
+
+    So it is for BERT's normalizer (it looks at single characters and their accents) and BERT's
+    splitting at white space and punctuation, unless an added token holds white space (which the
+    normalizer makes blanks of) or takes blanks beside it away, or ids are cut off or filled up.
+    """
+    parts = json.loads(tokenizer.to_str())
+    kinds = [(parts[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
+        return False
+    if parts["truncation"] or parts["padding"]:
+        return False
+    for token in parts["added_tokens"]:
+        if token["lstrip"] or token["rstrip"] or any(map(str.isspace, token["content"])):
+            return False
+    special, word = tokenizer.encode("").ids, tokenizer.encode("a", add_special_tokens=False).ids
+    return len(special) == 2 and tokenizer.encode("a").ids == [special[0], *word, special[1]]

@@ -1,1 +1,0 @@
-"""Tables as people keep them: comma, semicolon or tab separated text, and Excel workbooks."""

@@ -1,0 +1,404 @@
+"""Files and folders that are whole or not there: atomic writes, locks, pipes, NumPy arrays."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from data_pipeline.process import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+
+# -------------------------------------------------------------------------------------------------
+# Locks on files, which end with the process that holds them, however it ends.
+
+# What file systems answer that have no locks, such as some network and FUSE mounts.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def lock_file(path: Path, *, shared: bool = False) -> IO[str] | None:
+    """The file, locked until it is closed; None if another process holds it.
+
+    Args:
+        path: of the file.
+        shared: hold it together with others that share it; None if one holds it alone.
+
+    Raises:
+        OSError: the file cannot be opened, or its file system has no locks.
+    """
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return None
+        raise
+    return file
+
+
+@contextmanager
+def locked(path: Path, held: str) -> Iterator[None]:
+    """Hold the lock within; BadInput that says `held` if another process has it."""
+    file = lock_file(path)
+    if file is None:
+        raise BadInput(held)
+    with file:
+        yield
+
+
+# -------------------------------------------------------------------------------------------------
+# Devices, pipes and a process's own output: what is written into, and never replaced by a file.
+
+# What can be neither written into nor replaced: that of a disk, which a device is too, is lost.
+REFUSED = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFBLK: "a disk",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `path` is a device, a pipe, or what this process prints to, as /dev/stdout is.
+
+    False for a file and for what is not there.
+
+    Raises:
+        BadInput: for a folder, a disk or a socket.
+    """
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+    if kind in REFUSED:
+        raise BadInput(
+            f"{path} is {REFUSED[kind]}; expected a file, or the name of a new one: give another"
+        )
+    return kind != stat.S_IFREG or own_output(path) is not None
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether `path` is where this process prints to."""
+    return own_output(path) == 1
+
+
+def own_output(path: Path) -> int | None:
+    """1 if `path` is this process's stdout, 2 for its stderr, else None."""
+    for descriptor in (1, 2):
+        try:
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except OSError:  # it is not there, or the process has no such output
+            continue
+    return None
+
+
+def copy_to_stream(file: Path, stream: Path) -> None:
+    """Writes what is in a file to what `is_stream`; a pipe waits for its reader."""
+    own = own_output(stream)
+    if own is not None:  # another descriptor would have a place of its own in the file behind it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        descriptor = os.dup(own)
+    else:
+        descriptor = os.open(stream, os.O_WRONLY)  # not to be made where it has gone meanwhile
+    with file.open("rb") as content, open(descriptor, "wb") as target:
+        shutil.copyfileobj(content, target)
+
+
+# -------------------------------------------------------------------------------------------------
+# Files and folders that are whole or not there, however the process that writes them ends.
+
+# Hidden names beside a folder NAME while it is written: .NAME.partial is the new one, .NAME.old the
+# one that gives way to it, and .NAME.lock is held by the process that writes.
+PARTIAL, OLD, LOCK = "partial", "old", "lock"
+# What versions of coder_jax that named such folders after their process may have left.
+OF_A_PROCESS = re.compile(r"(partial|old|replaced)-(\d+)")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Another name to write a file under; it becomes `path` once the disk has all of it.
+
+    After an error nothing of it stays. After a kill its other name may; the next writer takes it.
+    Where `path` is a link, what it leads to is written. A device, a pipe or this process's own
+    output cannot be replaced: all is written into it at the end.
+
+    Raises:
+        BadInput: if `path` is a folder, a disk or a socket.
+    """
+    if is_stream(path):
+        with tempfile.TemporaryDirectory() as folder:
+            unfinished = Path(folder) / "unfinished"
+            yield unfinished
+            copy_to_stream(unfinished, path)
+        return
+    path = path.resolve()
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to write in; it becomes `folder` once the disk has all of it.
+
+    A folder that is there is replaced; whether it may be is the caller's question. After an error
+    it is still there, and nothing of the new one stays. After a kill the one or the other is there,
+    or `recover_folder`, which readers and the next writer call, gives the new one its name; what
+    else is left the next writer removes.
+
+    Raises:
+        BadInput: if another process is writing the same folder.
+    """
+    folder = folder.resolve()  # with_name needs a name; a link goes on leading to the folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = beside(folder, PARTIAL)
+    with only_writer(folder):
+        recover_folder(folder)
+        remove_leftovers(folder, PARTIAL)
+        try:
+            partial.mkdir()
+            yield partial
+            replace_folder(partial, folder)
+        except BaseException:
+            recover_folder(folder)
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        remove_leftovers(folder, OLD)
+
+
+def beside(folder: Path, what: str) -> Path:
+    """The hidden name beside a folder for PARTIAL, OLD or LOCK."""
+    return folder.with_name(f".{folder.name}.{what}")
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Give `new`, a whole folder on the same disk, the name `folder`; what was there goes then.
+
+    POSIX renames a folder in one step only where none, or an empty one, has the name. Else there
+    are two steps, between which no folder has it: see `recover_folder`.
+    """
+    folder = folder.resolve()
+    old, partial = beside(folder, OLD), beside(folder, PARTIAL)
+    flush_folder(new)
+    try:
+        os.replace(new, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+        if new != partial:
+            shutil.rmtree(partial, ignore_errors=True)  # not whole: it must not be recovered
+        os.replace(folder, old)
+        try:
+            os.replace(new, folder)
+        except FileNotFoundError:
+            if not folder.is_dir():  # else a reader recovered it meanwhile
+                raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover_folder(folder: Path) -> None:
+    """Give a folder its name again if a process was killed while it replaced that folder.
+
+    There is an old one and none with the name only between the two renames of `replace_folder`.
+    Then the new one is whole and gets the name; if it was written under a name of its own, the old
+    one does. It is one rename, which fails where another process has done it before.
+    """
+    folder = folder.resolve()
+    old = beside(folder, OLD)
+    if folder.exists() or not old.is_dir():
+        return
+    for found in (beside(folder, PARTIAL), old):
+        try:
+            os.replace(found, folder)
+            return
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return
+            raise
+
+
+def remove_leftovers(folder: Path, what: str) -> None:
+    """Remove what writers of `folder` left that were killed; for the process that writes it now."""
+    for found in leftovers(folder, what):
+        shutil.rmtree(found, ignore_errors=True)
+
+
+def leftovers(folder: Path, what: str) -> list[Path]:
+    """The new (PARTIAL) or the old (OLD) folders that killed writers of `folder` left beside it."""
+    found = [path for path in [beside(folder, what)] if path.is_dir()]
+    for path in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*")):
+        match = OF_A_PROCESS.fullmatch(path.name.removeprefix(f".{folder.name}."))
+        if match and (match[1] == PARTIAL) == (what == PARTIAL) and not is_running(int(match[2])):
+            found.append(path)
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Whether this machine has a process of that number, other than this one."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold the lock of those who write `folder`; it is not there when nobody writes.
+
+    Raises:
+        BadInput: if another process holds it.
+    """
+    path = beside(folder, LOCK)
+    try:
+        file = newest_lock(path)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        yield  # as without locks: two writers at once are the user's care
+        return
+    if file is None:
+        raise BadInput(f"{folder}: another process is writing it; wait for it, or stop it")
+    with file:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def newest_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
+    """The lock under a name that its holder removes: not one that lost its name meanwhile."""
+    while (file := lock_file(path, shared=shared)) is not None:
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()
+    return None
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the disk has all files of a folder, and their names."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            continue
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON so that `path` is either absent or whole. ValueError for NaN and infinity."""
+    text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+    with written_whole(path) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+
+
+# -------------------------------------------------------------------------------------------------
+# Files of one NumPy array: damaged ones and full disks are said, whatever NumPy makes of them.
+
+
+def map_array(path: Path, remedy: str) -> np.memmap:
+    """The array in a .npy file, mapped: nothing is read before it is used.
+
+    Args:
+        path: the file.
+        remedy: what to do about a damaged one, for the message.
+
+    Raises:
+        BadInput: if it cannot be read, or is no such file.
+    """
+    import numpy as np
+
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # NumPy reads the header as Python, which fails in many ways
+        problem = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BadInput(f"{path} cannot be read ({problem}); {remedy}") from error
+    if not isinstance(mapped, np.memmap):  # an .npz by another name
+        mapped.close()
+        raise BadInput(f"{path} holds several arrays; expected a .npy file of one; {remedy}")
+    return mapped
+
+
+def write_array(
+    path: Path, shape: Sequence[int], dtype: np.dtype, parts: Iterable[np.ndarray]
+) -> None:
+    """Write a .npy file of rows that come in parts, so that not all are in memory at once.
+
+    They are written, not mapped: where a disk is full that is an error, but a mapping would end the
+    process without a word (SIGBUS).
+
+    Args:
+        path: the file; one that is there is replaced.
+        shape, dtype: of all rows.
+        parts: [n, ...] of that dtype, which are all rows together.
+    """
+    import numpy as np
+
+    header = {"descr": dtype.str, "fortran_order": False, "shape": tuple(shape)}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            part.tofile(file)
+
+
+# -------------------------------------------------------------------------------------------------
+# Arrays whose memory TensorFlow and JAX can use as it is; others they would copy.
+
+# Bytes; TensorFlow aborts on a tensor that does not begin at a multiple of it, and XLA on a CPU
+# copies such an array first.
+ALIGNMENT = 64
+
+
+def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """An array of this shape that begins at a multiple of 64 bytes; its content is undefined.
+
+    NumPy's own begin at a multiple of 16.
+    """
+    import numpy as np
+
+    dtype = np.dtype(dtype)
+    size = math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize
+    bytes_ = np.empty(size + ALIGNMENT, np.uint8)
+    first = -bytes_.ctypes.data % ALIGNMENT
+    return bytes_[first : first + size].view(dtype).reshape(shape)
+
+
+def is_aligned(array: np.ndarray) -> bool:
+    """Whether TensorFlow and JAX can use the array's memory as it is."""
+    return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0

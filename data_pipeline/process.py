@@ -1,0 +1,422 @@
+"""What every command needs: messages for bad input, progress, an end when asked to stop."""
+
+import argparse
+import difflib
+import errno
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm as Progress
+
+# -------------------------------------------------------------------------------------------------
+# The one exception for bad input: what was found, what was expected, what to do.
+
+
+class BadInput(Exception):
+    """Input that cannot be used as it is; commands print the message and exit with status 2.
+
+    Anything else that is raised is a defect of the program and keeps its traceback.
+    """
+
+
+# -------------------------------------------------------------------------------------------------
+# What long work shows of itself: a bar on a terminal; in a log file a plain line now and then.
+#
+# A file keeps each redrawing of a bar, so where stderr is no terminal there is a line every 30 s
+# with the time of day, and one at the end. With `--quiet` there is neither, nor another word of
+# progress.
+
+SECONDS_BETWEEN_LINES = 30.0
+QUIET = "print results, warnings and errors alone: no progress"  # of the flag --quiet
+
+_quiet = [False]
+
+
+def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progress:
+    """A progress bar on stderr, in the form that suits it.
+
+    Args:
+        iterable: what it goes through, if it is not moved by hand.
+        options: of tqdm: total, desc, unit, unit_scale, initial, leave, disable.
+    """
+    form = Progress if on_terminal() else Lines
+    options["disable"] = options.get("disable", False) or is_quiet() or sys.stderr is None
+    return form(iterable, **options)
+
+
+class Lines(Progress):
+    """A bar's counts as lines of text, for log files."""
+
+    def __init__(self, iterable: Iterable[Any] | None = None, **options: Any):
+        # With `gui` tqdm itself writes nothing: no bar, no carriage return.
+        options |= {"mininterval": SECONDS_BETWEEN_LINES, "miniters": 1, "gui": True}
+        super().__init__(iterable, **options)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Print a line."""
+        self._print("{remaining} left")
+
+    def _print(self, time_in_words: str) -> None:
+        shares = "{n_fmt}/{total_fmt}, {percentage:.0f}%" if self.total else "{n_fmt}"
+        form = f"{self.desc or 'done'}: {shares}, {{rate_fmt}}, {time_in_words}{{postfix}}"
+        text = self.format_meter(**{**self.format_dict, "bar_format": form})
+        words = " ".join(text.split())
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), words, file=self.fp, flush=True)
+
+    def close(self) -> None:
+        """Print where it ended, unless the bar would have vanished."""
+        if not self.disable and self.leave and self.n != self.initial:
+            self._print("{elapsed} in all")
+        super().close()
+
+    def clear(self, *_: Any, **__: Any) -> None:
+        """Lines stay."""
+
+    @classmethod
+    def write(cls, s: str, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
+        """Print another line."""
+        print(s, file=file or sys.stdout, end=end, flush=True)
+
+
+def without_other_bars(words: Iterable[str]) -> None:
+    """No bars of Hugging Face's libraries where ours are lines, or none: before they are imported.
+
+    Args:
+        words: of the command line.
+    """
+    if "--quiet" in words or not on_terminal():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+@contextmanager
+def quiet(wanted: bool = True) -> Iterator[None]:
+    """Within, if it is wanted, nothing but results, warnings and errors is printed."""
+    before, _quiet[0] = _quiet[0], wanted
+    try:
+        yield
+    finally:
+        _quiet[0] = before
+
+
+def on_terminal() -> bool:
+    """Whether stderr is a terminal; it is None in a process that was started without one."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def is_quiet() -> bool:
+    """Whether it was asked for."""
+    return _quiet[0]
+
+
+def tell(text: object) -> None:
+    """Print a line about the work on stderr, unless quiet."""
+    if not is_quiet():
+        print(text, file=sys.stderr, flush=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Stopping when asked to: SIGTERM (preemption, a scheduler) and Ctrl-C end long work tidily.
+#
+# The first signal only takes note; long work polls between pieces that are whole on disk, and
+# raises `Stopped` there. A second signal does not wait, unless it comes at once: Ctrl-C and
+# schedulers reach a command and those that it started, and the command passes its signal on to
+# these. Exit status 75 ("try again later", EX_TEMPFAIL) tells a launcher to start the same command
+# again; 130 is a person's Ctrl-C.
+
+TRY_AGAIN = 75
+INTERRUPTED = 130
+SAME_REQUEST_SECONDS = 2.0  # signals that come so soon after the first are no second request
+
+_asked: list[int] = []  # the signal that counts: that of this process, or of another host
+_came: list[float] = []  # when this process itself got the first one
+_what_next: list[str] = []  # what is said when the first one comes
+
+
+class Stopped(Exception):
+    """Work ended because a signal asked for it; what is needed to go on is on disk.
+
+    Attributes:
+        status: what the process returns.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("asked to stop")
+        self.status = exit_status(signal_asked())
+
+
+def asked() -> bool:
+    """Whether a signal has asked this process to stop."""
+    return bool(_asked)
+
+
+def ask(number: int) -> None:
+    """Stop as if signal `number` had come, though it came to another host.
+
+    Whoever preempts machines signals them one after the other: this process's own signal, which
+    comes a moment later, must not count as the second one.
+    """
+    if _asked:
+        return
+    _asked.append(number)
+    for sentence in _what_next:
+        print(f"\n{signal.Signals(number).name}: {sentence}", file=sys.stderr, flush=True)
+
+
+def signal_asked() -> int:
+    """The signal that has asked this process, or another host, to stop; 0 if none has."""
+    return _asked[0] if _asked else 0
+
+
+def poll() -> None:
+    """Raise `Stopped` if a signal has asked for it: call where nothing is half done."""
+    if _asked:
+        raise Stopped
+
+
+def exit_status(number: int) -> int:
+    """What a process returns that signal `number` stopped: INTERRUPTED for Ctrl-C."""
+    return INTERRUPTED if number == signal.SIGINT else TRY_AGAIN
+
+
+@contextmanager
+def stop_when_asked(what_next: str | None) -> Iterator[None]:
+    """Within, SIGTERM and Ctrl-C take note and say `what_next` on stderr; a second one ends all.
+
+    With None (short work that does not poll), and outside the main thread, where Python takes no
+    signals, they keep their usual meaning.
+    """
+
+    def take_note(number: int, _: object) -> None:
+        now = time.monotonic()
+        if not _came:
+            _came.append(now)
+            ask(number)
+        elif now > _came[0] + SAME_REQUEST_SECONDS:
+            raise KeyboardInterrupt
+
+    forget()
+    if what_next is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    _what_next.append(what_next)
+    before = [signal.signal(number, take_note) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        forget()
+
+
+def forget() -> None:
+    """Be as if no signal had come."""
+    for notes in (_asked, _came, _what_next):
+        notes.clear()
+
+
+# -------------------------------------------------------------------------------------------------
+# What a mistyped name may have meant.
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """ "; did you mean NAME?" with the known name that is most like it; "" where none is."""
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(found.lower(), names, n=1)
+    return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Refuse flags that a parser does not have, with the one that may be meant.
+
+    argparse itself names them last, after all that is missing because of them.
+
+    Raises:
+        BadInput: for a word that begins with -- and is no flag, nor the beginning of one.
+    """
+    known = parser._option_string_actions
+    for word in words:
+        if word == "--":
+            return
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and not any(name.startswith(flag) for name in known):
+            raise BadInput(
+                f"there is no option {flag}{did_you_mean(flag, known)} "
+                f"(`{parser.prog} --help` lists all)"
+            )
+
+
+# -------------------------------------------------------------------------------------------------
+# What every command does around its work: messages without a traceback, signals, exit status.
+
+# A disk that is full or may not be written to is the user's to mend: no traceback.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+# NumPy says in words alone that it could not write all of an array.
+UNWRITTEN = ("Not enough free space to write", "requested and")
+# So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
+PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+# Pipes and terminals at whose other end nobody is.
+PIPE_ERRORS = (errno.EPIPE, errno.ENXIO)
+INSTALL = (
+    "use the environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
+    "what is needed: pip install -r requirements.txt -c constraints.txt"
+)
+# What a shell tells of a process that nobody read from any more (128 + SIGPIPE).
+NOT_READ = 141
+OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
+
+
+def run_command(
+    work: Callable[[], int],
+    *,
+    when_asked: str | None = "stopping; the same command goes on",
+    when_stopped: str = "stopped; the same command goes on",
+) -> int:
+    """The exit status of `work()`: its own; 2 for bad input; 75 or 130 if it was asked to stop.
+
+    If the reader of its output, such as `head`, goes before the end, 141.
+
+    Args:
+        work: the command; long work polls `data_pipeline.process`.
+        when_asked: what is said once SIGTERM or Ctrl-C has come; None for short work that does not
+            poll, which they end at once.
+        when_stopped: what is said at the end if it was asked to stop.
+    """
+    left = False
+    try:
+        with stop_when_asked(when_asked):
+            try:
+                status = work()
+            finally:
+                left = not flush_stdout()
+        return NOT_READ if left else status
+    except Stopped as stopped:
+        print(when_stopped, file=sys.stderr)
+        return stopped.status
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (BadInput, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, BrokenPipeError) and (left or stdout_was_left()):
+            return NOT_READ
+        message = message_of(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        return 2
+
+
+def run_parsed(
+    name: str,
+    description: str | None,
+    examples: str,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    work: Callable[[argparse.Namespace], int],
+    arguments: Sequence[str] | None = None,
+    *,
+    when_asked: str = "stopping; the same command starts over",
+    when_stopped: str = "stopped; the same command starts over",
+) -> int:
+    """The exit status of a command with options of its own, as of `run_command`.
+
+    It takes --quiet, too.
+
+    Args:
+        name: as it is typed, "python -m data_pipeline.build".
+        description, examples: what --help says above and below the options.
+        add_arguments: declares the options.
+        work: the command, of the options but --quiet.
+        arguments: the words behind the name; None: those that were typed.
+        when_asked, when_stopped: of `run_command`.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    without_other_bars(words)
+
+    def parse_and_work() -> int:
+        parser = argparse.ArgumentParser(
+            prog=name,
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_arguments(parser)
+        parser.add_argument("--quiet", action="store_true", help=QUIET)
+        check_flags(parser, words)
+        options = parser.parse_args(words)
+        with quiet(vars(options).pop("quiet")):
+            return work(options)
+
+    return run_command(parse_and_work, when_asked=when_asked, when_stopped=when_stopped)
+
+
+def flush_stdout() -> bool:
+    """Write what was printed; False if its reader has gone, as `head` does that had enough."""
+    try:
+        if sys.stdout is not None:  # None: the process was started without one
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not stdout_was_left():
+            raise
+        return False
+    return True
+
+
+def stdout_was_left() -> bool:
+    """Whether the reader of what is printed has gone.
+
+    Then it goes nowhere from now on, as Python would complain at its exit.
+    """
+    try:
+        stdout = sys.stdout.fileno()
+    except (OSError, AttributeError):  # a stream in memory, or none
+        return False
+    poll = select.poll()
+    poll.register(stdout, 0)
+    if not poll.poll(0):  # an error or a hang-up is told unasked
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
+
+
+def message_of(error: BaseException) -> str | None:
+    """What is printed of an error that the user can mend; None for a defect of the program."""
+    if isinstance(error, BadInput):
+        return str(error)
+    if isinstance(error, OSError) and (error.errno in DISK_ERRORS or is_unwritten(error)):
+        return f"{error}; make room or check the rights, and try again"
+    if isinstance(error, shutil.Error):  # copies of several files, each with what went wrong
+        copies = error.args[0]
+        why = copies if isinstance(copies, str) else copies[0][2]
+        return f"{why}; make room or check the rights, and try again"
+    if isinstance(error, OSError) and error.errno in PATH_ERRORS:
+        return f"{error}; check the path, or give another"
+    if isinstance(error, OSError) and error.errno in PIPE_ERRORS:
+        return (
+            f"{error}: nobody reads what is written; give a file, or see what became of the reader"
+        )
+    if isinstance(error, ModuleNotFoundError):
+        return message_of_missing(error)
+    return None
+
+
+def is_unwritten(error: OSError) -> bool:
+    """Whether an array could not be written whole, of which NumPy tells without a number."""
+    return error.errno is None and any(words in str(error) for words in UNWRITTEN)
+
+
+def message_of_missing(error: ModuleNotFoundError) -> str | None:
+    """What is printed where a package of others is not installed; None for a module of ours."""
+    if error.name is None:  # as jax says it of jaxlib
+        return f"{error}; {INSTALL}"
+    package = error.name.partition(".")[0]
+    if package in OURS:
+        return None
+    return f"the Python package {package} is not installed for {sys.executable}; {INSTALL}"

@@ -1,1 +1,0 @@
-"""Processes: exit status, signals, bad input."""

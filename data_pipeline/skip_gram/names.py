@@ -1,0 +1,392 @@
+"""Names of a dictionary found in text, and the concept that each means."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import ahocorasick
+
+from data_pipeline.dataset.dictionary import read_dictionary, read_entries
+from data_pipeline.files.tables import CONCEPT_COLUMNS, content_hash, read_text
+from data_pipeline.process import BadInput
+from data_pipeline.sources.text import Annotation, Document, only_words, sentence_spans, token_spans
+
+# -------------------------------------------------------------------------------------------------
+# The names that are looked for in text, and the concepts of each.
+
+# Words that head the matches of any dictionary of diseases without meaning one, and words of
+# English that are somebody's abbreviation.
+STOP_NAMES = frozenset(
+    """
+    condition conditions cancer cancers disease diseases tumor tumors tumour tumours diagnosis
+    disorder disorders mutation mutations infection infections complex syndrome syndromes symptom
+    symptoms sign signs finding findings patient patients lesion lesions illness problem problems
+    mg mm cm nm km kg et al men go bind rich air arm cord ask ten ion fed gave bad add ups bid pale
+    pig cup tar lord caps bo id deletion mutated marker simple sensitive sensitivity regression
+    infectious helix recurrence differentiating genetic inherited recurrent primary secondary
+    abnormality abnormalities injury injuries deficiency complication complications present
+    a about after all also am an and any are as at be been but by can could did do does for from
+    get had has have he her him his how i if in into is it its let may me more most my no nor not
+    now of off on one or our out over own per said same see she so some such than that the their
+    them then they this to too two under up us use was we were what when who why will with would
+    you your acute aid aims apart arc arms art back cap care case cat cell cells chronic cold drop
+    ear end face fact fall fan far fast fat fit gap gas great hand hot ice key lab large lead led
+    low major map mass met mild minor non normal old pet plan rat rest rod sad set severe
+    small spot star step stop tag task time trap type war wave
+    """.split()
+)
+
+
+def surface(tokens: Iterable[str]) -> str:
+    """Tokens as one string in which each stands between blanks of its own: what is matched."""
+    return "".join(f" {token} " for token in tokens)
+
+
+def surface_of(name: str) -> str:
+    """The same of a name."""
+    return surface(token for token, _, _ in token_spans(name))
+
+
+@dataclass(frozen=True)
+class NameDictionary:
+    """Names as `surface` writes them, and concepts.
+
+    Attributes:
+      concepts_of: the concepts of each name, but for those that are excluded.
+      concepts: all, without excluded ones.
+      codes: other identifiers of a concept -> it, where they are of one only.
+      abbreviations: names of one word that the dictionary never writes but in capitals, such as
+        AIDS: text means them only where it does so, too.
+      excluded, excluded_names: concepts, and the names that one of them has.
+      record: what a manifest says of it.
+    """
+
+    concepts_of: Mapping[str, tuple[str, ...]]
+    concepts: frozenset[str]
+    codes: Mapping[str, str]
+    abbreviations: frozenset[str]
+    excluded: frozenset[str]
+    excluded_names: frozenset[str]
+    record: Mapping[str, object]
+
+    def concept(self, identifier: str) -> str:
+        """The concept that an identifier of a text names; "" where it is none of these."""
+        return identifier if identifier in self.concepts else self.codes.get(identifier, "")
+
+
+def read_names(
+    path: Path,
+    languages: Sequence[str] = (),
+    types: Sequence[str] = (),
+    exclude: Path | None = None,
+) -> NameDictionary:
+    """The names of a dictionary, whatever file it is.
+
+    Args:
+      path: as `read_entries` takes it.
+      languages, types: of a dataset, a release or such a table: terms in these languages, concepts
+        of these semantic types. Empty: all.
+      exclude: a list of concepts, as `read_concepts` takes it. None of their names is looked for,
+        even if others have it, too.
+
+    Raises:
+      BadInput: another thing, or a list of concepts none of which is in the dictionary.
+    """
+    held, codes, abbreviations = _read(path, languages, types)
+    excluded = frozenset(read_concepts(exclude)) if exclude is not None else frozenset()
+    known = {concept for concepts in held.values() for concept in concepts}
+    if excluded and not excluded & known:
+        raise BadInput(
+            f"--exclude-concepts {exclude}: found {sorted(excluded)[0]!r} and {len(excluded) - 1:,}"
+            f" more, none of which {path} has; expected its concepts, such as {min(known)!r}"
+        )
+    closed = frozenset(name for name, concepts in held.items() if excluded & concepts.keys())
+    return NameDictionary(
+        {name: tuple(concepts) for name, concepts in held.items() if name not in closed},
+        frozenset(known - excluded),
+        {
+            code: next(iter(concepts))
+            for code, concepts in codes.items()
+            if len(concepts) == 1 and not excluded & concepts.keys()
+        },
+        abbreviations,
+        excluded | {code for code, concepts in codes.items() if excluded & concepts.keys()},
+        closed,
+        {
+            "source": str(path),
+            "names": len(held),
+            "concepts": len(known),
+            "excluded_concepts": len(excluded & known),
+            "excluded_names": len(closed),
+            "content_hash": content_hash((name, *concepts) for name, concepts in held.items()),
+        },
+    )
+
+
+Held = dict[str, dict[str, None]]  # a name or a code -> its concepts, in order
+
+
+def _read(
+    path: Path, languages: Sequence[str], types: Sequence[str]
+) -> tuple[Held, Held, frozenset[str]]:
+    """The concepts of each name, and of each other identifier; names in capitals alone."""
+    held: Held = {}
+    codes: Held = {}
+    small: set[str] = set()
+    for name, concept in _pairs(path, languages, types, codes):
+        tokens = [token for token, _, _ in token_spans(name)]
+        if only_words(tokens):
+            held.setdefault(surface(tokens), {})[concept] = None
+            if len(tokens) > 1 or not name.isupper():
+                small.add(surface(tokens))
+    if not held:
+        raise BadInput(f"{path}: found no name that has a word; give another dictionary")
+    # A dictionary in capitals throughout says nothing by them.
+    return held, codes, frozenset(held.keys() - small) if small else frozenset()
+
+
+def _pairs(
+    path: Path, languages: Sequence[str], types: Sequence[str], codes: Held
+) -> Iterator[tuple[str, str]]:
+    """(name, concept), in the order of the dictionary; fills in codes."""
+    if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF") or languages or types:
+        dictionary = read_dictionary(path, languages=languages, types=types, raw=True)
+        for _, term, concept in dictionary.pairs():
+            yield term, concept
+        for concept in sorted(dictionary.concept_set):
+            for _, code in dictionary.about(concept).codes:
+                codes.setdefault(code, {})[concept] = None
+        return
+    for entry in read_entries(path):
+        for code in entry.codes[1:]:
+            codes.setdefault(code, {})[entry.codes[0]] = None
+        for name in entry.names:
+            yield name, entry.codes[0]
+
+
+def read_concepts(path: Path) -> list[str]:
+    """The identifiers in a list: one a line, or a column of a table with tabs and a header.
+
+    Raises:
+      BadInput: a table without such a column, or a file without lines.
+    """
+    rows = [line.split("\t") for line in read_text(path).split("\n") if line.strip()]
+    if not rows:
+        raise BadInput(f"{path}: found no lines; expected a concept in each")
+    header = [field.strip().lower() for field in rows[0]]
+    named = [place for place, field in enumerate(header) if field in CONCEPT_COLUMNS]
+    if len(header) > 1 and not named:
+        raise BadInput(
+            f"{path}: found the columns {', '.join(header)}; expected one that is called CUI or "
+            "concept, or a concept in each line"
+        )
+    place = named[0] if named else 0
+    found = [row[place].strip() for row in rows[bool(named) :] if len(row) > place]
+    return list(dict.fromkeys(one for one in found if one))
+
+
+def read_stop_names(path: Path | None) -> frozenset[str]:
+    """`STOP_NAMES` and those of a file, one a line; as `surface` writes them."""
+    more = read_text(path).split("\n") if path is not None else []
+    return frozenset(surface_of(name) for name in (*STOP_NAMES, *more) if name.strip())
+
+
+# -------------------------------------------------------------------------------------------------
+# Which names stand where in the sentences of a document, and which concept each means.
+
+MOST_TOKENS = 1000  # of a sentence; gensim cuts what has more than 10,000
+
+
+class Mention(NamedTuple):
+    """A name in a sentence: its tokens first .. last - 1, and the concept it means, or ""."""
+
+    first: int
+    last: int
+    concept: str
+
+
+class Sentence(NamedTuple):
+    """Tokens, marks and stop words among them, and mentions from left to right."""
+
+    tokens: list[str]
+    mentions: list[Mention]
+
+
+class Candidate(NamedTuple):
+    """What may become a mention; the least comes first, and takes its tokens."""
+
+    rank: int  # 0: annotated, 1: a name of what the document is about, 2: of the dictionary
+    minus_length: int  # in tokens
+    first: int
+    last: int
+    concept: str
+    ambiguous: bool
+
+
+SOURCES = ("annotated", "of the document", "of the dictionary")
+
+
+class NameMatcher:
+    """Finds the names of a set in tokens, all at once (Aho and Corasick 1975)."""
+
+    def __init__(self, names: Iterable[str], stop: Container[str] = ()):
+        """
+        Args:
+          names: as `surface` writes them.
+          stop: names that are not looked for; nor are such of one sign, or without a letter.
+        """
+        self.names = [name for name in names if name not in stop and _can_be_found(name)]
+        self._automaton = ahocorasick.Automaton()
+        for name in self.names:
+            self._automaton.add_word(name, name)
+        self._automaton.make_automaton()
+
+    def matches(self, tokens: Collection[str]) -> list[tuple[int, int, str]]:
+        """(first token, the one behind its last, name) of each place of each name."""
+        if not self.names:
+            return []
+        hits = list(self._automaton.iter(surface(tokens)))
+        if not hits:
+            return []
+        token_of, end = {}, -1
+        for place, token in enumerate(tokens, start=1):
+            end += len(token) + 2
+            token_of[end] = place
+        # Each token has blanks of its own, so that a match begins and ends with whole tokens.
+        return [(token_of[end] - name.count("  ") - 1, token_of[end], name) for end, name in hits]
+
+
+def _can_be_found(name: str) -> bool:
+    words = only_words(name.split())
+    return any(letter.isalpha() for word in words for letter in word) and sum(map(len, words)) > 1
+
+
+@dataclass
+class Annotator:
+    """Finds the mentions of a document.
+
+    What is annotated counts first, then names of what the document is about, then the names of the
+    dictionary; of two that overlap the longer, then the left one. Case does not count, but for the
+    dictionary's abbreviations.
+
+    A name that several concepts have means the one that the document is about. If it is about
+    none or several of these, the mention has no concept: a guess would teach something wrong.
+
+    Attributes:
+      dictionary: None: only annotations and names of documents are mentions, and the identifiers
+        that these have are concepts.
+      stop: names, as `surface` writes them, that are mentions only where they are annotated.
+      counts: of mentions by where they come from, and of what was left out.
+    """
+
+    dictionary: NameDictionary | None
+    stop: frozenset[str] = frozenset()
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        names = () if self.dictionary is None else self.dictionary.concepts_of
+        self.matcher = NameMatcher(names, self.stop)
+
+    def sentences(self, document: Document) -> Iterator[Sentence]:
+        """The sentences of a document that have a word."""
+        about = self._concepts(document.concepts)
+        own = None
+        if len(about) == 1 and document.names:
+            own = NameMatcher(dict.fromkeys(map(surface_of, document.names)), self.stop)
+        waiting = sorted(document.annotations, key=lambda one: one.first, reverse=True)
+        for first, last in sentence_spans(document.text):
+            spans = token_spans(document.text[first:last])
+            here = []
+            while waiting and waiting[-1].first < last:
+                here.append(waiting.pop())
+            candidates = list(self._annotated(here, spans, first))
+            tokens = [token for token, _, _ in spans]
+            if own is not None:
+                for start, end, name in own.matches(tokens):
+                    if not self._is_excluded(name):
+                        candidates.append(Candidate(1, start - end, start, end, about[0], False))
+            if self.dictionary is not None:
+                for start, end, name in self.matcher.matches(tokens):
+                    if name in self.dictionary.abbreviations:
+                        _, begin, behind = spans[start]
+                        if not document.text[first + begin : first + behind].isupper():
+                            continue
+                    concept, ambiguous = self._meant(self.dictionary.concepts_of[name], about)
+                    candidates.append(Candidate(2, start - end, start, end, concept, ambiguous))
+            yield from _cut(Sentence(tokens, self._chosen(candidates, len(tokens))))
+
+    def _concepts(self, identifiers: Iterable[str]) -> list[str]:
+        """The concepts that identifiers of a text name, each once, excluded ones left out."""
+        if self.dictionary is None:
+            return list(dict.fromkeys(identifiers))
+        found = (self.dictionary.concept(one) for one in identifiers)
+        return list(dict.fromkeys(one for one in found if one))
+
+    def _is_excluded(self, name: str) -> bool:
+        return self.dictionary is not None and name in self.dictionary.excluded_names
+
+    @staticmethod
+    def _meant(concepts: Collection[str], about: Collection[str]) -> tuple[str, bool]:
+        """The concept that is meant, or "", and whether it could be one or the other."""
+        if len(concepts) > 1:
+            concepts = [concept for concept in concepts if concept in about]
+            if len(concepts) != 1:
+                return "", True
+        return next(iter(concepts), ""), False
+
+    def _annotated(
+        self, annotations: Iterable[Annotation], spans: list[tuple[str, int, int]], offset: int
+    ) -> Iterator[Candidate]:
+        """The annotations whose first character is in a sentence that begins at `offset`."""
+        for one in annotations:
+            first, last = one.first - offset, one.last - offset
+            inside = [k for k, (_, start, end) in enumerate(spans) if start < last and end > first]
+            if not inside or spans[inside[0]][1] < first or spans[inside[-1]][2] > last:
+                self.counts["left out: annotation of a part of a word"] += 1
+                continue
+            start, end = inside[0], inside[-1] + 1
+            name = surface(token for token, _, _ in spans[start:end])
+            known = self.dictionary
+            if known is not None and (
+                name in known.excluded_names or known.excluded.intersection(one.concepts)
+            ):
+                self.counts["left out: annotation of an excluded concept"] += 1
+                continue
+            concepts = self._concepts(one.concepts)
+            if one.concepts and not concepts:
+                self.counts["annotated with a concept that the dictionary lacks"] += 1
+            concept, ambiguous = self._meant(concepts, ())
+            yield Candidate(0, start - end, start, end, concept, ambiguous)
+
+    def _chosen(self, candidates: list[Candidate], length: int) -> list[Mention]:
+        """Those that do not overlap, the first of their order; from left to right."""
+        if not candidates:
+            return []
+        taken, chosen = [False] * length, []
+        for one in sorted(candidates):
+            if any(taken[one.first : one.last]):
+                continue
+            taken[one.first : one.last] = [True] * (one.last - one.first)
+            chosen.append(Mention(one.first, one.last, one.concept))
+            self.counts[f"mentions {SOURCES[one.rank]}"] += 1
+            self.counts["mentions of one of several concepts, without any"] += one.ambiguous
+        return sorted(chosen)
+
+
+def _cut(sentence: Sentence) -> Iterator[Sentence]:
+    """A sentence, or pieces of one that is too long; a mention that is cut is none."""
+    tokens, mentions = sentence
+    for start in range(0, len(tokens), MOST_TOKENS):
+        some = tokens[start : start + MOST_TOKENS]
+        inside = [
+            Mention(one.first - start, one.last - start, one.concept)
+            for one in mentions
+            if start <= one.first and one.last <= start + len(some)
+        ]
+        kept = [one for one in inside if only_words(some[one.first : one.last])]
+        if only_words(some):
+            yield Sentence(some, kept)

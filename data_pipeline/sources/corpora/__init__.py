@@ -1,1 +1,0 @@
-"""Annotated text and lists of mentions: brat, QUAERO, PubTator, tables of mentions and gold."""

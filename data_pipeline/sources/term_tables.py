@@ -1,0 +1,271 @@
+"""Tables of terms that users bring: which column says what, and the `Source` that they become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from data_pipeline.files.tables import (
+    CONCEPT_SEPARATOR,
+    Dialect,
+    Rows,
+    Table,
+    folded,
+    is_empty,
+    listed,
+    read_rows,
+    read_table,
+    table_of,
+)
+from data_pipeline.process import BadInput
+from data_pipeline.sources.source import Source, both_directions
+
+# -------------------------------------------------------------------------------------------------
+# Which column of a table of terms says what, by its header; its rows, checked.
+
+# What columns are called, without case, blanks, "_" and "-". The names of a later group count only
+# where none of an earlier one is there.
+NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "concept": (
+        ("concept", "conceptid", "conceptcode", "conceptidentifier", "cui", "cuis", "sctid"),
+        ("code", "id", "identifier"),
+    ),
+    "term": (
+        ("term", "name", "string", "str", "label", "synonym", "mention", "display", "title"),
+        ("description", "text"),
+    ),
+    "language": (("language", "lang", "lat", "languagecode"),),
+    "vocabulary": (("vocabulary", "sab"), ("source", "system", "codesystem", "terminology")),
+    "preferred": (("preferred", "ispref", "ispreferred", "pref"),),
+    "type": (("semantictype", "semantictypes", "sty", "semtype"), ("type",), ("semanticgroup",)),
+}
+EXPECTED = (
+    "a header with a column for the term (term, name, label, description, ...) and one for the "
+    "concept (concept, cui, code, id, ...)"
+)
+SAVE_AS_UTF8 = "save it as UTF-8, or as .xlsx"
+YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
+NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym")
+UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
+# The UMLS's three letters by those of ISO 639-1, and by ISO 639-3's where these are others.
+LANGUAGES = {
+    **{"ar": "ARA", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA"},
+    **{"et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN"},
+    **{"it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT"},
+    **{"nn": "NOR", "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO"},
+    **{"sv": "SWE", "tr": "TUR", "uk": "UKR", "zh": "CHI"},
+    **{"ces": "CZE", "deu": "GER", "ell": "GRE", "eus": "BAQ", "fra": "FRE", "hrv": "SCR"},
+    **{"nld": "DUT", "ron": "RUM", "slk": "SLO", "zho": "CHI"},
+}
+
+
+@dataclass(frozen=True)
+class TermTable:
+    """The rows of a table of terms.
+
+    Attributes:
+      path: the file.
+      frame: one row per term of a concept, strings, without blanks around them: concept, term,
+        language as the UMLS writes it, vocabulary, code in that, type (several joined with "|"),
+        and preferred (bool). What the table does not say is "", or false.
+      columns: what of these it has a column for.
+    """
+
+    path: Path
+    frame: pl.DataFrame
+    columns: frozenset[str]
+
+
+def roles(header: Sequence[str], path: Path) -> dict[str, int]:
+    """Role (a key of `NAMES`, or "code") -> place of its column in a header.
+
+    Raises:
+      BadInput: two columns could have the same role.
+    """
+    names = [folded(name) for name in header]
+    found: dict[str, int] = {}
+    for role, groups in NAMES.items():
+        places = next(
+            filter(None, ([i for i, n in enumerate(names) if n in g] for g in groups)), []
+        )
+        if len(places) > 1:
+            both = " and ".join(header[place] for place in places)
+            raise BadInput(
+                f"{path}: found the columns {both}, each of which could be the {role}; expected "
+                f"one: name the right one {role!r}, and the other something else"
+            )
+        if places:
+            found[role] = places[0]
+    code = names.index("code") if "code" in names else None
+    if code is not None and (code != found.get("concept") or "vocabulary" in found):
+        found["code"] = code  # alone it is the concept, and with a vocabulary both
+    return found
+
+
+def has_terms(header: Sequence[str], path: Path) -> bool:
+    """Whether a header names a column of terms and one of concepts."""
+    return {"term", "concept"} <= roles(header, path).keys()
+
+
+def header_of(rows: Rows) -> tuple[int, list[str]]:
+    """The first row that is not empty, and its number; of an empty table (1, [])."""
+    return next((row for row in rows if not is_empty(row[1])), (1, []))
+
+
+def read_term_table(path: Path) -> TermTable:
+    """The terms of a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
+
+    Raises:
+      BadInput: if it cannot be read, its header names no term or concept, or a row has none.
+    """
+    return term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8))
+
+
+def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
+    """As `read_term_table`, of rows that were read."""
+    _, header = header_of(rows)
+    found = roles(header, path)
+    if not {"term", "concept"} <= found.keys():
+        raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}")
+    table = table_of(path, dialect, rows)
+    columns = {role: table.frame.columns[place] for role, place in found.items()}
+    frame = table.frame.select(
+        pl.col(columns[role]).str.strip_chars().alias(role)
+        if role in columns
+        else pl.lit("").alias(role)
+        for role in (*NAMES, "code")
+    )
+    _check(table, frame, columns)
+    frame = frame.with_columns(
+        pl.col("concept").str.split(CONCEPT_SEPARATOR),
+        language=umls_language(pl.col("language")),
+        preferred=pl.col("preferred").str.to_lowercase().is_in(YES),
+    )
+    frame = frame.explode("concept").with_columns(pl.col("concept").str.strip_chars())
+    return TermTable(path, frame.filter(pl.col("concept") != ""), frozenset(columns))
+
+
+def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
+    """BadInput, with file and line, for a row without term or concept, or another preferred."""
+    is_known = pl.col("preferred").str.to_lowercase().is_in((*YES, *NO))
+    for role, is_right, expected in (
+        ("term", pl.col("term") != "", "a term in every row"),
+        ("concept", pl.col("concept").str.strip_chars("| ") != "", "a concept in every row"),
+        ("preferred", is_known, "Y, 1 or true, or N, 0, false or nothing"),
+    ):
+        wrong = frame.select((~is_right).arg_true()).to_series()
+        if len(wrong):
+            value = frame[role][wrong[0]]
+            raise BadInput(
+                f"{table.path}:{table.lines[wrong[0]]}: found {value!r} in the column "
+                f"{columns[role]}; expected {expected}: mend or remove the row"
+            )
+
+
+def umls_language(codes: pl.Expr) -> pl.Expr:
+    """Languages as the UMLS writes them: "en" and "en-US" are "ENG"; others in capitals."""
+    first = codes.str.to_lowercase().str.extract(r"^([a-z]{2,3})(?:[-_].*)?$")
+    return pl.coalesce(first.replace_strict(LANGUAGES, default=None), codes.str.to_uppercase())
+
+
+# -------------------------------------------------------------------------------------------------
+# Your own table of terms in, with a table of relations beside it if there is one; a `Source` out.
+#
+#     concept <TAB> name          <TAB> language <TAB> vocabulary <TAB> type    <TAB> preferred
+#     C-LEFT  <TAB> Hemiplegia, l <TAB> en       <TAB> LOCAL      <TAB> Disease <TAB> Y
+#
+# Columns are found by their names (`NAMES`), in any order; all but concept and name may be missing.
+# Relations stand in terms.relations.tsv beside terms.tsv (or .csv, .xlsx), with the columns head,
+# relation and tail, which read as a sentence: asthma, isa, lung disease.
+
+ENDINGS = (".tsv", ".csv", ".txt", ".xlsx")
+RELATION_COLUMNS = ("head", "relation", "tail")
+
+
+def is_terms(path: Path) -> bool:
+    """Whether a path has the ending of a table."""
+    return path.name.lower().removesuffix(".gz").endswith(ENDINGS)
+
+
+def terms_paths(path: Path) -> list[Path]:
+    """The files that a table of terms is read from: itself, and its relations."""
+    stem = _stem(path)
+    names = (f"{stem}.relations{ending}{gz}" for ending in ENDINGS for gz in ("", ".gz"))
+    beside = [path.with_name(name) for name in names if path.with_name(name).is_file()]
+    if len(beside) > 1:
+        both = " and ".join(file.name for file in beside)
+        raise BadInput(
+            f"{path.parent} has {both}; expected one file of relations: remove the other"
+        )
+    return [path, *beside]
+
+
+def read_terms(path: Path, release: str | None = None) -> Source:
+    """The table at `path`, and its relations, as a `Source`.
+
+    A row without language has "UND"; one without vocabulary the name of the file. Of each concept
+    the rows that say so are preferred; where the table has no such column, the first row is.
+
+    Raises:
+      BadInput: for a file that cannot be read, missing columns or values, with file and line.
+    """
+    path, *beside = terms_paths(path)
+    table = read_term_table(path)
+    types = (
+        table.frame.select(cui="concept", type=pl.col("type").str.split("|"))
+        .explode("type")
+        .with_columns(pl.col("type").str.strip_chars())
+        .filter(pl.col("type") != "")
+    )
+    return Source(
+        name=_stem(path),
+        release=release or "unknown",
+        files=[{"file": file.name, "bytes": file.stat().st_size} for file in (path, *beside)],
+        atoms=term_atoms(table).lazy(),
+        relations=_relations(beside[0], _stem(path)).lazy() if beside else None,
+        types=types.unique().sort("cui", "type").lazy() if types.height else None,
+    )
+
+
+def term_atoms(table: TermTable) -> pl.DataFrame:
+    """The rows of a table as those of `Source.atoms`."""
+    is_preferred = (
+        pl.col("preferred")
+        if "preferred" in table.columns
+        else pl.col("concept").is_first_distinct()
+    )
+    vocabulary = pl.col("vocabulary")
+    return table.frame.select(
+        cui="concept",
+        language=pl.col("language").replace("", UNDETERMINED),
+        source=vocabulary.replace("", _stem(table.path)),
+        term_type=pl.when(is_preferred).then(pl.lit("PT")).otherwise(pl.lit("SY")),
+        suppress=pl.lit("N"),
+        rank=(~is_preferred).cast(pl.UInt8),
+        term="term",
+        code="code",
+    )
+
+
+def _relations(path: Path, vocabulary: str) -> pl.DataFrame:
+    table = read_table(path)
+    names = [table.find_column(name, f"{path.name}: column") for name in RELATION_COLUMNS]
+    frame = table.frame.select(
+        pl.col(name).str.strip_chars().alias(role)
+        for role, name in zip(RELATION_COLUMNS, names, strict=True)
+    )
+    for role in RELATION_COLUMNS:
+        empty = frame.select((pl.col(role) == "").arg_true()).to_series()
+        if len(empty):
+            raise BadInput(
+                f"{path}:{table.lines[empty[0]]}: found nothing in the column {role}; expected a "
+                "concept, a relation and a concept: mend or remove the row"
+            )
+    return both_directions(frame.with_columns(source=pl.lit(vocabulary)))
+
+
+def _stem(path: Path) -> str:
+    """The name of a table without its ending."""
+    name = path.name[: -len(".gz")] if path.name.lower().endswith(".gz") else path.name
+    return Path(name).stem

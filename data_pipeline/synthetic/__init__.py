@@ -1,1 +1,0 @@
-"""An invented UMLS release of any size."""

@@ -1,1 +1,0 @@
-"""Synonyms and concepts that are held out of training, to measure by."""

@@ -1,1 +1,0 @@
-"""Keywords of terms, such as the site and the type of a procedure: found, and derived."""

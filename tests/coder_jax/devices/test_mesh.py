@@ -1,0 +1,57 @@
+"""What a compiled step needs of memory: told as the compiler says, refused where it cannot fit."""
+
+import re
+import types
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from coder_jax.devices import mesh
+from coder_jax.devices.mesh import GIB, check_memory, device_memory
+from data_pipeline.process import BadInput
+
+
+def compiled(size):
+    """A program that takes an array over, and works on several of its size."""
+
+    def program(state, batch):
+        wide = jnp.outer(batch, state)
+        return state + jnp.tanh(wide).sum(axis=0), wide.sum()
+
+    shapes = jax.ShapeDtypeStruct((size,), jnp.float32), jax.ShapeDtypeStruct((64,), jnp.float32)
+    return jax.jit(program, donate_argnums=0).lower(*shapes).compile()
+
+
+def test_it_is_what_the_compiler_says():
+    program = compiled(2**20)
+    found = program.memory_analysis()
+    said = check_memory(program, devices=1)
+    total, limit, held, work = map(float, re.findall(r"(\d+\.\d+)", said))
+    assert limit == pytest.approx(device_memory() / GIB, abs=0.06)
+    assert total == pytest.approx(held + work, abs=0.011)
+    # The state comes back in the memory it came in: it counts once.
+    assert held == pytest.approx((2**20 + 64) * 4 / GIB, abs=0.006)
+    assert work * GIB >= found.temp_size_in_bytes - 0.006 * GIB
+
+
+@pytest.mark.parametrize(
+    ("held", "work", "helps"),
+    [(3 * GIB, GIB, "more devices, or --shard-encoder"), (GIB, 3 * GIB, "--passes 4")],
+)
+def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, helps):
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * GIB - 1)
+    sizes = {"argument": held, "output": held, "alias": held, "temp": work}
+    found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
+    program = types.SimpleNamespace(memory_analysis=lambda: found)
+    with pytest.raises(BadInput, match=f"4.00 of 4.0 GiB .*this does not fit.*{helps}"):
+        check_memory(program, devices=2, more_passes=4)
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * GIB)
+    assert check_memory(program, devices=2, more_passes=4).startswith(
+        "memory on each of 2 devices: 4.00"
+    )
+
+
+def test_a_compiler_that_says_nothing_is_believed():
+    program = types.SimpleNamespace(memory_analysis=lambda: None)
+    assert "does not say" in check_memory(program, devices=2)

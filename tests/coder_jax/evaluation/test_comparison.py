@@ -1,0 +1,166 @@
+"""Two results compared: paired tests against naive ones, and files that cannot be compared."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+from evaluating import ENCODER
+
+from coder_jax.evaluation.comparison import HEADER, compare_files, difference, p_by_flips
+from coder_jax.evaluation.ranks import GoldCounts
+from coder_jax.evaluation.record import EvaluationRecord, write_records
+from data_pipeline.process import BadInput
+
+
+def record(ranks, name="mine", **more):
+    answers = {
+        "ranks": ranks,
+        "order": "0" * 64,
+        "cutoffs": {},
+        "languages": "",
+        "similarities": {"low": 0.0, "high": 1.0, "right": [], "wrong": []},
+        "predictions": {},
+    }
+    fields = {
+        "benchmark": name,
+        "kind": "normalization",
+        "path": "mine.tsv",
+        "content_hash": "h",
+        "scores": {"acc@1": 0.5, "acc@3": 0.5, "mrr": 0.5},
+        "counts": {"mentions": 4},
+        "scoring": {},
+        "unreachable": {"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
+        "answers": answers,
+        "encoder": ENCODER,
+    }
+    return EvaluationRecord(**fields | more)
+
+
+@pytest.fixture
+def compared(tmp_path):
+    def compare(a, b, seed=0):
+        paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+        for path, records in zip(paths, (a, b), strict=True):
+            write_records(path, records if isinstance(records, list) else [records])
+        return compare_files(*paths, seed=seed)
+
+    return compare
+
+
+def test_the_table(compared):
+    header, rows = compared(record({"": "1 2 - 5"}), record({"": "1 1 4 1"}))
+    assert header == HEADER and len(rows) == 3
+    cells = {row.cells[1]: row.cells for row in rows}
+    assert list(cells) == ["acc@1", "acc@3", "MRR"]
+    # Two won, none lost: by McNemar's exact test p = 2 / 2^2.
+    assert cells["acc@1"][:6] == ["mine, cls", "acc@1", "4", "25.00", "75.00", "+50.00"]
+    assert cells["acc@1"][6:] == ["+0.00 to +100.00", "0.500", "2", "0"]
+    assert cells["acc@3"][3:6] == ["50.00", "75.00", "+25.00"]
+    mean = (1 + 1 / 2 + 0 + 1 / 5) / 4
+    assert cells["MRR"][3:5] == [f"{100 * mean:.2f}", f"{100 * 3.25 / 4:.2f}"]
+    assert cells["MRR"][-2:] == ["3", "0"]
+
+
+def test_a_result_beside_itself(compared):
+    _, rows = compared(record({"": "1 2 -"}), record({"": "1 2 -"}))
+    for row in rows:
+        assert row.cells[5:] == ["+0.00", "+0.00 to +0.00", "1.000", "0", "0"]
+
+
+def test_mcnemar_as_scipy_has_it():
+    rng = np.random.default_rng(0)
+    a, b = rng.random(200) < 0.6, rng.random(200) < 0.75
+    found = difference("acc@1", [{"acc@1": a * 1.0}], [{"acc@1": b * 1.0}], 0)
+    won, lost = int((b & ~a).sum()), int((a & ~b).sum())
+    assert (found.won, found.lost, found.mentions) == (won, lost, 200)
+    assert found.p == scipy.stats.binomtest(won, won + lost).pvalue
+    assert (found.a, found.b) == pytest.approx((a.mean(), b.mean()))
+    standard_error = np.std(b * 1.0 - a) / np.sqrt(200)
+    middle, half = b.mean() - a.mean(), 1.96 * standard_error
+    assert found.interval == pytest.approx([middle - half, middle + half], abs=0.012)
+
+
+def test_permutations_as_all_of_them():
+    changes = np.array([0.5, -0.25, 0.5, 0.8, 0.0, 0.25, 0.1])
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(changes))))
+    exact = np.mean(np.abs(signs @ changes) >= changes.sum() - 1e-9)
+    assert p_by_flips(changes, np.random.default_rng(0)) == pytest.approx(exact, abs=0.012)
+    assert p_by_flips(np.zeros(5), np.random.default_rng(0)) == 1
+    assert p_by_flips(np.full(40, 0.1), np.random.default_rng(0)) < 0.001
+
+
+def test_folds_weigh_alike(compared):
+    """The difference is the mean over folds: one mention of two, none of four."""
+    _, rows = compared(
+        record({"one": "2 2", "two": "1 1 1 1"}), record({"one": "1 2", "two": "1 1 1 1"})
+    )
+    assert rows[0].cells[2:6] == ["6", "50.00", "75.00", "+25.00"]
+
+
+def test_poolings_are_paired_by_name_where_there_are_several(compared, capsys):
+    mean = dataclasses.replace(ENCODER, pooling="mean")
+    both = [record({"": "1 2"}), record({"": "2 2"}, encoder=mean)]
+    _, rows = compared(both, [both[1]])
+    assert {row.cells[0] for row in rows} == {"mine, mean"}
+    assert "left out" in capsys.readouterr().err
+    _, rows = compared([both[0]], [both[1]])
+    assert {row.cells[0] for row in rows} == {"mine, cls and mean"}
+
+
+def test_mantra(compared):
+    folds = {"Medline fr": {"counts": {"annotations": 3}, "scores": {}}}
+    kind = {"kind": "MANTRA GSC", "folds": folds, "scores": {"precision": 0.5, "f1": 0.4}}
+    _, rows = compared(record({"Medline fr": "1 2"}, **kind), record({"Medline fr": "1 1"}, **kind))
+    assert [row.cells[1:6] for row in rows] == [
+        ["precision", "2", "50.00", "100.00", "+50.00"],
+        ["f1", "2", "40.00", "80.00", "+40.00"],
+    ]
+
+
+def test_other_dictionaries_are_told(compared, capsys):
+    held = {"source": "d", "terms": 1, "concepts": 1, "retired": 0}
+    a, b = (record({"": "1"}, dictionary={**held, "content_hash": c * 64}) for c in "ab")
+    compared(a, b)
+    assert "A and B searched different dictionaries" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        (
+            record({"": "1 2"}, content_hash="i", path="p", counts={"mentions": 9}),
+            "'mine' is 4 mentions of mine.tsv in .*a.json and 9 mentions of p in .*b.json, and",
+        ),
+        (record({"": "1 2"}, "other", content_hash="i"), "a.json has mine .normalization.; .* has"),
+        (record({"": "1 2"}, answers=None), "found no mentions that both have"),
+        (record({"": "1 2 3"}), "the same mentions in .*a.json and in .*b.json, in another order"),
+        (record(None), "b.json has no ranks of the mentions of mine"),
+        (record({"": "1 x"}), "b.json: mine: ranks: found 'x'; expected a place"),
+        (record({"": ""}), "ranks: found no place"),
+    ],
+)
+def test_what_cannot_be_compared(compared, b, message):
+    with pytest.raises(BadInput, match=message):
+        compared(record({"": "1 2"}), b)
+
+
+def test_mentions_in_another_order(compared):
+    a = record({"": "1 2"})
+    b = dataclasses.replace(a, answers=a.answers | {"order": "1" * 64})
+    with pytest.raises(BadInput, match="in another order; expected one order"):
+        compared(a, b)
+
+
+def test_places_as_text():
+    text = "1 3 3+2 3+2/4 1+0/2 -"
+    counts = GoldCounts.from_text(text)
+    assert counts.ahead.tolist()[:5] == [0, 2, 2, 2, 0]
+    assert counts.tied.tolist() == [0, 0, 2, 2, 0, 0]
+    assert counts.gold_tied.tolist() == [1, 1, 1, 4, 2, 1]
+    assert counts.reachable.tolist() == [True] * 5 + [False]
+    assert counts.as_text() == text
+    for broken in ("0", "1+", "1/2", "1,2", "9" * 30):
+        with pytest.raises(ValueError, match="expected a place"):
+            GoldCounts.from_text(broken)

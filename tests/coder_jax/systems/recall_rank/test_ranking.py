@@ -1,0 +1,469 @@
+"""Losses, distances and fusion against what the paper's equations say, pair by pair."""
+
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_bert import write_model
+from tiny_mentions import tiny_mentions
+
+from coder_jax.__main__ import main
+from coder_jax.encoding import encoder as encoded_dictionary
+from coder_jax.encoding import vector_files
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.several_concepts import EDITS, SIGNS, TF_IDF, TRAINING
+from coder_jax.mapping.coded_list import Status
+from coder_jax.systems.recall_rank import candidates as nearest_module
+from coder_jax.systems.recall_rank.candidates import (
+    nearest,
+    nearest_by_mean,
+    nearest_concepts,
+    nearest_others,
+)
+from coder_jax.systems.recall_rank.ranking import (
+    Choice,
+    answer_counts,
+    best_first,
+    fused_scores,
+    ranked,
+    recall_scores,
+)
+from coder_jax.systems.recall_rank.training import number_loss, triplet_margin_loss
+from coder_jax.systems.trained_models import load_generators, staged_normalizer
+from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.dataset.mentions import CandidateLists, open_mentions
+from data_pipeline.process import BadInput
+
+RNG = np.random.default_rng(0)
+
+
+def test_the_triplet_loss_is_that_of_each_triplet():
+    mention, name = RNG.normal(size=(2, 5, 7))
+    others = RNG.normal(size=(5, 3, 7))
+    expected = [
+        max(0.0, np.linalg.norm(m - p) + 0.4 - np.linalg.norm(m - n))
+        for m, p, of_mention in zip(mention, name, others, strict=True)
+        for n in of_mention
+    ]
+    assert 0 < np.count_nonzero(expected) < 15
+    as_jax = (jnp.asarray(array, jnp.float32) for array in (mention, name, others))
+    loss, metrics = triplet_margin_loss(*as_jax, 0.4)
+    assert float(loss) == pytest.approx(np.mean(expected), rel=1e-6)
+    assert float(metrics["within_margin"]) == pytest.approx(np.count_nonzero(expected) / 15)
+
+
+def test_a_mention_that_is_its_name_has_a_finite_gradient():
+    same = jnp.ones((1, 4))
+    others = jnp.full((1, 2, 4), 1.1)
+    gradient = jax.grad(lambda m: triplet_margin_loss(m, same, others, 1.0)[0])(same)
+    assert jnp.isfinite(gradient).all() and (gradient != 0).any()
+
+
+def test_the_number_loss_is_a_cross_entropy():
+    logits, numbers = RNG.normal(size=(6, 3)), np.array([0, 2, 1, 1, 0, 2])
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    loss, metrics = number_loss(jnp.asarray(logits, jnp.float32), jnp.asarray(numbers))
+    expected = -np.log(shares[np.arange(6), numbers]).mean()
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    assert float(metrics["number_accuracy"]) == pytest.approx((logits.argmax(1) == numbers).mean())
+
+
+# ---- Nearest names and concepts ----
+
+
+@pytest.mark.parametrize(("offset", "at_once"), [(0.0, 1 << 24), (300.0, 1 << 24), (300.0, 100)])
+def test_nearest_is_brute_force_wherever_the_vectors_lie(offset, at_once, monkeypatch):
+    monkeypatch.setattr(nearest_module, "NUMBERS_AT_ONCE", at_once)
+    keys = (RNG.normal(size=(400, 9)) + offset).astype(np.float32)
+    queries = (RNG.normal(size=(30, 9)) + offset).astype(np.float32)
+    keys[7] = keys[5]  # equal ones: the lower index first
+    queries[0] = keys[5]
+    distance, index = nearest(queries, keys, 6)
+    exact = np.linalg.norm(queries[:, None].astype(float) - keys[None], axis=2)
+    order = np.argsort(exact, axis=1, kind="stable")[:, :6]
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_allclose(distance, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
+    assert index[0, :2].tolist() == [5, 7] and distance[0, 0] == 0
+
+
+def test_of_keys_that_are_as_far_the_lower_index_comes_first():
+    """Whatever rounding says: each key and the next lie on opposite sides of the query."""
+    half = RNG.normal(size=(50, 9)).astype(np.float32) * np.float32(100)
+    keys = np.stack([half, -half], axis=1).reshape(100, 9)
+    keys = np.concatenate([keys, np.full((7, 9), 1e3, np.float32)])  # their mean is not the query
+    _, index = nearest(np.zeros((1, 9), np.float32), keys, 100)
+    assert (index[0, 1::2] == index[0, ::2] + 1).all() and not (index[0, ::2] % 2).any()
+
+
+def test_a_concept_is_as_near_as_its_nearest_name():
+    names, concepts = RNG.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(6), 10)
+    queries = RNG.normal(size=(8, 4)).astype(np.float32)
+    distance, found = nearest_concepts([queries], [names], concepts, 5)
+    exact = np.linalg.norm(queries[:, None].astype(float) - names[None], axis=2)
+    by_concept = exact.reshape(8, 6, 10)
+    order = np.argsort(by_concept.min(2), axis=1)[:, :5]
+    np.testing.assert_array_equal(concepts[found], order)
+    np.testing.assert_allclose(distance, np.sort(by_concept.min(2), axis=1)[:, :5], rtol=1e-6)
+    np.testing.assert_array_equal(
+        found, np.take_along_axis(by_concept.argmin(2) + 10 * np.arange(6), order, axis=1)
+    )
+    assert nearest_concepts([queries], [names], concepts, 50)[1].shape == (8, 6)
+
+
+@pytest.mark.parametrize("noise", [0.01, 3.0])  # encoders that agree, or hardly do
+def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
+    """Also of encoders of another width and scale; of keys at one place the lower index first."""
+    keys = [RNG.normal(size=(500, 6)).astype(np.float32)]
+    keys.append(np.pad(keys[0], ((0, 0), (0, 2))) * 4 + noise * RNG.normal(size=(500, 8)))
+    rows = RNG.choice(500, 40)
+    queries = [one[rows] + noise * RNG.normal(size=(40, one.shape[1])) for one in keys]
+    for one in (*keys, *queries):
+        one[7] = one[5]
+    asked = []
+
+    def counted(queries, keys, k):
+        asked.append((len(queries), k))
+        return nearest(queries, keys, k)
+
+    monkeypatch.setattr(nearest_module, "nearest", counted)
+    distance, index = nearest_by_mean(queries, keys, 5)
+    exact = np.mean(
+        [
+            np.linalg.norm(query[:, None].astype(float) - key[None], axis=2)
+            for query, key in zip(queries, keys, strict=True)
+        ],
+        axis=0,
+    )
+    order = np.argsort(exact, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_allclose(distance, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
+    assert asked[0] == (40, 20)  # few keys of each, and more where these leave it open
+    assert (len(asked) > 2) == (noise > 1)
+    assert nearest_by_mean(queries, keys, 500)[1].shape == (40, 500)
+
+
+def test_a_mention_s_own_names_are_never_its_others():
+    names, mentions = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (40, 12))
+    own = [RNG.choice(40, number % 4, replace=False) for number in range(12)]
+    found = nearest_others(mentions, names, own, 5)
+    exact = np.linalg.norm(mentions[:, None].astype(float) - names[None], axis=2)
+    for mention, row in enumerate(found):
+        others = [one for one in np.argsort(exact[mention]) if one not in own[mention]]
+        assert row.tolist() == others[:5]
+    with pytest.raises(BadInput, match="has 40 names, of which a mention may mean 3; expected 38"):
+        nearest_others(mentions, names, own, 38)
+
+
+# ---- Fusion ----
+
+DISTANCES = np.array([[1.0, 2.0, 5.0, 8.0], [0.0, 0.0, 0.0, 0.0]])
+
+
+def test_recall_scores_are_equation_12_or_the_code_s():
+    np.testing.assert_allclose(
+        recall_scores(DISTANCES), [[15 / 16, 14 / 16, 11 / 16, 8 / 16], [1, 1, 1, 1]]
+    )
+    np.testing.assert_allclose(
+        recall_scores(DISTANCES, "max"), [[7 / 8, 6 / 8, 3 / 8, 0], [1, 1, 1, 1]]
+    )
+
+
+def test_scores_are_the_mean_of_both_or_one_of_them():
+    rank = np.array([[0.1, 0.9, 0.5, 0.0], [0.2, 0.1, 0.2, 0.3]])
+    fused = fused_scores(DISTANCES, rank)
+    np.testing.assert_allclose(fused[0], [(15 / 16 + 0.1) / 2, (14 / 16 + 0.9) / 2, *fused[0, 2:]])
+    assert best_first(fused).tolist() == [[1, 2, 0, 3], [3, 0, 2, 1]]  # equal: the nearer first
+    np.testing.assert_array_equal(fused_scores(DISTANCES, rank, fusion="rank"), rank)
+    many = best_first(np.tile([0.5, 0.7], (1, 30)))[0]
+    assert many.tolist() == [*range(1, 60, 2), *range(0, 60, 2)]
+    for alone in (fused_scores(DISTANCES, None), fused_scores(DISTANCES, rank, fusion="recall")):
+        np.testing.assert_array_equal(alone, recall_scores(DISTANCES))
+
+
+@pytest.mark.parametrize(
+    "numbers, scores, count",
+    [
+        ([0.8, 0.1, 0.1], [0.9, 0.9, 0.9, 0.9, 0.9], 1),
+        ([0.1, 0.8, 0.1], [0.9, 0.1, 0.1, 0.1, 0.1], 2),
+        ([0.1, 0.1, 0.8], [0.9, 0.9, 0.1, 0.1, 0.1], 3),  # three at least, whatever they score
+        ([0.1, 0.1, 0.8], [0.9, 0.9, 0.9, 0.81, 0.8], 4),  # above .8, not at it
+        ([0.1, 0.1, 0.8], [0.9, 0.9], 2),  # no more than there are
+        ([1.0], [0.9, 0.9, 0.9], 1),  # a generator that tells no number
+    ],
+)
+def test_the_answer_is_cut_by_the_number(numbers, scores, count):
+    assert answer_counts(np.array([scores]), np.array([numbers])).tolist() == [count]
+
+
+def test_by_distances_alone_three_or_more_concepts_are_three():
+    """All ten score about .9 then, above the threshold, which is one of both stages."""
+    lists = CandidateLists(
+        names=np.arange(10, dtype=np.int32)[None],
+        distances=np.linspace(5, 11, 10, dtype=np.float32)[None],
+        numbers=np.array([[0.1, 0.2, 0.7]], np.float32),
+    )
+    concepts, sure = np.arange(10), np.full((1, 10), 0.99, np.float32)
+    assert ranked(lists, concepts, None).counts.tolist() == [3]
+    assert ranked(lists, concepts, sure, Choice(fusion="recall")).counts.tolist() == [3]
+    assert ranked(lists, concepts, sure).counts.tolist() == [10]
+    assert ranked(lists, concepts, sure, Choice(threshold=1.0)).counts.tolist() == [3]
+
+
+# -------------------------------------------------------------------------------------------------
+# Stages for `evaluate` and `normalize`: sets of concepts scored, and as many rows as are meant.
+
+TERMS = ["heart attack", "limb pain", "renal failure", "kidney failure"]
+CONCEPTS = ["C1", "C2|C4", "C3", "C3"]
+
+
+def results_of(words, out, capsys):
+    assert main(["evaluate", *map(str, words), "--json", str(out)]) == 0
+    (record,) = json.loads(out.read_text())["records"]
+    return record, capsys.readouterr().out
+
+
+def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_path, capsys):
+    words = ["--model", generator[0], "--ranker", ranker[0], "--benchmark", f"chip={mentions}"]
+    record, printed = results_of([*words, "--split", "dev"], tmp_path / "out.json", capsys)
+    scores = record["scores"]
+    data = open_mentions(mentions)
+    dev = data.splits["dev"]
+    by = staged_normalizer(
+        load_generators([generator[0]]),
+        [str(ranker[0])],
+        Dictionary(list(data.names.strings), [str(c) for c in data.name_concepts], "x"),
+        Choice(),
+    )
+    found = by.stages.answer(list(dev.mentions.strings))
+    numbers = [int(one) for (one,) in by.concepts]
+    right = [
+        {numbers[c] for c in row[:count]} == gold
+        for row, count, gold in zip(found.concepts, found.counts, dev.gold_sets(), strict=True)
+    ]
+    assert scores["total"] == np.mean(right)
+    assert record["counts"] == {"mentions": 2, "uni": 1, "multi": 1, "unreachable": 0}
+    assert {"uni", "multi", "total", "recall@10"} <= record["intervals"].keys()
+    low, high = record["intervals"]["recall@1"]
+    half_wide = f"{100 * scores['recall@1']:.2f} ±{50 * (high - low):.1f}"
+    assert low <= scores["recall@1"] <= high and half_wide in printed
+    assert {TF_IDF, EDITS, TRAINING, SIGNS} == record["folds"].keys()
+    numbers = record["folds"][SIGNS]["scores"]  # "renal", "heart + renal disease"
+    assert numbers == {"number uni": 1.0, "number multi": 1.0, "number total": 1.0}
+    edits = record["folds"][EDITS]["scores"]
+    assert (edits["number total"], edits["uni"], edits["multi"]) == (0.5, 1.0, 0.0)
+    for baseline in (TF_IDF, EDITS, TRAINING, SIGNS):
+        assert f"chip dev: {baseline} " in printed
+    assert "recall and rank" in record["scoring"]["answers"]
+    assert "published, recall and rank, table 3" in printed and "91.47" in printed
+
+
+def test_each_fusion_is_a_row_and_names_are_encoded_once(
+    mentions, generator, ranker, tmp_path, capsys, encoded
+):
+    """The ablation of the paper's table 3, on two benchmarks of one dictionary."""
+    words = ["evaluate", "--model", generator[0], "--ranker", ranker[0], "--split", "dev"]
+    words += ["--benchmark", f"a={mentions}", f"b={mentions}", "--json", tmp_path / "out.json"]
+    words += ["--fusion", "mean", "recall", "rank"]
+    assert main([*map(str, words)]) == 0
+    assert encoded.count(len(open_mentions(mentions).names.strings)) == 1
+    records = json.loads((tmp_path / "out.json").read_text())["records"]
+    ordered = ["recall and rank", "recall alone", "rank alone"]
+    assert [one["scoring"]["ordered by"] for one in records] == ordered * 2
+    assert [one["scores"] for one in records[:3]] == [one["scores"] for one in records[3:]]
+    printed = capsys.readouterr().out
+    assert all(f"{name} dev: {one} " in printed for name in "ab" for one in ordered)
+
+
+def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_path, capsys):
+    model = mentions.parent / "bert"
+    words = ["--model", model, "--pooling", "mean", "--benchmark", f"own={mentions}"]
+    record, printed = results_of(words, tmp_path / "out.json", capsys)
+    data = open_mentions(mentions)
+    test, names = data.splits["test"], list(data.names.strings)
+    encoder = TermEncoder.from_pretrained(model, "mean")
+    nearest = (encoder.encode(list(test.mentions.strings)) @ encoder.encode(names).T).argmax(1)
+    concepts = data.name_concepts[nearest]
+    right = [{int(c)} == gold for c, gold in zip(concepts, test.gold_sets(), strict=True)]
+    assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
+    assert record["scores"]["multi"] is None and "published" not in printed
+
+
+def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, capsys):
+    names = [f"A\theart attack {number}" for number in range(60)]
+    names += [f"B{number}\tlimb pain {number}" for number in range(10)]
+    dictionary, dev = tmp_path / "many.tsv", tmp_path / "many_dev.tsv"
+    dictionary.write_text("\n".join(names))
+    dev.write_text("heart attack\tA\nattack of the limb\tB9\n")
+    files = {"dictionary": dictionary, "train": (dev,), "dev": (dev,), "test": ()}
+    folder = tiny_mentions(tmp_path, **files).folder
+    write_model(tmp_path / "bert")
+    words = ["--model", tmp_path / "bert", "--benchmark", f"many={folder}", "--split", "dev"]
+    record, _ = results_of(words, tmp_path / "out.json", capsys)
+    assert record["folds"][TF_IDF]["scores"]["recall@10"] == 1.0
+
+
+def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, tmp_path, capsys):
+    mine = tmp_path / "m.tsv"
+    mine.write_text("heart attack\tC1\n")
+    dictionary = tmp_path / "d.tsv"
+    dictionary.write_text("heart attack\tC1\nlimb pain\tC2\n")
+    words = ["--model", mentions.parent / "bert", "--ranker", ranker[0], "--json", tmp_path / "o"]
+    words += ["--benchmark", f"a={mine}", "--dictionary", dictionary]
+    assert main(["evaluate", *map(str, words)]) == 2
+    assert "--ranker: found no benchmark that it answers" in capsys.readouterr().err
+
+
+def test_normalize_writes_a_row_for_each_concept_that_is_meant(generator, ranker):
+    dictionary = Dictionary(TERMS, CONCEPTS, "mine")
+    by = staged_normalizer(load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice())
+    assert by.concepts == [["C1"], ["C2"], ["C4"], ["C3"]]
+    given = ["attack of the heart", "limb PAIN", "n/a"]
+    near, exact, nothing = by.answers(given)
+    assert (near.status, exact.status, nothing.status) == (
+        Status.NEAR,
+        Status.TIED,
+        Status.NO_ANSWER,
+    )
+    found = by.stages.answer(given[:1], 10)
+    assert near.count == found.counts[0] == len(near.candidates)
+    assert [one.concept for one in near.candidates] == [
+        by.concepts[c][0] for c in found.concepts[0, : near.count]
+    ]
+    assert {one.concept for one in exact.candidates} <= {"C2", "C4"}
+    assert len(by.answers(given[:1], 4)[0].candidates) == 4
+    strict = staged_normalizer(
+        load_generators([generator[0]]), [str(ranker[0])], dictionary, Choice(), threshold=1.0
+    )
+    assert strict.answers(given[:1])[0].reason.endswith("is less than 1")
+
+
+def test_two_codes_of_one_name_are_one_candidate(generator, ranker, tmp_path, capsys):
+    """Where each code has one name, names are the candidates, as in training on gold names."""
+    codes = tmp_path / "code.txt"
+    codes.write_text("01.1\theart attack\n02.1\trenal failure\n02.1x1\trenal failure\n03.1\tpain")
+    by = staged_normalizer(
+        load_generators([generator[0]]), [str(ranker[0])], read_dictionary(codes), Choice()
+    )
+    assert "read as concept<TAB>term" in capsys.readouterr().err
+    assert by.stages.names == ["heart attack", "renal failure", "pain"]
+    assert by.concepts == [["01.1"], ["02.1", "02.1x1"], ["03.1"]]
+    (answer,) = by.answers(["failing kidneys"], 10)
+    assert len({one.term for one in answer.candidates}) == len(answer.candidates) == 3
+    tied = answer.candidates[0].concept == "02.1"
+    assert (answer.status, answer.ties) == ((Status.TIED, 1) if tied else (Status.NEAR, 0))
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["-k", "11"], "-k 11: found more than the 10 candidates that recall and rank choose from"),
+        (["--review", "r.html"], "--review: people decide there on one concept for each mention"),
+    ],
+)
+def test_what_recall_and_rank_cannot_do_is_refused(generator, tmp_path, capsys, flags, said):
+    dictionary, listed = tmp_path / "d.tsv", tmp_path / "list.tsv"
+    dictionary.write_text("term\tconcept\nheart attack\tC1\nlimb pain\tC2\n")
+    listed.write_text("mine\nattack of the heart\n")
+    words = ["--model", generator[0], "--dictionary", dictionary, "--column", "mine", listed]
+    assert main(["normalize", *map(str, words), *flags, "--out", str(tmp_path / "o.csv")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_normalize_takes_a_ranker(generator, ranker, tmp_path, capsys):
+    dictionary = tmp_path / "d.tsv"
+    lines = [f"{term}\t{concept}" for term, concept in zip(TERMS, CONCEPTS, strict=True)]
+    dictionary.write_text("term\tconcept\n" + "\n".join(lines) + "\n")
+    listed = tmp_path / "list.txt"
+    listed.write_text("attack of the heart\nlimb pain\n")
+    words = ["--model", generator[0], "--ranker", ranker[0], "--dictionary", dictionary, listed]
+    assert main(["normalize", *map(str, words)]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    stages = staged_normalizer(
+        load_generators([generator[0]]),
+        [str(ranker[0])],
+        Dictionary(TERMS, CONCEPTS, "mine"),
+        Choice(),
+    )
+    (first,) = stages.answers(["attack of the heart"])
+    assert [row[0] for row in rows] == ["attack of the heart"] * first.count + ["limb pain"]
+    assert main(["normalize", "-k", "3", *map(str, words)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 3 + 3
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_a_split_that_is_there_is_scored(mentions, split, tmp_path, capsys):
+    words = ["--model", mentions.parent / "bert", "--benchmark", f"own={mentions}"]
+    record, _ = results_of([*words, "--split", split], tmp_path / "out.json", capsys)
+    assert record["scoring"]["split"] == split
+    assert (TRAINING in record["folds"]) == (split != "train")  # they would find themselves
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--precision", "0.9"], "--precision is for terms of a dictionary, but answers come from"),
+        (["--dictionary-vectors", "v.npy"], "--dictionary-vectors is for terms of a dictionary"),
+        (["--pooling", "cls"], "--pooling: .* is a run, which encodes as it was trained; export"),
+    ],
+)
+def test_options_that_a_generator_would_pass_over_are_refused(
+    generator, tmp_path, capsys, flags, words
+):
+    (tmp_path / "d.tsv").write_text("term\tconcept\nheart attack\tC1\n")
+    (tmp_path / "m.txt").write_text("heart\n")
+    given = ["--model", generator[0], "--dictionary", tmp_path / "d.tsv", tmp_path / "m.txt"]
+    assert main(["normalize", *flags, *map(str, given)]) == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_a_ranker_takes_the_candidates_of_any_encoder_with_its_pooling(mentions, ranker, tmp_path):
+    words = ["--model", mentions.parent / "bert", "--ranker", ranker[0], "--split", "dev"]
+    words += ["--benchmark", f"own={mentions}", "--pooling", "cls", "mean"]
+    assert main(["evaluate", *map(str, words), "--json", str(tmp_path / "o.json")]) == 0
+    records = json.loads((tmp_path / "o.json").read_text())["records"]
+    assert [one["encoder"]["pooling"] for one in records] == ["cls", "mean"]
+
+
+def test_names_are_encoded_once_for_all_that_ask(
+    mentions, generator, ranker, tmp_path, monkeypatch, capsys
+):
+    """By a run or its export, with vectors as they come out of the pooling."""
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 2)
+    for module in (encoded_dictionary, vector_files):
+        monkeypatch.setattr(module, "TERMS_PER_CHUNK", 3)  # as of many names
+    names = list(open_mentions(mentions).names.strings)
+    export = tmp_path / "export"
+    assert main(["export", "--checkpoint", str(generator[0]), "--out", str(export)]) == 0
+    data = ["--data", str(mentions), "-k", "3"]
+    for model in (generator[0], export):
+        one = load_generators([model])
+        (alone,) = one.encode_names(names)
+        (kept,) = one.encode_names(names, cache=True)
+        np.testing.assert_array_equal(kept, alone)
+        np.testing.assert_allclose(kept, one.encode(names)[0], rtol=1e-5, atol=1e-5)
+        assert np.abs(np.linalg.norm(kept, axis=1) - 1).min() > 0.1
+        given = ["--model", str(model)]
+        commands = [
+            ["candidates", *given, *data, "--out"],
+            ["evaluate", *given, "--benchmark", f"chip={mentions}", "--split", "dev", "--json"],
+            ["report", *given, "--mentions", str(mentions), "--ranker", str(ranker[0]), "--out"],
+        ]
+        capsys.readouterr()
+        for words in commands:
+            out = [str(tmp_path / f"{words[0]}.{'html' if words[0] == 'report' else 'x'}")]
+            assert main([*words, *out]) == 0
+            assert "read from the cache" in capsys.readouterr().err, words
+            assert main([*words, *out, "--no-cache"]) == 0
+            assert "cache" not in capsys.readouterr().err
+    path = tmp_path / "terms.tsv"
+    lines = [f"{term}\t{concept}\n" for term, concept in zip(TERMS, CONCEPTS, strict=True)]
+    path.write_text("term\tconcept\n" + "".join(lines))
+    (tmp_path / "list.txt").write_text("heart attacks\n")
+    words = ["normalize", *given, "--dictionary", str(path), str(tmp_path / "list.txt")]
+    for said in ("kept in the cache", "read from the cache"):
+        assert main([*words, "--out", str(tmp_path / "coded.csv")]) == 0
+        assert said in capsys.readouterr().err

@@ -1,0 +1,239 @@
+"""Terms to ids: the tokenizer's own result, cut like the tokenizer's own truncation."""
+
+import errno
+
+import numpy as np
+import polars as pl
+import pytest
+import tiny_bert
+from devices import FULL, device
+from tokenizers import AddedToken, pre_tokenizers
+
+from data_pipeline.dataset import tokenizer as word_pieces
+from data_pipeline.dataset.tokenizer import (
+    WordPieces,
+    load_tokenizer,
+    save_tokenizer,
+    tokenize,
+    tokenize_uncut,
+    tokenizer_hash,
+)
+from data_pipeline.process import BadInput
+from data_pipeline.terminology.cleaning import clean
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer")
+    tiny_bert.write_tokenizer(path)
+    return path
+
+
+def split(tokens, start):
+    return [tokens[a:b].tolist() for a, b in zip(start[:-1], start[1:], strict=True)]
+
+
+@pytest.mark.parametrize("max_length", [3, 5, 8, 64])
+def test_equals_transformers_with_truncation(folder, max_length):
+    from transformers import AutoTokenizer
+
+    terms = [*tiny_bert.TERMS, "日本 heart", "\u0000", "a" * 300]
+    expected = AutoTokenizer.from_pretrained(folder)(terms, truncation=True, max_length=max_length)[
+        "input_ids"
+    ]
+    tokens, start = tokenize(load_tokenizer(folder), terms, max_length)
+    assert tokens.dtype == np.int32 and start.dtype == np.int64
+    assert split(tokens, start) == expected
+
+
+def test_equals_transformers_on_minilm(minilm_path):
+    from transformers import AutoTokenizer
+
+    terms = ["abdominal pain", "x " * 100, "", "ödem", "痛み", "acute (left) x-ray, 5 mg/ml"]
+    expected = AutoTokenizer.from_pretrained(minilm_path)(terms, truncation=True, max_length=32)
+    tokens, start = tokenize(load_tokenizer(minilm_path), terms, 32)
+    assert split(tokens, start) == expected["input_ids"]
+
+
+def test_padding_and_truncation_that_a_tokenizer_brings_are_off(folder, tmp_path):
+    tokenizer = load_tokenizer(folder)
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=9)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_bytes(
+        (folder / "tokenizer_config.json").read_bytes()
+    )
+    terms = ["pain in limb of the heart", "pain"]
+    assert split(*tokenize(load_tokenizer(tmp_path), terms, 64)) == split(
+        *tokenize(load_tokenizer(folder), terms, 64)
+    )
+
+
+def test_no_terms(folder):
+    tokens, start = tokenize(load_tokenizer(folder), [], 8)
+    assert tokens.shape == (0,) and start.tolist() == [0]
+
+
+def test_a_saved_tokenizer_is_the_same_one(folder, tmp_path):
+    save_tokenizer(folder, tmp_path / "copy")
+    original, copy = load_tokenizer(folder), load_tokenizer(tmp_path / "copy")
+    assert tokenizer_hash(copy) == tokenizer_hash(original)
+    for one, other in zip(
+        tokenize(copy, tiny_bert.TERMS, 16), tokenize(original, tiny_bert.TERMS, 16), strict=True
+    ):
+        assert np.array_equal(one, other)
+
+
+def test_a_disk_without_room_for_the_tokenizer(folder, tmp_path):
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy/tokenizer.json").symlink_to(device(tmp_path / "full", FULL))
+    with pytest.raises(OSError, match="No space left on device: '.*copy'") as error:
+        save_tokenizer(folder, tmp_path / "copy")
+    assert error.value.errno == errno.ENOSPC
+
+
+def test_hash_tells_vocabularies_apart(folder, tmp_path):
+    tiny_bert.write_tokenizer(tmp_path)
+    words = (tmp_path / "vocab.txt").read_text()
+    (tmp_path / "vocab.txt").write_text(words + "ache\n")
+    assert tokenizer_hash(load_tokenizer(tmp_path)) != tokenizer_hash(load_tokenizer(folder))
+
+
+def test_a_folder_without_tokenizer_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="none of tokenizer.json, vocab.txt, .*Give the folder"):
+        load_tokenizer(tmp_path)
+
+
+def test_an_unreachable_hub_id_is_refused():  # conftest.py keeps the hub out of reach
+    with pytest.raises(BadInput, match="(?s)no tokenizer could be loaded from 'nobody/nothing'.*"):
+        load_tokenizer("nobody/nothing")
+
+
+def test_a_damaged_tokenizer_is_refused(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(BadInput, match="no tokenizer could be loaded"):
+        load_tokenizer(tmp_path)
+
+
+def test_too_short_a_maximum_is_refused(folder):
+    with pytest.raises(BadInput, match="max length 2: expected 3 or more"):
+        tokenize(load_tokenizer(folder), ["heart"], 2)
+
+
+# -------------------------------------------------------------------------------------------------
+# Word pieces: the ids of words put together are those of the whole terms.
+
+TERMS = [
+    *tiny_bert.TERMS,
+    "",
+    " ",
+    "  pain  in  limb ",
+    "acute (left) x-ray, 5 mg/ml",
+    "日本 heart 痛み",
+    "o\u0308dem \u0308dem \u0301",  # an accent of its own, behind a blank
+    "a\u0000b \u0000 c",
+    "pain\tin\u00a0limb\u3000heart",
+    "a" * 300 + " heart",
+    "[SEP] heart[CLS] [UNK] [unk]",
+    "ΟΔΟΣ İris straße",
+]
+
+
+def check(pieces, terms):
+    ids, start = pieces(terms)
+    expected_ids, expected_start = tokenize_uncut(pieces.tokenizer, list(terms))
+    assert ids.dtype == np.int32 and start.dtype == np.int64
+    assert np.array_equal(start, expected_start) and np.array_equal(ids, expected_ids)
+
+
+@pytest.fixture
+def tokenizer_of_word_pieces(tmp_path):
+    tiny_bert.write_tokenizer(tmp_path)
+    return load_tokenizer(tmp_path)
+
+
+def test_equal_to_whole_terms(tokenizer_of_word_pieces, minilm_path):
+    for one in (tokenizer_of_word_pieces, load_tokenizer(minilm_path)):
+        pieces = WordPieces(one)
+        assert pieces.splits_at_blanks
+        check(pieces, TERMS)
+        check(pieces, TERMS[::-1])  # all words known
+        check(pieces, pl.Series(["heart", "never seen"]))
+        check(pieces, [])
+
+
+def test_equal_on_random_characters(minilm_path):
+    random = np.random.default_rng(0)
+    points = np.concatenate([np.arange(1, 0x3100), np.arange(0xFE00, 0xFFFE)])
+    points[random.random(len(points)) < 0.3] = ord(" ")
+    texts = ["".join(map(chr, random.choice(points, 12))) for _ in range(5_000)]
+    check(WordPieces(load_tokenizer(minilm_path)), texts)
+
+
+def test_equal_on_real_terms_of_many_languages(shared_data, minilm_path):
+    path = shared_data / "openmeta" / "MRCONSO.RRF.gz"
+    table = pl.read_csv(path, has_header=False, separator="|", quote_char=None, infer_schema=False)
+    terms = clean(table["column_15"][::40].fill_null(""), "paper")
+    assert len(terms) > 20_000
+    check(WordPieces(load_tokenizer(minilm_path)), terms)
+
+
+def test_a_word_is_tokenized_once(tokenizer_of_word_pieces, monkeypatch):
+    asked = []
+
+    def listen(tokenizer, terms, **options):
+        asked.extend(terms)
+        return tokenize_uncut(tokenizer, terms, **options)
+
+    monkeypatch.setattr(word_pieces, "tokenize_uncut", listen)
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    pieces(["pain in limb", "limb pain"])
+    pieces(["heart pain"])
+    assert sorted(asked) == ["heart", "in", "limb", "pain"]
+
+
+def test_too_many_words_are_forgotten(tokenizer_of_word_pieces, monkeypatch):
+    monkeypatch.setattr(word_pieces, "WORDS_KEPT", 2)
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    check(pieces, ["pain in limb"])
+    check(pieces, ["heart pain"])
+    assert sorted(pieces.known) == ["heart", "pain"]
+
+
+def test_a_tokenizer_that_works_otherwise_gets_whole_terms(tokenizer_of_word_pieces):
+    tokenizer_of_word_pieces.add_tokens([AddedToken("limb pain", normalized=False)])
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", "limb pain"])
+
+
+@pytest.mark.parametrize("content", ["limb\tpain", "limb\u00a0pain"])
+def test_white_space_in_an_added_token_becomes_a_blank(tokenizer_of_word_pieces, content):
+    tokenizer_of_word_pieces.add_tokens([AddedToken(content, normalized=True)])
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    assert len(tokenizer_of_word_pieces.encode("limb pain", add_special_tokens=False).ids) == 1
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", content])
+
+
+@pytest.mark.parametrize("what", ["truncation", "padding"])
+def test_a_tokenizer_that_cuts_or_fills_up_gets_whole_terms(tokenizer_of_word_pieces, what):
+    if what == "truncation":
+        tokenizer_of_word_pieces.enable_truncation(3)
+    else:
+        tokenizer_of_word_pieces.enable_padding()
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", "limb pain"])
+
+
+def test_a_tokenizer_that_does_not_split_at_blanks_gets_whole_terms(tokenizer_of_word_pieces):
+    tokenizer_of_word_pieces.pre_tokenizer = pre_tokenizers.Metaspace()
+    pieces = WordPieces(tokenizer_of_word_pieces)
+    assert not pieces.splits_at_blanks
+    check(pieces, ["in limb pain", "limb pain"])
+
+
+def test_a_special_token_that_takes_blanks_gets_whole_terms(tokenizer_of_word_pieces):
+    tokenizer_of_word_pieces.add_special_tokens([AddedToken("[X]", lstrip=True)])
+    assert not WordPieces(tokenizer_of_word_pieces).splits_at_blanks

@@ -1,0 +1,527 @@
+"""Tables as hospitals keep them: what is read, what is refused with its line, what is written."""
+
+import datetime
+import gzip
+import io
+import re
+import zipfile
+
+import openpyxl
+import polars as pl
+import pytest
+from openpyxl.styles import Font
+
+from coder_jax.commands.normalize import read_mentions
+from coder_jax.encoding.vector_files import TermLines
+from coder_jax.evaluation.mantra import files_in
+from coder_jax.evaluation.vectors import read_vector_file
+from data_pipeline.files.tables import (
+    ALWAYS_FINE,
+    LONGEST_LINE,
+    STDOUT,
+    Dialect,
+    bounded_lines,
+    check_lines,
+    check_table_name,
+    check_unpacked,
+    content_hash,
+    distinct_rows,
+    is_double_piped,
+    read_table,
+    split_concepts,
+    tab_separated,
+    two_columns,
+    write_table,
+)
+from data_pipeline.process import BadInput
+from data_pipeline.sources.obo import read_obo
+from data_pipeline.sources.release_files import unpack_release
+
+HEADER = ["id", "local term"]
+ROWS = [("1", "Diabetes, type 2"), ("02", "Fièvre"), ("3", "")]
+
+
+def rows_of(table):
+    return table.frame.rows()
+
+
+@pytest.mark.parametrize(
+    "text, separator",
+    [
+        ('id,local term\n1,"Diabetes, type 2"\n02,Fièvre\n3,\n', ","),
+        ("id;local term\r\n1;Diabetes, type 2\r\n\r\n02;Fièvre\r\n3;\r\n", ";"),
+        ("id\tlocal term\n1\tDiabetes, type 2\n02\tFièvre\n3\t\n\n\n", "\t"),
+        ('id\tlocal term\n1\t"Diabetes, type 2"\n02\tFièvre\n3\t', "\t"),
+        ("\nid;local term;;\n1;Diabetes, type 2;;\n02;Fièvre;;\n3;;;\n;;;\n", ";"),
+    ],
+)
+def test_the_separator_is_found_from_header_and_rows(write, text, separator):
+    table = read_table(write("list.csv", text))
+    assert table.dialect.separator == separator
+    assert table.frame.columns == HEADER and rows_of(table) == ROWS
+
+
+def test_a_separator_can_be_given(write):
+    table = read_table(write("list.txt", "a|b,c\n1|2,5\n"), separator="|")
+    assert table.frame.to_dict(as_series=False) == {"a": ["1"], "b,c": ["2,5"]}
+    with pytest.raises(BadInput, match="--separator: found '::'; expected one character"):
+        read_table(table.path, separator="::")
+
+
+@pytest.mark.parametrize(
+    "text, terms",
+    [
+        ("term\nDiabetes, type 2\nangina\n\nn/a\n\n", ["Diabetes, type 2", "angina", "", "n/a"]),
+        ('term\n"Diabetes, type 2"\nangina\n', ["Diabetes, type 2", "angina"]),
+        ("term\nangina; unstable\n5, or 6\n7\n", ["angina; unstable", "5, or 6", "7"]),
+        ("Term, local\nangina\nn/a\n", ["angina", "n/a"]),
+    ],
+)
+def test_one_column_may_have_separators_in_its_text(write, text, terms):
+    table = read_table(write("list.csv", text))
+    assert table.frame.width == 1 and table.frame.to_series().to_list() == terms
+
+
+def test_quoted_fields_have_line_breaks_and_rows_keep_their_line_numbers(write):
+    table = read_table(write("a.csv", 'id,term\n1,"a\nb"\n2,"say ""ah"""\n\n3,"c\r\nd"\n'))
+    assert rows_of(table) == [("1", "a\nb"), ("2", 'say "ah"'), ("3", "c\r\nd")]
+    assert table.lines == [2, 4, 6]
+
+
+@pytest.mark.parametrize("term", ['"Foo" syndrome', '5" needle', '"open', 'shut"'])
+def test_quotes_in_tab_separated_text_may_be_ordinary_characters(write, tmp_path, term):
+    text = f'id\tterm\n1\t{term}\n2\tb"\n3\tc\n'
+    table = read_table(write("a.tsv", text))
+    assert rows_of(table) == [("1", term), ("2", 'b"'), ("3", "c")]
+    write_table(tmp_path / "b.tsv", table.frame, table.dialect)
+    again = read_table(tmp_path / "b.tsv")
+    assert again.frame.equals(table.frame)
+    write_table(tmp_path / "b.csv", table.frame, table.dialect)
+    assert read_table(tmp_path / "b.csv").frame.equals(table.frame)
+
+
+def test_a_stray_quote_swallows_no_rows(write):
+    table = read_table(write("a.tsv", 'term\tid\n"aspirin\t1\nb\t2\ntablets"\t3\n'))
+    assert rows_of(table) == [('"aspirin', "1"), ("b", "2"), ('tablets"', "3")]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_table_is_written_as_it_was_read(tmp_path, separator, bom, line_end):
+    content = bom + line_end.join(
+        [separator.join(HEADER), separator.join(["1", '"a ""b"""']), f"02{separator}é", ""]
+    ).encode("utf-8")
+    name = "list.tsv" if separator == "\t" else "list.csv"
+    path, copy = tmp_path / name, tmp_path / f"copy_{name}"
+    path.write_bytes(content)
+    table = read_table(path)
+    assert rows_of(table) == [("1", 'a "b"'), ("02", "é")]
+    write_table(copy, table.frame, table.dialect)
+    assert copy.read_bytes() == content
+
+
+def test_other_encodings(tmp_path, write):
+    path = tmp_path / "latin.csv"
+    path.write_bytes("id;term\n1;a\n2;Fièvre\n".encode("latin-1"))
+    with pytest.raises(BadInput, match=r"latin.csv:3: .*0xe8, .* UTF-8; give --encoding latin-1"):
+        read_table(path)
+    table = read_table(path, encoding="Latin-1")
+    assert rows_of(table)[1] == ("2", "Fièvre")
+    assert table.dialect.bom, "what is written is UTF-8: Excel must be told"
+    with pytest.raises(BadInput, match="--encoding: found 'latin-99'; expected one that Python"):
+        read_table(path, encoding="latin-99")
+    with pytest.raises(BadInput, match="latin.csv:3: found byte 0xe8, which is not ascii; give an"):
+        read_table(path, encoding="ascii")
+    path.write_bytes("id\tterm\n1\tFièvre\n".encode("utf-16"))
+    assert rows_of(read_table(path)) == [("1", "Fièvre")], "Excel's Unicode text"
+    path.write_bytes("id\tterm\n1\tFievre\n".encode("utf-16-le"))
+    with pytest.raises(BadInput, match="latin.csv:1: found a zero byte; .*--encoding"):
+        read_table(path)
+
+
+def test_packed_text(tmp_path):
+    path = tmp_path / "list.csv.gz"
+    path.write_bytes(gzip.compress(b"id,term\n1,a\n"))
+    assert rows_of(read_table(path)) == [("1", "a")]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(BadInput, match="list.csv.gz is damaged or cut off"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "a.csv: found no rows"),
+        ("\n ,\n", "a.csv: found no rows"),
+        ("a,b\n\n,\n", "a.csv: found a header and no rows"),
+        ("a,b\n1,2\n\n1,2,3\n1,2\n", r"a.csv:4: found 3 columns; expected the 2 .*\(a, b\): mend"),
+        ("a,b,c\n1,2,3\n1,2\n", "a.csv:3: found 2 columns; expected the 3"),
+        ("a,b,a\n1,2,3\n", "more than one column 'a'"),
+        ("a,,,b\n1,2,3,4\n", r"more than one column '\(no name\)'"),
+        ('a,b\n1,2\n"3"x,4\n', "a.csv:3: the row that begins here cannot be read .*inside doubled"),
+        ('a,b\n1,2\n1,"2\n3,4\n', "a.csv:3: the row that begins here cannot be read"),
+        ('a,b\n1,"' + "long " * 40_000 + '"\n', "a.csv:2: the row .*field larger"),
+        ("a,b\n1," + "x" * (3 << 20), "a.csv:2: found a line of more than 1,048,576 bytes"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(write, text, message):
+    with pytest.raises(BadInput, match=message):
+        read_table(write("a.csv", text))
+
+
+def test_files_that_are_something_else(tmp_path):
+    with pytest.raises(BadInput, match="none.csv: cannot be read"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(BadInput, match=r"old.xls: found .xls; expected .xlsx, .csv or .tsv"):
+        read_table(tmp_path / "old.xls")
+    openpyxl.Workbook().save(tmp_path / "book.csv")
+    with pytest.raises(BadInput, match="book.csv: found a zip archive.* name it .xlsx"):
+        read_table(tmp_path / "book.csv")
+
+
+def test_a_column_is_found_by_name_case_and_blanks_aside(write):
+    table = read_table(write("a.csv", "Local Term,id,ID,,b\n1,2,3,4,5\n"))
+    for name in ("Local Term", "local term", "LOCAL_TERM", " localterm "):
+        assert table.find_column(name, "--column") == "Local Term"
+    assert table.find_column("ID", "--column") == "ID"
+    with pytest.raises(BadInput, match="--column Id: could be 'id' or 'ID'"):
+        table.find_column("Id", "--column")
+    message = (
+        r"--column local_trm: no column has that name; .*a.csv has the columns Local Term, id, ID, "
+        r"\(no name\), b; did you mean Local Term\?"
+    )
+    with pytest.raises(BadInput, match=message):
+        table.find_column("local_trm", "--column")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "txt", "xlsx"])
+def test_any_strings_come_back_from_any_file(tmp_path, ending):
+    strings = ["=1+1", "#N/A", "0123", "1e5", "TRUE", " a ", "a,b;c\td", 'a "b"', '"', "_x0041_"]
+    strings += ["a\nb", "a\r\nb", "a\rb", "😀 é", "", "a\x07b", "a\ufeffb", "a\u2028b", "\x85"]
+    frame = pl.DataFrame({"a b": strings, "=x,": [f"{place}" for place in range(len(strings))]})
+    path = tmp_path / f"list.{ending}"
+    write_table(path, frame, Dialect(";"))
+    assert read_table(path).frame.to_dict(as_series=False) == frame.to_dict(as_series=False)
+
+
+def test_numbers_and_nulls_are_written_as_strings(tmp_path):
+    frame = pl.DataFrame({"similarity": [0.5, None], "rank": [1, 2]})
+    write_table(tmp_path / "a.csv", frame)
+    assert (tmp_path / "a.csv").read_text() == "similarity,rank\n0.5,1\n,2\n"
+    one = pl.DataFrame({"term": ["a", "", "b"]})
+    write_table(tmp_path / "a.csv", one)
+    assert rows_of(read_table(tmp_path / "a.csv")) == [("a",), ("",), ("b",)]
+
+
+def test_the_ending_says_what_is_written(tmp_path):
+    frame = pl.DataFrame({"a": ["1;2", '"3'], "b": ["x", "y"]})
+    written = {}
+    for name in ("a.csv", "a.tsv", "a.txt"):
+        for dialect in (Dialect(";"), Dialect("\t", quoted=False)):
+            write_table(tmp_path / name, frame, dialect)
+            written[name, dialect.separator] = (tmp_path / name).read_text()
+    quoted = 'a\tb\n1;2\tx\n"""3"\ty\n'
+    assert written == {
+        ("a.csv", ";"): 'a;b\n"1;2";x\n"""3";y\n',
+        ("a.csv", "\t"): 'a,b\n1;2,x\n"""3",y\n',
+        ("a.tsv", ";"): quoted,
+        ("a.txt", ";"): quoted,
+        ("a.tsv", "\t"): 'a\tb\n1;2\tx\n"3\ty\n',
+        ("a.txt", "\t"): 'a\tb\n1;2\tx\n"3\ty\n',
+    }
+    breaks = pl.DataFrame({"a": ["1\t2"], "b": ["x\ny"]})
+    write_table(tmp_path / "a.tsv", breaks, Dialect("\t", quoted=False))
+    assert read_table(tmp_path / "a.tsv").frame.equals(breaks), "quoted where nothing else will do"
+
+
+def test_what_fails_midway_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    def half(path, frame, dialect):
+        path.write_text("a,b\n1")
+        raise OSError("disk full")
+
+    write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["1"]}))
+    monkeypatch.setattr("data_pipeline.files.tables.write_delimited", half)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["2"]}))
+    assert (tmp_path / "a.csv").read_text() == "a\n1\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "list.xlsx"
+    write_table(path, pl.DataFrame({"a": ["1"]}))
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="row 3: 'xxx.* has 32,768 characters; .*32,767: write .csv"):
+        write_table(path, pl.DataFrame({"a": ["1", "x" * 32768]}))
+    monkeypatch.setattr("data_pipeline.files.tables.MOST_ROWS", 3)
+    with pytest.raises(BadInput, match="3 rows; an Excel sheet has room for 2 and their header"):
+        write_table(path, pl.DataFrame({"a": ["1", "2", "3"]}))
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(
+        BadInput, match="--out: found .*coded.json; expected .* .csv, .tsv, .txt or"
+    ):
+        check_table_name(tmp_path / "coded.json", "--out")
+
+
+def test_what_is_printed_is_tab_separated(capfd):
+    write_table(STDOUT, pl.DataFrame({"a": ["1,5"], "b": ['5" x']}), Dialect(";", False, True))
+    assert capfd.readouterr().out == 'a\tb\n1,5\t5" x\n'
+
+
+# -------------------------------------------------------------------------------------------------
+# Excel workbooks: cells as they are shown, and what is no workbook.
+
+
+@pytest.fixture
+def book(tmp_path):
+    """Writes rows of values into a workbook: a value, or (value, number format)."""
+
+    def write(*rows, name="list.xlsx", **sheets):
+        workbook = openpyxl.Workbook()
+        for title, content in {"terms": rows, **sheets}.items():
+            sheet = workbook.create_sheet(title)
+            for number, row in enumerate(content, start=1):
+                for column, value in enumerate(row, start=1):
+                    cell = sheet.cell(number, column)
+                    if isinstance(value, tuple):
+                        cell.value, cell.number_format = value
+                    else:
+                        cell.value = value
+        workbook.remove(workbook.worksheets[0])
+        workbook.save(tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        ("0123", "0123"),
+        (123, "123"),
+        (123.0, "123"),
+        ((123, "00000"), "00123"),
+        ((250, "000.00"), "250.00"),
+        ((-5, "000"), "-005"),
+        ((7.6, "0"), "8"),
+        ((0.25, "0%"), "0.25"),
+        (0.1 + 0.2, "0.3"),
+        (1e20, "100000000000000000000"),
+        (None, ""),
+        (True, "TRUE"),
+        (datetime.date(2024, 1, 31), "2024-01-31"),
+        (datetime.datetime(2024, 1, 31, 10, 5), "2024-01-31 10:05:00"),
+        (datetime.time(10, 5), "10:05:00"),
+        ("a\nb", "a\nb"),
+        (" a ", " a "),
+    ],
+)
+def test_cells_are_read_as_they_are_shown(book, value, shown):
+    table = read_table(book(["code", "x"], [value, "x"]))
+    assert table.frame["code"].to_list() == [shown]
+
+
+def test_rows_have_their_numbers_and_empty_ones_are_left_out(book):
+    path = book(["id", "term", None], [], [1, "a"], [None, None], [2, None], [(None, "0.00")])
+    table = read_table(path)
+    assert table.frame.columns == ["id", "term"]
+    assert table.frame.rows() == [("1", "a"), ("2", "")] and table.lines == [3, 5]
+
+
+def edit(path, part, change):
+    """Changes the bytes of one part of a workbook."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(content, "w") as new:
+        for name in old.namelist():
+            before = old.read(name)
+            after = change(before) if name == part else before
+            assert name != part or before != after
+            new.writestr(name, after)
+    path.write_bytes(content.getvalue())
+
+
+def test_what_a_sheet_says_of_its_size_is_not_believed(book):
+    path = book(["id"], ["1"])
+    edit(path, "xl/worksheets/sheet1.xml", lambda text: text.replace(b'"A1:A2"', b'"A1:A1"'))
+    assert read_table(path).frame.rows() == [("1",)]
+
+
+def test_what_other_programs_leave_out_of_styles_warns_nobody(book):
+    path = book(["id"], ["1"])
+    edit(path, "xl/styles.xml", lambda text: re.sub(b"<cellStyles.*</cellStyles>", b"", text))
+    assert read_table(path).frame.rows() == [("1",)]
+
+
+def test_the_first_sheet_is_read_or_one_by_name(book, capsys):
+    path = book(["a"], ["1"], more=[["b"], ["2"]])
+    assert read_table(path).frame.columns == ["a"]
+    assert "reading the sheet 'terms', the first of terms, more" in capsys.readouterr().err
+    assert read_table(path, sheet="more").frame.columns == ["b"]
+    assert not capsys.readouterr().err
+    with pytest.raises(BadInput, match="there is no sheet 'moer'; it has terms, more"):
+        read_table(path, sheet="moer")
+
+
+def test_numbers_whose_last_digits_are_lost_are_said(book, capsys):
+    path = book(["sctid"], [73211009], [900000000000207008], [900000000000207008])
+    assert read_table(path).frame["sctid"][0] == "73211009"
+    told = capsys.readouterr().err
+    assert told.count("list.xlsx:3: a number of more than 15 digits") == told.count("\n") == 1
+
+
+def test_a_formula_is_what_was_computed_and_none_is_written(book, tmp_path):
+    path = book(["a", "b"], ["=1+1", "x"])
+    assert read_table(path).frame.rows() == [("", "x")], "nobody has computed it yet"
+    table = read_table(book(["a"], ["x"]))
+    write_table(tmp_path / "out.xlsx", table.frame.with_columns(b=pl.lit("=1")))
+    cell = openpyxl.load_workbook(tmp_path / "out.xlsx").worksheets[0]["B2"]
+    assert (cell.value, cell.data_type) == ("=1", "s")
+
+
+def test_rich_text_and_styles_are_only_their_text(book):
+    path = book(["a"], ["x"])
+    workbook = openpyxl.load_workbook(path)
+    workbook.worksheets[0]["A2"].font = Font(bold=True)
+    workbook.save(path)
+    assert read_table(path).frame.rows() == [("x",)]
+
+
+def damaged(content):
+    return content[: len(content) // 2]
+
+
+def no_sheet(content):
+    """A zip archive without the parts of a workbook."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("a.txt", "a")
+    return held.getvalue()
+
+
+def a_bomb(content):
+    held = io.BytesIO(content)
+    with zipfile.ZipFile(held, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/bomb.xml", b"\0" * (65 << 20))
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (damaged, r"list.xlsx: cannot be read as an Excel workbook \(BadZipFile: .*save it again"),
+        (no_sheet, r"list.xlsx: cannot be read as an Excel workbook \(KeyError"),
+        (lambda _: b"id,term\n1,a\n", "list.xlsx: cannot be read as an Excel workbook"),
+        (a_bomb, "xl/bomb.xml in .*list.xlsx unpacks to 68 MB or more"),
+    ],
+)
+def test_what_is_no_workbook_is_said(book, spoil, message):
+    path = book(["a"], ["x"])
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(BadInput, match=message):
+        read_table(path)
+    with pytest.raises(BadInput, match="none.xlsx: cannot be read"):
+        read_table(path.with_name("none.xlsx"))
+
+
+# -------------------------------------------------------------------------------------------------
+# Rows of text files: what is a header, what is refused, and hashes of many rows.
+
+EXPECTED = "term<TAB>CUI"
+
+
+def test_two_columns_line_by_line(write):
+    path = write("a.tsv", "\ufeff\n  \nTerm\tCUI\r\n pain \t C1\r\n\na\u2028b\tC1\nterm\tCUI")
+    rows = two_columns(path, EXPECTED)
+    assert rows == [("pain", "C1"), ("a\u2028b", "C1"), ("term", "CUI")], "a header comes first"
+    assert rows[0][1] is rows[1][1], "equal concepts are one object"
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "a.tsv: found no lines; expected tab-separated rows"),
+        (" \n\n", "a.tsv: found no lines"),
+        ("term\tcui\n\n", "a.tsv: found a header and no rows; expected term<TAB>CUI"),
+        ("a\tC1\n\nb\n", "a.tsv:3: found 1 columns; expected 2: term<TAB>CUI"),
+        ("a\tC1\n\t\t\nb\tC1\tx\n", "a.tsv:3: found 3 columns"),
+        ("term\tcui\nb\t \n", "a.tsv:2: found 1 columns|a.tsv:2: found an empty column"),
+    ],
+)
+def test_broken_rows_are_named(write, content, message):
+    with pytest.raises(BadInput, match=message):
+        two_columns(write("a.tsv", content), EXPECTED)
+
+
+def test_the_hash_of_distinct_rows_is_that_of_their_set():
+    rows = [("b", "C1"), ("a", "C2"), ("b", "C1"), ("ä", "C3"), ("b", "C0")]
+    assert distinct_rows(rows) == (content_hash(set(rows)), 4)
+    assert distinct_rows(reversed(rows)) == distinct_rows(rows)
+    assert distinct_rows([]) == (content_hash([]), 0)
+
+
+def test_concepts_of_a_field():
+    assert split_concepts("C1") == ["C1"] and split_concepts("C2|C1") == ["C2", "C1"]
+
+
+# -------------------------------------------------------------------------------------------------
+# What a file may ask for: lines of some length, archives that unpack to some times their size.
+
+LONG = bytes(3 * LONGEST_LINE)
+TOO_LONG = "found a line of more than 1,048,576 bytes; expected text with line ends"
+
+
+def test_lines():
+    text = b"a\nb\r\n" + b"c" * (LONGEST_LINE - 1) + b"\nd"
+    assert b"".join(bounded_lines(io.BytesIO(text), "x")) == text
+    assert len(list(bounded_lines(io.BytesIO(text), "x"))) == 4
+    check_lines(text, "x")
+    with pytest.raises(BadInput, match=f"x:3: {TOO_LONG}"):
+        list(bounded_lines(io.BytesIO(b"a\nb\n" + LONG), "x"))
+    with pytest.raises(BadInput, match=f"x:3: {TOO_LONG}"):
+        check_lines(b"a\nb\n" + LONG, "x")
+
+
+def test_no_reader_takes_a_line_without_an_end(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"heart attack\tC1\n" + LONG)
+    vectors = tmp_path / "v.txt"
+    vectors.write_bytes(b"a 1 2 3\n" + LONG)
+    (tmp_path / "x.obo").write_bytes(b"format-version: 1.2\n" + LONG)
+    piped = tmp_path / "piped.txt"
+    piped.write_bytes(LONG)
+    with piped.open("rb") as file:
+        for read in (
+            lambda: tab_separated(path),
+            lambda: TermLines(io.BytesIO(LONG), "x", 100),
+            lambda: list(read_mentions(io.BytesIO(LONG), "x")),
+            lambda: list(read_mentions(file, "x")),
+            lambda: read_vector_file(vectors, {"a"}),
+            lambda: read_obo(tmp_path / "x.obo"),
+            lambda: is_double_piped(piped),
+        ):
+            with pytest.raises(BadInput, match=TOO_LONG):
+                read()
+
+
+def test_what_unpacks_to_far_more_is_refused(tmp_path):
+    check_unpacked("x", 1, ALWAYS_FINE)
+    check_unpacked("x", ALWAYS_FINE, 200 * ALWAYS_FINE)
+    with pytest.raises(BadInput, match="x unpacks to 67 MB or more, from 0.0 MB; expected at most"):
+        check_unpacked("x", 1000, ALWAYS_FINE + 1)
+    zeros = bytes(ALWAYS_FINE + (16 << 20))
+    packed = gzip.compress(zeros, 9)
+    (tmp_path / "x.obo.gz").write_bytes(packed)
+    (tmp_path / "META").mkdir()
+    (tmp_path / "META" / "MRCONSO.RRF.gz").write_bytes(packed)
+    for name, member in (("r.zip", "META/MRCONSO.RRF"), ("m.zip", "Medline_GSC_fr_man.xml")):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+            file.writestr(member, zeros)
+    for read in (
+        lambda: read_obo(tmp_path / "x.obo.gz"),
+        lambda: unpack_release(tmp_path / "META", tmp_path / "scratch"),
+        lambda: unpack_release(tmp_path / "r.zip", tmp_path / "scratch"),
+        lambda: list(files_in(tmp_path / "m.zip")),
+    ):
+        with pytest.raises(BadInput, match="unpacks to .* MB or more, from 0.1 MB; expected at mo"):
+            read()

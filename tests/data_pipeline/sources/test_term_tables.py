@@ -1,0 +1,82 @@
+"""Your own table of terms, and relations beside it, as a source."""
+
+import polars as pl
+import pytest
+
+from data_pipeline.files.tables import write_table
+from data_pipeline.process import BadInput
+from data_pipeline.sources.source import ATOMS, RELATIONS
+from data_pipeline.sources.term_tables import read_terms, terms_paths
+
+TERMS = """\
+name,concept,language,vocabulary,code,semantic_type,preferred
+Limb ache,C1,en,ICD,M79.6,Symptom,
+Limb pain,C1,en,ICD,M79.6,Symptom|Finding,Y
+Douleur,C1,fr-CA,,,,1
+"Attack, acute",C2,,LOCAL,A-1,,n
+"""
+RELATIONS_TABLE = "Tail;Relation;Head\nC2;is a;C1\nC3;Finding site;C1\n"
+
+
+def test_a_table_is_a_source(write):
+    path = write("own.csv", TERMS)
+    source = read_terms(path, "5")
+    assert (source.name, source.release, source.relations) == ("own", "5", None)
+    assert source.files == [{"file": "own.csv", "bytes": len(TERMS)}]
+    atoms = source.atoms.collect()
+    assert tuple(atoms.columns) == ATOMS and atoms["rank"].dtype == pl.UInt8
+    assert atoms.rows() == [
+        ("C1", "ENG", "ICD", "SY", "N", 1, "Limb ache", "M79.6"),
+        ("C1", "ENG", "ICD", "PT", "N", 0, "Limb pain", "M79.6"),
+        ("C1", "FRE", "own", "PT", "N", 0, "Douleur", ""),
+        ("C2", "UND", "LOCAL", "SY", "N", 1, "Attack, acute", "A-1"),
+    ]
+    assert source.types.collect().rows() == [("C1", "Finding"), ("C1", "Symptom")]
+    assert not source.retired.height and not source.xrefs.height
+
+
+def test_concept_and_name_are_enough(write):
+    source = read_terms(write("a.b.tsv", "name\tconcept\nx\tC1|C2\ny\tC1\nz\tC3\n"))
+    assert source.name == "a.b" and source.release == "unknown" and source.types is None
+    assert source.atoms.collect().rows() == [
+        ("C1", "UND", "a.b", "PT", "N", 0, "x", ""),
+        ("C2", "UND", "a.b", "PT", "N", 0, "x", ""),
+        ("C1", "UND", "a.b", "SY", "N", 1, "y", ""),
+        ("C3", "UND", "a.b", "PT", "N", 0, "z", ""),
+    ], "the first name of a concept is the preferred one"
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "xlsx"])
+def test_relations_beside_it_read_as_a_sentence_and_go_both_ways(write, tmp_path, ending):
+    path = write("own.csv", TERMS)
+    frame = pl.read_csv(RELATIONS_TABLE.encode(), separator=";")
+    write_table(tmp_path / f"own.relations.{ending}", frame)
+    source = read_terms(path)
+    relations = source.relations.collect()
+    assert tuple(relations.columns) == RELATIONS
+    assert relations.rows() == [
+        ("C2", "CHD", "isa", "C1", "own", "N"),
+        ("C3", "RO", "finding_site", "C1", "own", "N"),
+        ("C1", "PAR", "inverse_isa", "C2", "own", "N"),
+        ("C1", "RO", "inverse_finding_site", "C3", "own", "N"),
+    ]
+    assert [file["file"] for file in source.files] == ["own.csv", f"own.relations.{ending}"]
+    assert terms_paths(path) == [path, tmp_path / f"own.relations.{ending}"]
+
+
+def test_what_is_wrong_is_said_with_file_and_line(write):
+    path = write("own.csv", TERMS)
+    relations = write("own.relations.tsv", "head\trelation\tend\nC1\tisa\tC2\n")
+    message = "own.relations.tsv: column tail: no column has that name; .* head, relation, end"
+    with pytest.raises(BadInput, match=message):
+        read_terms(path)
+    relations.write_text("head\trelation\ttail\nC1\tisa\tC2\n\nC1\t \tC2\n")
+    with pytest.raises(BadInput, match="own.relations.tsv:4: found nothing in the column relation"):
+        read_terms(path)
+    write("own.relations.csv", RELATIONS_TABLE)
+    with pytest.raises(BadInput, match="own.relations.tsv and own.relations.csv; expected one"):
+        read_terms(path)
+    with pytest.raises(BadInput, match="b.tsv:3: found '' in the column cui; expected a concept"):
+        read_terms(write("b.tsv", "cui\tstr\nC1\ta\n\tb\n"))
+    with pytest.raises(BadInput, match="b.tsv: found the columns head, tail; expected a header"):
+        read_terms(write("b.tsv", "head\ttail\nC1\ta\n"))
