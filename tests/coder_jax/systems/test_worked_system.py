@@ -21,11 +21,10 @@ from coder_jax.systems import recipes
 
 @pytest.fixture(scope="module")
 def written(repo, tmp_path_factory):
-    """The two code blocks of the document as one module."""
+    """The document's file as a module."""
     text = (repo / "CONTRIBUTING.md").read_text()
-    section = text[text.index("**A loss**") : text.index("**A benchmark**")]
     path = tmp_path_factory.mktemp("written") / "info_nce_of_the_document.py"
-    path.write_text("\n".join(re.findall(r"```python\n(.*?)```", section, re.S)))
+    path.write_text(re.findall(r"```python\n(.*?)```", text, re.S)[0])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
