@@ -63,7 +63,7 @@ def serve_ours(dataset: Path) -> None:
         "relations": maker.draw.size,
         # Read once and written once, less the tables' offsets.
         "batch_bytes": sum(array.nbytes for array in batch.values())
-        + int((batch["segments"] > 0).sum()) * maker.tokens.dtype.size,
+        + int((batch["segments"] > 0).sum()) * maker.tokens.dtype.itemsize,
     }
     serve(
         ready,

@@ -81,7 +81,7 @@ class CandidateBatches:
     @property
     def rows(self) -> np.ndarray:
         """int64 [rows]: the term of each row times `ROW_GROUPS`, plus its semantic group."""
-        return self.draw.row_terms.numpy() * ROW_GROUPS + self.draw.row_groups.numpy()
+        return self.draw.row_terms * ROW_GROUPS + self.draw.row_groups
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -136,8 +136,6 @@ class CandidateBatches:
         Raises:
             BadInput: if files that the run has made are not as they were.
         """
-        from data_pipeline.dataset.store import tf
-
         assert self.index is not None, "candidates come with the first refresh"
         candidates = self._candidates_of(self.index)
         path = self.index.parent.parent / VECTORS
@@ -148,10 +146,10 @@ class CandidateBatches:
                 f"{path} holds {vectors.dtype} {vectors.shape}; expected float32 {expected}: "
                 f"{AGAIN}"
             )
-        terms_of, groups_of = self.draw.row_terms.numpy(), self.draw.row_groups.numpy()
-        concept_of = self.draw.concepts.numpy()
+        terms_of, groups_of = self.draw.row_terms, self.draw.row_groups
+        concept_of = self.draw.concepts
         for step in range(first_step, last_step):
-            row = self.draw.rows(tf.constant(step, tf.int64), self.groups.ravel()).numpy()
+            row = self.draw.rows(step, self.groups.ravel())
             row = row.reshape(*self.groups.shape, -1)
             own = concept_of[terms_of[row]][..., None]
             classes = np.concatenate([own, candidates[row]], axis=-1, dtype=np.int32)

@@ -7,11 +7,10 @@ from typing import Self
 
 import numpy as np
 
-from data_pipeline.batches.epochs import mix_array
 from data_pipeline.batches.order import below, distinct_draws, key, mix, permute, uint64
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, TermSpec
-from data_pipeline.dataset.store import TripletDataset, as_tensor, tf
-from data_pipeline.files.whole import aligned, map_array
+from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.files.whole import map_array
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 
@@ -24,8 +23,8 @@ TERMS_AT_ONCE = 1 << 20  # a word of memory for each token of so many terms
 
 def word_piece_sets(dataset: TripletDataset) -> np.ndarray:
     """uint64 [N]: the set of each term's word pieces, a bit for each of 64 classes of pieces."""
-    pieces = uint64(tf.range(dataset.manifest["tokenizer"]["vocab_size"]))
-    bit_of = np.left_shift(np.uint64(1), mix(pieces).numpy() >> np.uint64(58))
+    pieces = np.arange(dataset.manifest["tokenizer"]["vocab_size"])
+    bit_of = np.left_shift(np.uint64(1), mix(pieces) >> np.uint64(58))
     sets = np.empty(dataset.token_start.size - 1, np.uint64)
     for first in range(0, sets.size, TERMS_AT_ONCE):
         start = dataset.token_start[first : first + TERMS_AT_ONCE + 1]
@@ -36,26 +35,22 @@ def word_piece_sets(dataset: TripletDataset) -> np.ndarray:
     return sets
 
 
-def likeness(pieces: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+def likeness(pieces: np.ndarray, others: np.ndarray) -> np.ndarray:
     """float32: the Jaccard index of sets of `word_piece_sets`, which broadcast; of empty ones 1."""
-
-    def size(bits: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.raw_ops.PopulationCount(x=bits), tf.float32)
-
-    either = size(tf.bitwise.bitwise_or(pieces, others))
-    both = size(tf.bitwise.bitwise_and(pieces, others))
-    return tf.math.divide_no_nan(both, either) + tf.cast(either == 0, tf.float32)
+    either = np.bitwise_count(pieces | others)
+    both = np.bitwise_count(pieces & others)
+    index = both / np.maximum(either, 1).astype(np.float32)
+    return np.where(either == 0, np.float32(1), index)
 
 
 def has_unlike_name(pieces: np.ndarray, term_start: np.ndarray) -> np.ndarray:
     """bool [C]: whether a concept has a name that is not like its first."""
-    first = np.repeat(term_start[:-1], np.diff(term_start))
-    unlike = likeness(tf.constant(pieces), tf.constant(pieces[first])).numpy() <= ALIKE
-    return np.logical_or.reduceat(unlike, term_start[:-1])
+    first = np.repeat(pieces[term_start[:-1]], np.diff(term_start))
+    return np.logical_or.reduceat(likeness(pieces, first) <= ALIKE, term_start[:-1])
 
 
-def least_alike(pieces: tf.Tensor, number: int) -> tf.Tensor:
-    """int32 [T, number], places in [0, c): names of each row that are least alike.
+def least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
+    """int64 [T, number], places in [0, c): names of each row that are least alike.
 
     The first; then, each time, the one least like those taken before: as like as the one of them
     that it is most like. Of equal ones the first is taken.
@@ -64,15 +59,14 @@ def least_alike(pieces: tf.Tensor, number: int) -> tf.Tensor:
         pieces: uint64 [T, c], sets of `word_piece_sets`.
         number: at most c.
     """
-    alike = tf.zeros(tf.shape(pieces), tf.float32)
-    places = []
-    for _ in range(number):
-        places.append(tf.argmin(alike, axis=1, output_type=tf.int32))
-        taken = tf.gather(pieces, places[-1], axis=1, batch_dims=1)[:, None]
-        alike = tf.maximum(alike, likeness(pieces, taken))
-        # More than any copy of it, which comes after all else.
-        alike += 2 * tf.one_hot(places[-1], pieces.shape[1])
-    return tf.stack(places, axis=1)
+    alike = np.zeros(pieces.shape, np.float32)
+    row = np.arange(len(pieces))
+    places = np.empty((len(pieces), number), np.int64)
+    for nth in range(number):
+        place = places[:, nth] = np.argmin(alike, axis=1)
+        np.maximum(alike, likeness(pieces, pieces[row, place][:, None]), out=alike)
+        alike[row, place] += 2  # more than any copy of it, which comes after all else
+    return places
 
 
 # -------------------------------------------------------------------------------------------------
@@ -89,67 +83,66 @@ class Names:
         spec: with the rule and the seed.
 
     Attributes:
-        has_synonym: bool [C], NumPy: the concepts with two names that the rule tells apart.
+        has_synonym: bool [C], the concepts with two names that the rule tells apart.
     """
 
     def __init__(self, dataset: TripletDataset, spec: BatchSpec):
         self.rule, self.seed = spec.names, spec.seed
-        # Eager tensors that a tf.data function captures are passed by reference, not copied into
-        # its graph.
-        self.term_start = as_tensor(dataset.term_start)
+        self.term_start = dataset.term_start
         self.has_synonym = np.diff(dataset.term_start) >= 2
         if self.rule == "unlike":
             pieces = word_piece_sets(dataset)
             self.has_synonym = has_unlike_name(pieces, dataset.term_start)
-            self.pieces = tf.constant(pieces)
+            self.pieces = pieces
         if self.rule == "languages":
             self.by_language = ByLanguage(dataset)
 
-    def __call__(self, stream: str, slot: tf.Tensor, concept: tf.Tensor, number: int) -> tf.Tensor:
+    def __call__(
+        self, stream: str, slot: np.ndarray, concept: np.ndarray, number: int
+    ) -> np.ndarray:
         """int64 [T, number]: terms of each concept; `slot` numbers its place in the whole run."""
         if self.rule == "languages":
             return self.by_language(self._random(stream, slot, number), concept)
-        start = tf.gather(self.term_start, concept)
-        count = tf.gather(self.term_start, concept + 1) - start
+        start = self.term_start[concept]
+        count = self.term_start[concept + 1] - start
         terms = start[:, None] + self._drawn(stream, slot, count, number)
         if self.rule == "unlike":
-            places = least_alike(tf.gather(self.pieces, terms), number)
-            terms = tf.gather(terms, places, axis=1, batch_dims=1)
+            places = least_alike(self.pieces[terms], number)
+            terms = np.take_along_axis(terms, places, axis=1)
         return terms
 
     def others(
-        self, stream: str, slot: tf.Tensor, term: tf.Tensor, concept: tf.Tensor, number: int
-    ) -> tf.Tensor:
+        self, stream: str, slot: np.ndarray, term: np.ndarray, concept: np.ndarray, number: int
+    ) -> np.ndarray:
         """int64 [T, number]: terms of each concept that are not `term`, which is one of its own.
 
         Of a concept with one term this is the term itself.
         """
-        start = tf.gather(self.term_start, concept)
-        count = tf.gather(self.term_start, concept + 1) - start
-        terms = start[:, None] + self._drawn(stream, slot, tf.maximum(count - 1, 1), number)
-        terms += tf.cast(terms >= term[:, None], tf.int64)  # they rise: to step over it is fair
-        terms = tf.where(count[:, None] > 1, terms, term[:, None])
+        start = self.term_start[concept]
+        count = self.term_start[concept + 1] - start
+        terms = start[:, None] + self._drawn(stream, slot, np.maximum(count - 1, 1), number)
+        terms += terms >= term[:, None]  # they rise: to step over it is fair
+        terms = np.where(count[:, None] > 1, terms, term[:, None])
         if self.rule == "unlike":
-            both = tf.concat([term[:, None], terms], axis=1)
-            places = least_alike(tf.gather(self.pieces, both), number + 1)
-            terms = tf.gather(both, places[:, 1:], axis=1, batch_dims=1)  # the first is `term`
+            both = np.concatenate([term[:, None], terms], axis=1)
+            places = least_alike(self.pieces[both], number + 1)
+            terms = np.take_along_axis(both, places[:, 1:], axis=1)  # the first is `term`
         if self.rule == "languages":
             shown = self.by_language.of_term(term)
             abroad = self.by_language(self._random(stream, slot, number), concept, shown)
-            terms = tf.where((self.by_language.count(concept) > 1)[:, None], abroad, terms)
+            terms = np.where((self.by_language.count(concept) > 1)[:, None], abroad, terms)
         return terms
 
-    def _random(self, stream: str, slot: tf.Tensor, number: int) -> tf.Tensor:
-        drawn = tf.range(number, dtype=tf.int64)
-        return key(self.seed, stream, slot[:, None], drawn[None, :])
+    def _random(self, stream: str, slot: np.ndarray, number: int) -> np.ndarray:
+        return key(self.seed, stream, slot[:, None], np.arange(number))
 
-    def _drawn(self, stream: str, slot: tf.Tensor, count: tf.Tensor, number: int) -> tf.Tensor:
+    def _drawn(self, stream: str, slot: np.ndarray, count: np.ndarray, number: int) -> np.ndarray:
         """int64 [T, number or more]: places in [0, count); more where some will be chosen of."""
         number = max(number, CANDIDATES) if self.rule == "unlike" else number
         random = self._random(stream, slot, number)
         if self.rule == "any":
-            return tf.cast(below(random, count[:, None]), tf.int64)
-        return tf.cast(distinct_draws(random, count), tf.int64)
+            return below(random, count[:, None])
+        return distinct_draws(random, count)
 
 
 class ByLanguage:
@@ -168,23 +161,23 @@ class ByLanguage:
         first = np.flatnonzero(np.diff(kind, prepend=-1))
         run_of = np.empty(order.size, np.int64)
         run_of[order] = np.repeat(np.arange(first.size), np.diff(first, append=order.size))
-        self.terms = tf.constant(order)
-        self.run_start = tf.constant(np.append(first, order.size))
-        self.run_of_term = tf.constant(run_of)
+        self.terms = order
+        self.run_start = np.append(first, order.size)
+        self.run_of_term = run_of
         of_concept = np.bincount(owner[order[first]], minlength=dataset.term_start.size - 1)
-        self.runs_start = tf.constant(np.concatenate([[0], np.cumsum(of_concept)]))
+        self.runs_start = np.concatenate([[0], np.cumsum(of_concept)])
 
-    def count(self, concept: tf.Tensor) -> tf.Tensor:
+    def count(self, concept: np.ndarray) -> np.ndarray:
         """int64 [T]: the languages of each concept."""
-        return tf.gather(self.runs_start, concept + 1) - tf.gather(self.runs_start, concept)
+        return self.runs_start[concept + 1] - self.runs_start[concept]
 
-    def of_term(self, term: tf.Tensor) -> tf.Tensor:
+    def of_term(self, term: np.ndarray) -> np.ndarray:
         """int64 [T]: the run of each term."""
-        return tf.gather(self.run_of_term, term)
+        return self.run_of_term[term]
 
     def __call__(
-        self, random: tf.Tensor, concept: tf.Tensor, shown: tf.Tensor | None = None
-    ) -> tf.Tensor:
+        self, random: np.ndarray, concept: np.ndarray, shown: np.ndarray | None = None
+    ) -> np.ndarray:
         """int64 [T, n]: terms of each concept.
 
         All its languages have had a turn before one has another, and all terms of a language have
@@ -195,21 +188,18 @@ class ByLanguage:
             concept: int64 [T].
             shown: int64 [T], a run of each concept that has no turn; its concept has others.
         """
-        first = tf.gather(self.runs_start, concept)
-        count = self.count(concept) - (0 if shown is None else 1)
-        count = tf.maximum(count, 1)
-        run = first[:, None] + tf.cast(distinct_draws(random, count), tf.int64)
+        first = self.runs_start[concept]
+        count = np.maximum(self.count(concept) - (shown is not None), 1)
+        run = first[:, None] + distinct_draws(random, count)
         if shown is not None:  # runs rise: to step over it is fair
-            run += tf.cast(run >= shown[:, None], tf.int64)
-            run = tf.minimum(run, tf.size(self.run_start, tf.int64) - 2)  # where there is no other
-        start = tf.gather(self.run_start, run)
-        size = tf.gather(self.run_start, run + 1) - start
+            run += run >= shown[:, None]
+            run = np.minimum(run, self.run_start.size - 2)  # where there is no other
+        start = self.run_start[run]
+        size = self.run_start[run + 1] - start
         # Each turn of a run goes on where its last one was; the first is anywhere.
-        begin = tf.cast(
-            below(mix(tf.bitwise.bitwise_xor(random[:, :1], uint64(run))), uint64(size)), tf.int64
-        )
-        turn = tf.range(random.shape[1], dtype=tf.int64)[None, :] // count[:, None]
-        return tf.gather(self.terms, start + (begin + turn) % size)
+        begin = below(mix(random[:, :1] ^ uint64(run)), size)
+        turn = np.arange(random.shape[1]) // count[:, None]
+        return self.terms[start + (begin + turn) % size]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -234,19 +224,17 @@ class Draw:
     def __init__(self, dataset: TripletDataset, spec: BatchSpec, names: Names | None = None):
         spec.validate()
         self.spec, self.names = spec, names or Names(dataset, spec)
-        self.heads, self.relations, self.tails = map(
-            as_tensor, (dataset.heads, dataset.relations, dataset.tails)
-        )
+        self.heads, self.relations, self.tails = dataset.heads, dataset.relations, dataset.tails
         self.term_start = self.names.term_start
-        self.related_start = self.related = None
+        self.related: np.ndarray | None = None
         has_synonym = self.names.has_synonym
         if spec.draw == "relations":
             self.size = int(dataset.heads.size)  # the items to permute: triplets
             if spec.corrupted_tails:
-                self.items = tf.range(dataset.term_start.size - 1, dtype=tf.int64)
+                self.items = np.arange(dataset.term_start.size - 1)
         else:
             items = np.flatnonzero(has_synonym)
-            self.size, self.items = int(items.size), tf.constant(items)  # or concepts
+            self.size, self.items = int(items.size), items  # or concepts
             if spec.draw == "concepts":
                 self._index_relations(dataset, items, has_synonym)
         if self.size < spec.labels:
@@ -259,7 +247,7 @@ class Draw:
                 "or build with fewer filters"
             )
         if spec.semantic_types:
-            self.types = tf.constant(first_types(dataset))
+            self.types = first_types(dataset)
 
     def _index_relations(
         self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
@@ -275,11 +263,9 @@ class Draw:
         heads = dataset.heads[useful]
         # They are sorted by head, as the triplets of a dataset are.
         first, last = (np.searchsorted(heads, items, side=side) for side in ("left", "right"))
-        self.related = tf.constant(useful)
-        self.related_start = tf.constant(first.astype(np.int64))
-        self.related_count = tf.constant((last - first).astype(np.int64))
+        self.related, self.related_start, self.related_count = useful, first, last - first
 
-    def triplets(self, step: tf.Tensor, groups: np.ndarray) -> tuple[tf.Tensor, ...]:
+    def triplets(self, step: int, groups: np.ndarray) -> tuple[np.ndarray, ...]:
         """int64 [G * U] each: slot, head, relation, tail of the triplets of some of the groups.
 
         With `fill_pairs` these are the k triplets of which the first fill the group.
@@ -287,37 +273,33 @@ class Draw:
         triplet, the relation is -1 and the tail is the head itself: two synonyms.
         """
         spec = self.spec
-        group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
+        group = step * spec.groups + np.asarray(groups)
         # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
         # triplet twice.
         groups_per_epoch = self.size // spec.labels
         epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
-        within = tf.range(spec.labels, dtype=tf.int64)[None, :]
-        slot = tf.reshape(group[:, None] * spec.labels + within, [-1])
-        index = tf.reshape(group_in_epoch[:, None] * spec.labels + within, [-1])
-        keys = tf.repeat(key(spec.seed, "permutation", epoch), spec.labels)
-        place = tf.cast(permute(index, self.size, keys), tf.int64)
+        within = np.arange(spec.labels)
+        slot = (group[:, None] * spec.labels + within).ravel()
+        index = group_in_epoch[:, None] * spec.labels + within
+        keys = key(spec.seed, "permutation", epoch)[:, None]
+        place = permute(index, self.size, keys).ravel()
         if spec.draw == "relations":
             return slot, *self._triplet(place)
-        item = tf.gather(self.items, place)
+        item = self.items[place]
         if self.related is None:
-            return slot, item, tf.fill(tf.shape(item), np.int64(-1)), item
-        count = tf.gather(self.related_count, place)
-        nth = tf.cast(below(key(spec.seed, "relation", slot), tf.maximum(count, 1)), tf.int64)
+            return slot, item, np.full(item.shape, -1), item
+        count = self.related_count[place]
+        nth = below(key(spec.seed, "relation", slot), np.maximum(count, 1))
         # Where a concept heads no triplet any other is read, and nothing of it is kept.
-        nearest = tf.minimum(
-            tf.gather(self.related_start, place) + nth, tf.size(self.related, tf.int64) - 1
-        )
-        _, relation, tail = self._triplet(tf.gather(self.related, nearest))
-        return slot, item, tf.where(count > 0, relation, -1), tf.where(count > 0, tail, item)
+        nearest = np.minimum(self.related_start[place] + nth, self.related.size - 1)
+        _, relation, tail = self._triplet(self.related[nearest])
+        return slot, item, np.where(count > 0, relation, -1), np.where(count > 0, tail, item)
 
-    def _triplet(self, row: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return tuple(
-            tf.cast(tf.gather(column, row), tf.int64)
-            for column in (self.heads, self.relations, self.tails)
-        )
+    def _triplet(self, row: np.ndarray) -> tuple[np.ndarray, ...]:
+        columns = self.heads, self.relations, self.tails
+        return tuple(column[row].astype(np.int64) for column in columns)
 
-    def corrupted(self, slot: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+    def corrupted(self, slot: np.ndarray, tail: np.ndarray) -> np.ndarray:
         """int64 [T]: for each pair a concept that is not its tail, all others equally often.
 
         `slot` numbers the pairs of the whole run.
@@ -325,18 +307,15 @@ class Draw:
         From all concepts with the draw `relations`, else from those that are drawn. That it is no
         true tail of the relation is not looked up: among many concepts it hardly ever is one.
         """
-        random = key(self.spec.seed, "corrupted tail", slot)
-        place = tf.cast(below(random, self.items.shape[0] - 1), tf.int64)
+        place = below(key(self.spec.seed, "corrupted tail", slot), self.items.size - 1)
         # The concepts rise: to step over the tail makes the others equally likely.
-        return tf.gather(
-            self.items, place + tf.cast(tf.gather(self.items, place) >= tail, tf.int64)
-        )
+        return self.items[place + (self.items[place] >= tail)]
 
-    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+    def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G groups of a step, each of k pairs.
 
         Args:
-            step: int64 scalar.
+            step: its number.
             groups: int [G], the numbers of the groups within the step.
 
         Returns:
@@ -353,92 +332,89 @@ class Draw:
         pairs = fill(slot, head, relation, tail)
         concepts, terms = [pairs["head"], pairs["tail"]], [pairs["head term"], pairs["tail term"]]
         if spec.corrupted_tails:
-            group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
-            within = tf.range(spec.pairs, dtype=tf.int64)[None, :]
-            slot = tf.reshape(group[:, None] * spec.pairs + within, [-1])
+            group = step * spec.groups + np.asarray(groups)
+            slot = (group[:, None] * spec.pairs + np.arange(spec.pairs)).ravel()
             concepts.append(self.corrupted(slot, pairs["tail"]))
             terms.append(self.names("corrupted tail term", slot, concepts[-1], 1)[:, 0])
 
-        def by_group(parts: list[tf.Tensor]) -> tf.Tensor:
-            return tf.concat([tf.reshape(x, [len(groups), spec.pairs]) for x in parts], axis=1)
+        def by_group(parts: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate([x.reshape(len(groups), spec.pairs) for x in parts], axis=1)
 
-        relations = tf.reshape(tf.cast(pairs["relation"], tf.int32), [len(groups), spec.labels])
+        relations = pairs["relation"].astype(np.int32).reshape(len(groups), spec.labels)
         drawn = {
-            "concepts": by_group([tf.cast(concept, tf.int32) for concept in concepts]),
+            "concepts": by_group(concepts).astype(np.int32),
             "terms": by_group(terms),
             "relations": relations,
         }
         if spec.semantic_types:
-            drawn["types"] = by_group([tf.gather(self.types, concept) for concept in concepts])
+            drawn["types"] = self.types[drawn["concepts"]]
         return drawn
 
     def _occurrences(
-        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self, slot: np.ndarray, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """int64 [T, m] each: terms of the heads and tails, as often as a triplet may occur."""
         repeats, spec = self.spec.repeats, self.spec
         # A head that is its own tail goes on with its own draws, so that the pair shows two
         # different terms.
         both = repeats if spec.draw == "relations" else 2 * repeats
         head_terms = self.names("head term", slot, head, both)
-        tail_terms = self.names("tail term", slot, tail, repeats)
         if spec.draw == "relations":
-            return head_terms, tail_terms
-        alone = (relation < 0)[:, None]
+            return head_terms, self.names("tail term", slot, tail, repeats)
         if spec.fill_pairs:  # it has terms for half as many pairs, the first half for the heads
             half = self._fillable(head, relation, tail)[:, None]
-            place = tf.minimum(half + tf.range(repeats, dtype=tf.int64)[None, :], both - 1)
-            of_tail = tf.gather(head_terms, place, axis=1, batch_dims=1)
+            place = np.minimum(half + np.arange(repeats), both - 1)
+            of_tail = np.take_along_axis(head_terms, place, axis=1)
         else:
             of_tail = head_terms[:, repeats:]
-        return head_terms[:, :repeats], tf.where(alone, of_tail, tail_terms)
+        other = np.flatnonzero(relation >= 0)
+        tail_terms = of_tail.copy()
+        if other.size:
+            tail_terms[other] = self.names("tail term", slot[other], tail[other], repeats)
+        return head_terms[:, :repeats], tail_terms
 
     def _repeated(
-        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+        self, slot: np.ndarray, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """The pairs of groups in which each triplet occurs m times."""
         head_terms, tail_terms = self._occurrences(slot, head, relation, tail)
         return {
-            "head": tf.repeat(head, self.spec.repeats),
-            "tail": tf.repeat(tail, self.spec.repeats),
+            "head": np.repeat(head, self.spec.repeats),
+            "tail": np.repeat(tail, self.spec.repeats),
             "relation": relation,
-            "head term": tf.reshape(head_terms, [-1]),
-            "tail term": tf.reshape(tail_terms, [-1]),
+            "head term": head_terms.ravel(),
+            "tail term": tail_terms.ravel(),
         }
 
-    def _fillable(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+    def _fillable(self, head: np.ndarray, relation: np.ndarray, tail: np.ndarray) -> np.ndarray:
         """int64 [T]: the pairs that a triplet has different terms for, at most m."""
         count_head, count_tail = (
-            tf.gather(self.term_start, concept + 1) - tf.gather(self.term_start, concept)
-            for concept in (head, tail)
+            self.term_start[concept + 1] - self.term_start[concept] for concept in (head, tail)
         )
-        both = tf.where(relation < 0, count_head // 2, tf.minimum(count_head, count_tail))
-        return tf.minimum(tf.cast(both, tf.int64), self.spec.repeats)
+        both = np.where(relation < 0, count_head // 2, np.minimum(count_head, count_tail))
+        return np.minimum(both, self.spec.repeats)
 
     def _filled(
-        self, slot: tf.Tensor, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+        self, slot: np.ndarray, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """The pairs of groups that are filled with triplets, one after the other.
 
         The last triplet of a group may be cut short; those that found no room are passed over.
         """
         pairs = self.spec.pairs
-        end = tf.cumsum(tf.reshape(self._fillable(head, relation, tail), [-1, pairs]), axis=1)
-        place = tf.broadcast_to(tf.range(pairs, dtype=tf.int64), tf.shape(end))
-        # Of which triplet of its group a pair is, and which of its occurrences.
-        nth_GK = tf.searchsorted(end, place, side="right")
-        first = tf.pad(end, [[0, 0], [1, 0]])
-        nth = tf.cast(tf.reshape(place - tf.gather(first, nth_GK, batch_dims=1), [-1]), tf.int32)
-        group = tf.range(tf.shape(end)[0])[:, None] * pairs
-        triplet = tf.reshape(group + nth_GK, [-1])
+        times = self._fillable(head, relation, tail).reshape(-1, pairs)
+        first = np.cumsum(times, axis=1) - times
+        times = np.clip(pairs - first, 0, times)
+        # Of which triplet a pair is, and which of its occurrences; each group has k pairs now.
+        triplet = np.repeat(np.arange(times.size), times.ravel())
+        nth = np.arange(triplet.size) % pairs - first.ravel()[triplet]
         head_terms, tail_terms = self._occurrences(slot, head, relation, tail)
-        which = tf.stack([triplet, nth], axis=1)
         return {
-            "head": tf.gather(head, triplet),
-            "tail": tf.gather(tail, triplet),
-            "relation": tf.gather(relation, triplet),
-            "head term": tf.gather_nd(head_terms, which),
-            "tail term": tf.gather_nd(tail_terms, which),
+            "head": head[triplet],
+            "tail": tail[triplet],
+            "relation": relation[triplet],
+            "head term": head_terms[triplet, nth],
+            "tail term": tail_terms[triplet, nth],
         }
 
 
@@ -477,8 +453,8 @@ class PairDraw:
         spec.validate()
         self.spec = spec
         names = np.diff(dataset.term_start).astype(np.int64)
-        self.possible = tf.constant(names * (names - 1) // 2)
-        taken = np.minimum(names * (names - 1) // 2, MOST_PAIRS)
+        self.possible = names * (names - 1) // 2
+        taken = np.minimum(self.possible, MOST_PAIRS)
         pair_start = np.concatenate([[0], np.cumsum(taken)])
         self.size = int(pair_start[-1])
         if self.size < spec.pairs:
@@ -487,13 +463,13 @@ class PairDraw:
                 f"{spec.pairs} (draw 'pairs'); use fewer triplets per group, or build with fewer "
                 "filters"
             )
-        self.pair_start, self.term_start = tf.constant(pair_start), as_tensor(dataset.term_start)
+        self.pair_start, self.term_start = pair_start, dataset.term_start
 
-    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+    def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G groups of a step, each of k pairs.
 
         Args:
-            step: int64 scalar.
+            step: its number.
             groups: int [G], the numbers of the groups within the step.
 
         Returns:
@@ -501,37 +477,37 @@ class PairDraw:
             second ones; `relations` int32 [G, k], -1: there are none.
         """
         spec = self.spec
-        group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
+        group = step * spec.groups + np.asarray(groups)
         groups_per_epoch = self.size // spec.pairs
         epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
-        within = tf.range(spec.pairs, dtype=tf.int64)[None, :]
-        index = group_in_epoch[:, None] * spec.pairs + within
+        index = group_in_epoch[:, None] * spec.pairs + np.arange(spec.pairs)
         keys = key(spec.seed, "permutation", epoch)[:, None]
-        place = tf.cast(permute(index, self.size, keys), tf.int64)
-        concept = tf.searchsorted(self.pair_start, tf.reshape(place, [-1]), side="right") - 1
-        concept = tf.reshape(tf.cast(concept, tf.int64), tf.shape(place))
-        first, second = self.names(concept, place - tf.gather(self.pair_start, concept))
-        start = tf.gather(self.term_start, concept)
+        place = permute(index, self.size, keys)
+        concept = np.searchsorted(self.pair_start, place, side="right") - 1
+        first, second = self.names(concept, place - self.pair_start[concept])
+        start = self.term_start[concept]
         return {
-            "concepts": tf.cast(tf.concat([concept, concept], axis=1), tf.int32),
-            "terms": tf.concat([start + first, start + second], axis=1),
-            "relations": tf.fill(tf.shape(place), np.int32(-1)),
+            "concepts": np.concatenate(
+                [concept, concept], axis=1, dtype=np.int32, casting="unsafe"
+            ),
+            "terms": np.concatenate([start + first, start + second], axis=1),
+            "relations": np.full(place.shape, -1, np.int32),
         }
 
-    def names(self, concept: tf.Tensor, nth: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def names(self, concept: np.ndarray, nth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int64 each: which two of its concept's names the n-th of its pairs has.
 
         Of more than 50 pairs these are evenly spaced, from a random one on.
         """
-        possible = tf.gather(self.possible, concept)
-        spacing = tf.maximum(possible // MOST_PAIRS, 1)
+        possible = self.possible[concept]
+        spacing = np.maximum(possible // MOST_PAIRS, 1)
         random = key(self.spec.seed, "head term", concept)
-        begin = tf.where(possible > MOST_PAIRS, tf.cast(below(random, possible), tf.int64), 0)
+        begin = np.where(possible > MOST_PAIRS, below(random, possible), 0)
         pair = (begin + nth * spacing) % possible
         # Pair j (j - 1) / 2 + i is of the names i < j; the root may be off by one.
-        second = tf.cast((1 + tf.sqrt(1 + 8 * tf.cast(pair, tf.float64))) / 2, tf.int64)
-        second -= tf.cast(second * (second - 1) // 2 > pair, tf.int64)
-        second += tf.cast(second * (second + 1) // 2 <= pair, tf.int64)
+        second = ((1 + np.sqrt(1 + 8 * pair)) / 2).astype(np.int64)
+        second -= second * (second - 1) // 2 > pair
+        second += second * (second + 1) // 2 <= pair
         return pair - second * (second - 1) // 2, second
 
 
@@ -566,42 +542,39 @@ class TermDraw:
                 f"the dataset has {self.size} terms{of} with a semantic group, but a step takes "
                 f"{spec.terms} different ones; use fewer (--terms), or build with fewer filters"
             )
-        self.row_terms, self.row_groups = tf.constant(terms), tf.constant(groups)
-        concepts = np.repeat(
+        self.row_terms, self.row_groups = terms, groups
+        self.concepts = np.repeat(
             np.arange(dataset.term_start.size - 1, dtype=np.int32), np.diff(dataset.term_start)
         )
-        self.concepts = as_tensor(concepts)
 
-    def rows(self, step: tf.Tensor, groups: np.ndarray) -> tf.Tensor:
+    def rows(self, step: int, groups: np.ndarray) -> np.ndarray:
         """int64 [G, N]: the rows that parts of a step take, numbered as in `term_rows`."""
         spec = self.spec
-        step = tf.cast(step, tf.int64)
         # An epoch is a whole number of steps, so that no step mixes two permutations; the few rows
         # at the end of its order are left out, others in each epoch.
         steps_per_epoch = self.size // spec.terms
-        epoch, within = step // steps_per_epoch, step % steps_per_epoch
+        epoch, within = divmod(step, steps_per_epoch)
         share = spec.terms // spec.groups
-        place = tf.constant(groups, tf.int64)[:, None] * share + tf.range(share, dtype=tf.int64)
+        place = np.asarray(groups)[:, None] * share + np.arange(share)
         index = within * spec.terms + place
-        keys = tf.broadcast_to(key(spec.seed, "permutation", epoch), tf.shape(index))
-        return tf.cast(permute(index, self.size, keys), tf.int64)
+        return permute(index, self.size, key(spec.seed, "permutation", epoch))
 
-    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+    def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G parts of a step, each of N terms.
 
         Args:
-            step: int64 scalar.
+            step: its number.
             groups: int [G], the numbers of the parts within the step.
 
         Returns:
             `terms` int64, `concepts` and `semantic_groups` int32, [G, N] each.
         """
         rows = self.rows(step, groups)
-        terms = tf.gather(self.row_terms, rows)
+        terms = self.row_terms[rows]
         return {
             "terms": terms,
-            "concepts": tf.gather(self.concepts, terms),
-            "semantic_groups": tf.cast(tf.gather(self.row_groups, rows), tf.int32),
+            "concepts": self.concepts[terms],
+            "semantic_groups": self.row_groups[rows].astype(np.int32),
         }
 
 
@@ -682,7 +655,7 @@ def name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
         bounds = start[first : first + NAMES_AT_ONCE + 1]
         within = np.arange(bounds[0], bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
         token = np.asarray(tokens[bounds[0] : bounds[-1]], np.uint64)
-        mixed = mix_array(token << np.uint64(32) | within.astype(np.uint64))
+        mixed = mix(token << np.uint64(32) | within.astype(np.uint64))
         hashes[first : first + NAMES_AT_ONCE] = np.add.reduceat(mixed, bounds[:-1] - bounds[0])
     return hashes
 
@@ -709,7 +682,7 @@ class NeighbourDraw:
         spec: what a batch is made of.
 
     Attributes:
-        anchors: int [A], NumPy: the terms, or the concepts, that blocks are made of; row a of an
+        anchors: int [A], the terms, or the concepts, that blocks are made of; row a of an
             index holds the neighbours of anchors[a], likewise terms or concepts, the nearest first,
             and -1 where there are no more.
 
@@ -737,8 +710,7 @@ class NeighbourDraw:
                 f"but a group takes {spec.blocks} distinct ones (draw {spec.draw!r}); use fewer "
                 "triplets per group, more neighbours, or build with fewer filters"
             )
-        self.items = tf.constant(self.anchors)
-        self.lists: tf.Tensor | None = None
+        self.lists: np.ndarray | None = None
 
     def with_index(self, index: Path) -> Self:
         """The same draw with the neighbours of an index.
@@ -753,8 +725,7 @@ class NeighbourDraw:
             raise BadInput(
                 f"{path} holds {mapped.dtype} {mapped.shape}; expected int32 {expected}: {AGAIN}"
             )
-        lists = aligned(expected, np.int32)
-        lists[:] = mapped
+        lists = np.array(mapped)
         counts = self.dataset.term_start
         most = (counts[-1] if self.spec.neighbours_of == "terms" else counts.size - 1) - 1
         if lists.min() < -1 or lists.max() > most:
@@ -763,10 +734,10 @@ class NeighbourDraw:
                 f"{AGAIN}"
             )
         other = copy.copy(self)
-        other.lists = as_tensor(lists)
+        other.lists = lists
         return other
 
-    def __call__(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+    def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G groups of a step, each of k pairs; as of `Draw`.
 
         The drawn triplets come first, then the blocks, whose relation is -1. Before there is an
@@ -778,56 +749,56 @@ class NeighbourDraw:
         if spec.mined_triplets:
             parts.append(self._blocks(step, groups))
 
-        def sides(name: str) -> tf.Tensor:
-            halves = [tf.split(part[name], 2, axis=1) for part in parts]
-            return tf.concat([half[side] for side in (0, 1) for half in halves], axis=1)
+        def sides(name: str) -> np.ndarray:
+            halves = [np.split(part[name], 2, axis=1) for part in parts]
+            return np.concatenate([half[side] for side in (0, 1) for half in halves], axis=1)
 
-        relations = tf.concat([part["relations"] for part in parts], axis=1)
+        relations = np.concatenate([part["relations"] for part in parts], axis=1)
         return {"concepts": sides("concepts"), "terms": sides("terms"), "relations": relations}
 
-    def _blocks(self, step: tf.Tensor, groups: np.ndarray) -> dict[str, tf.Tensor]:
+    def _blocks(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """As `Draw.__call__`, of the pairs that show neighbours."""
         spec, width = self.spec, 1 + self.spec.neighbours
-        group = tf.cast(step, tf.int64) * spec.groups + tf.constant(groups, tf.int64)
+        group = step * spec.groups + np.asarray(groups)
         groups_per_epoch = self.size // spec.blocks
-        within = tf.range(spec.blocks, dtype=tf.int64)[None, :]
+        within = np.arange(spec.blocks)
         index = (group % groups_per_epoch)[:, None] * spec.blocks + within
         keys = key(spec.seed, "permutation", group // groups_per_epoch, BLOCKS)[:, None]
-        place = tf.reshape(tf.cast(permute(index, self.size, keys), tf.int64), [-1])
-        anchor = tf.gather(self.items, place)[:, None]
-        lists = tf.repeat(anchor, spec.neighbours, axis=1)
+        place = permute(index, self.size, keys).ravel()
+        anchor = self.anchors[place][:, None]
+        lists = np.repeat(anchor, spec.neighbours, axis=1)
         if self.lists is not None:
-            found = tf.cast(tf.gather(self.lists, place), tf.int64)
-            lists = tf.where(found < 0, lists, found)
+            found = self.lists[place]
+            lists = np.where(found < 0, lists, found)
         # Negative, so that no triplet has the same slot.
-        slot = ~tf.reshape(group[:, None] * spec.blocks + within, [-1])
-        slots = tf.reshape(slot[:, None] * width - tf.range(width, dtype=tf.int64), [-1])
-        heads = self._terms_of(tf.reshape(tf.concat([anchor, lists], axis=1), [-1]), slots)
+        slot = ~(group[:, None] * spec.blocks + within).ravel()
+        slots = (slot[:, None] * width - np.arange(width)).ravel()
+        heads = self._terms_of(np.concatenate([anchor, lists], axis=1).ravel(), slots)
         concepts = self._concept_of(heads)
         if spec.positives == "each":
             tails = self.names.others("tail term", slots, heads, concepts, 1)
         else:
             firsts = heads[::width], concepts[::width]
             tails = self.names.others("tail term", slot, *firsts, width)
-        tails = tf.reshape(tails, [-1])
+        tails = tails.ravel()
 
-        def by_group(*sides: tf.Tensor) -> tf.Tensor:
-            shape = [len(groups), spec.blocks * width]
-            return tf.concat([tf.reshape(x, shape)[:, : spec.mined_pairs] for x in sides], axis=1)
+        def by_group(*sides: np.ndarray) -> np.ndarray:
+            shape = len(groups), spec.blocks * width
+            return np.concatenate([x.reshape(shape)[:, : spec.mined_pairs] for x in sides], axis=1)
 
         of_tails = self._concept_of(tails)
         return {
-            "concepts": tf.cast(by_group(concepts, of_tails), tf.int32),
+            "concepts": by_group(concepts, of_tails).astype(np.int32),
             "terms": by_group(heads, tails),
-            "relations": tf.fill([len(groups), spec.mined_triplets], np.int32(-1)),
+            "relations": np.full((len(groups), spec.mined_triplets), -1, np.int32),
         }
 
-    def _terms_of(self, found: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
+    def _terms_of(self, found: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """int64: what shows an anchor or a neighbour; the term itself, or one of the concept's."""
         if self.spec.neighbours_of == "terms":
             return found
         return self.names("head term", slots, found, 1)[:, 0]
 
-    def _concept_of(self, terms: tf.Tensor) -> tf.Tensor:
+    def _concept_of(self, terms: np.ndarray) -> np.ndarray:
         """int64: the concepts that terms belong to."""
-        return tf.searchsorted(self.names.term_start, terms, side="right", out_type=tf.int64) - 1
+        return np.searchsorted(self.names.term_start, terms, side="right") - 1

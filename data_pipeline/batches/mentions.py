@@ -18,7 +18,8 @@ import polars as pl
 from tokenizers import Tokenizer
 
 from data_pipeline import process
-from data_pipeline.batches.epochs import ORDER, EpochBatches, random_below
+from data_pipeline.batches.epochs import ORDER, EpochBatches
+from data_pipeline.batches.order import random_below
 from data_pipeline.batches.packing import (
     LONG_RUN,
     MOST_SHAPES,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from data_pipeline.batches.epochs import ORDER, EpochBatches, random_below
+from data_pipeline.batches.epochs import ORDER, EpochBatches
+from data_pipeline.batches.order import random_below
 from data_pipeline.batches.packing import (
     LONG_RUN,
     MOST_SHAPES,

@@ -1,13 +1,15 @@
 """Order without state: the item at place i of an epoch, and the random numbers of a slot.
 
-Everything here is a pure function of its arguments, in TensorFlow ops on uint64, so that the batch
-of any step can be made at once, on any host, with no shuffle buffer and no iterator to save. Keys
-are mixed with the finalizer of SplitMix64 (Steele, Lea, Flood 2014); the permutation is a Feistel
-network over two unequal halves with cycle walking (Black, Rogaway 2002), which permutes exactly [0,
-size) for any size.
+Everything here is a pure function of its arguments, in NumPy on uint64, so that the batch of any
+step can be made at once, on any host, with no shuffle buffer and no iterator to save, and stays the
+same with every version of NumPy. Keys are mixed with the finalizer of SplitMix64 (Steele, Lea,
+Flood 2014). A permutation of which few places are asked is a Feistel network over two unequal
+halves with cycle walking (Black, Rogaway 2002), which permutes exactly [0, size) for any size; a
+whole one is the order of random numbers.
 """
 
-from data_pipeline.dataset.store import tf
+import numpy as np
+from numpy.typing import ArrayLike
 
 # A decision that takes random numbers has its own stream, so that no two decisions share them.
 STREAMS = {
@@ -27,49 +29,61 @@ STREAMS = {
 # Eight rounds mix the halves well even where one of them holds two or three values.
 ROUNDS = 8
 
+# Python's integers would make each operation look for a type.
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+BITS_30, BITS_27, BITS_31, BITS_32 = map(np.uint64, (30, 27, 31, 32))
 
-def uint64(value) -> tf.Tensor:
-    """`value` as uint64; Python integers are taken modulo 2**64."""
+
+def uint64(value: ArrayLike) -> np.ndarray:
+    """`value` as uint64; integers are taken modulo 2**64."""
     if isinstance(value, int):
-        return tf.constant(value % 2**64, tf.uint64)
-    return tf.cast(value, tf.uint64)
+        value %= 2**64
+        return np.array(value, np.uint64)
+    return np.asarray(value).astype(np.uint64, copy=False)
 
 
-def xor_shift(value: tf.Tensor, bits: int) -> tf.Tensor:
-    """`value` xor itself shifted to the right."""
-    return tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, uint64(bits)))
-
-
-def mix(value: tf.Tensor) -> tf.Tensor:
+def mix(value: ArrayLike) -> np.ndarray:
     """One-to-one scrambling of uint64: every input bit changes about half of the output bits."""
-    value = value + uint64(0x9E3779B97F4A7C15)
-    value = xor_shift(value, 30) * uint64(0xBF58476D1CE4E5B9)
-    value = xor_shift(value, 27) * uint64(0x94D049BB133111EB)
-    return xor_shift(value, 31)
+    return _mix_here(np.array(uint64(value)))
 
 
-def key(seed: int, stream: str, *parts) -> tf.Tensor:
+def _mix_here(value: np.ndarray) -> np.ndarray:
+    """`mix` in the memory of its argument."""
+    value += GOLDEN
+    shifted = np.empty_like(value)
+    np.right_shift(value, BITS_30, out=shifted)
+    value ^= shifted
+    value *= FIRST_FACTOR
+    np.right_shift(value, BITS_27, out=shifted)
+    value ^= shifted
+    value *= SECOND_FACTOR
+    np.right_shift(value, BITS_31, out=shifted)
+    value ^= shifted
+    return value
+
+
+def key(seed: int, stream: str, *parts: ArrayLike) -> np.ndarray:
     """A random uint64 for each element of `parts`, for one named stream.
 
-    The parts are integers or tensors of integers that broadcast.
+    The parts are integers or arrays of integers that broadcast.
     """
-    hashed = mix(uint64(seed) * uint64(len(STREAMS)) + uint64(STREAMS[stream]))
+    hashed = mix(seed * len(STREAMS) + STREAMS[stream])
     for part in parts:
-        hashed = mix(tf.bitwise.bitwise_xor(hashed, uint64(part)))
+        hashed = _mix_here(np.asarray(hashed ^ uint64(part)))
     return hashed
 
 
-def below(random: tf.Tensor, size) -> tf.Tensor:
-    """Random uint64 -> uniform integer (uint64) in [0, size), for 1 <= size < 2**32.
+def below(random: np.ndarray, size: ArrayLike) -> np.ndarray:
+    """Random uint64 -> uniform int64 in [0, size), for 1 <= size < 2**32.
 
     Multiply and shift; the bias is under size / 2**32.
     """
-    return tf.bitwise.right_shift(
-        tf.bitwise.right_shift(random, uint64(32)) * uint64(size), uint64(32)
-    )
+    high = np.asarray(random >> BITS_32) * uint64(size)
+    return np.right_shift(high, BITS_32).astype(np.int64)
 
 
-def permute(index: tf.Tensor, size: int, keys: tf.Tensor) -> tf.Tensor:
+def permute(index: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """The item at place `index` of the permutation of [0, size) that `keys` names.
 
     Args:
@@ -79,32 +93,34 @@ def permute(index: tf.Tensor, size: int, keys: tf.Tensor) -> tf.Tensor:
             permutation.
 
     Returns:
-        uint64, the shape of `index`: for each key a one-to-one map of [0, size) onto itself.
+        int64, the shape of `index`: for each key a one-to-one map of [0, size) onto itself.
     """
-    width = uint64(max(1, round(size**0.5)))
-    height = (uint64(size) + width - uint64(1)) // width
-    round_keys = [mix(tf.bitwise.bitwise_xor(keys, uint64(number))) for number in range(ROUNDS)]
+    sides = max(1, round(size**0.5))
+    width, height = np.uint64(sides), np.uint64(-(-size // sides))
+    round_keys = [mix(keys ^ np.uint64(number)) for number in range(ROUNDS)]
 
-    def once(value: tf.Tensor) -> tf.Tensor:
-        left, right = value % width, value // width
+    def once(value: np.ndarray) -> np.ndarray:
+        right, left = np.divmod(value, width)
         for number, round_key in enumerate(round_keys):
             if number % 2 == 0:
-                left = (left + mix(tf.bitwise.bitwise_xor(round_key, right)) % width) % width
+                left += _mix_here(round_key ^ right) % width
+                left %= width
             else:
-                right = (right + mix(tf.bitwise.bitwise_xor(round_key, left)) % height) % height
-        return right * width + left
+                right += _mix_here(round_key ^ left) % height
+                right %= height
+        right *= width
+        right += left
+        return right
 
     # width * height exceeds size by less than width: few values leave [0, size), and following the
     # cycle brings each of them back in.
-    outside = uint64(size)
-    return tf.while_loop(
-        lambda value: tf.reduce_any(value >= outside),
-        lambda value: (tf.where(value >= outside, once(value), value),),
-        (once(uint64(index)),),
-    )[0]
+    value = once(uint64(index))
+    while (outside := value >= np.uint64(size)).any():
+        value = np.where(outside, once(value), value)
+    return value.astype(np.int64)
 
 
-def distinct_draws(random: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Draw from [0, size) without repeating a value before all of them have been drawn.
 
     A sparse Fisher-Yates shuffle: only the swapped places are kept. After `size` draws a fresh
@@ -115,24 +131,43 @@ def distinct_draws(random: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         size: integers [T], each at least 1.
 
     Returns:
-        uint64 [T, n]; any `size[t]` consecutive draws of a round in row t are distinct.
+        int64 [T, n]; any `size[t]` consecutive draws of a round in row t are distinct.
     """
-    size = uint64(size)
-    drawn: list[tf.Tensor] = []
-    places: list[tf.Tensor] = []  # in the current round, the value at places[i] is values[i]
-    values: list[tf.Tensor] = []
+    draws = random.shape[1]
+    number = np.arange(draws)
+    first = number % np.asarray(size, np.int64)[:, None]  # how many were drawn in this round
+    place = first + below(random, np.asarray(size)[:, None] - first)
 
-    def value_at(place: tf.Tensor, in_round: list[tf.Tensor]) -> tf.Tensor:
-        value = place
-        for swapped, swapped_value, valid in zip(places, values, in_round, strict=True):
-            value = tf.where(tf.logical_and(valid, swapped == place), swapped_value, value)
-        return value
+    # Draw j takes what is at its place and puts there what was at `first`: both are what the last
+    # draw of the round with the same place has put there, or as at the round's beginning.
+    def last_with(target: np.ndarray) -> np.ndarray:
+        """int64 [T, n]: the last earlier draw of its round at each target, or -1."""
+        same = place[:, None, :] == target[:, :, None]
+        same &= (number < number[:, None]) & (number >= (number - first)[:, :, None])
+        return np.where(same, number, -1).max(axis=2)
 
-    for number in range(random.shape[1]):
-        first = uint64(number) % size  # how many were drawn in this round
-        in_round = [first > uint64(number - 1 - earlier) for earlier in range(number)]
-        place = first + below(random[:, number], size - first)
-        drawn.append(value_at(place, in_round))
-        values.append(value_at(first, in_round))
-        places.append(place)
-    return tf.stack(drawn, axis=1)
+    put, source = first.copy(), last_with(first)
+    for draw in np.flatnonzero((source >= 0).any(axis=0)):
+        earlier = source[:, draw]
+        before = np.take_along_axis(put, np.maximum(earlier, 0)[:, None], axis=1)[:, 0]
+        put[:, draw] = np.where(earlier >= 0, before, put[:, draw])
+    source = last_with(place)
+    return np.where(source >= 0, np.take_along_axis(put, np.maximum(source, 0), axis=1), place)
+
+
+def random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
+    """uint64, a random number for each of some items (integers), named by further integers."""
+    hashed = np.zeros((), np.uint64)
+    for part in parts:
+        hashed = mix(hashed ^ np.uint64(part))
+    return _mix_here(np.asarray(hashed ^ uint64(items)))
+
+
+def random_below(sizes: ArrayLike, items: ArrayLike, *parts: int) -> np.ndarray:
+    """int64, for each item a random integer in [0, size), for sizes below 2**32."""
+    return below(random_numbers(items, *parts), sizes)
+
+
+def permutation(size: int, *parts: int) -> np.ndarray:
+    """int64 [size]: the numbers below `size` in an order that the other integers name."""
+    return np.argsort(random_numbers(np.arange(size), *parts), kind="stable")

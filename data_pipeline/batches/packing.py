@@ -1,6 +1,7 @@
 """Packing: many short terms in a few full rows of a fixed length, alone or in groups."""
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +18,8 @@ from data_pipeline.process import BadInput
 #
 # A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly
 # padding. Here several terms share a row. `first_fit_decreasing` decides where each goes,
-# `pack_rows` writes the three arrays that the encoder reads. This is the NumPy side, used to encode
-# terms; `stream.py` does the same inside tf.data, and a test holds the two together.
+# `pack_rows` writes the three arrays that the encoder reads. Both take the blocks of a step at
+# once.
 
 MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation: seconds on a CPU
 SHAPES_ON_ACCELERATORS = 2  # there, minutes: the usual number, and one that is enough for any block
@@ -35,45 +36,59 @@ def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarr
     a Python step per sequence.
 
     Args:
-        lengths: int [N], the number of tokens of each sequence, each from 1 to `row_length`.
+        lengths: int [..., N], the number of tokens of each sequence, each from 1 to `row_length`;
+            each N are a block with rows of its own.
         row_length: the number of tokens in a row.
 
     Returns:
-        (row, offset): int64 [N] each, the row of a sequence and the place of its first token in
-        that row.
+        (row, offset): int64 [..., N] each, the row of a sequence in its block and the place of its
+        first token in that row.
 
     Raises:
         BadInput: if a sequence is empty or longer than a row.
     """
     lengths = np.asarray(lengths, np.int64)
     if lengths.size == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return np.zeros(lengths.shape, np.int64), np.zeros(lengths.shape, np.int64)
     if lengths.min() < 1 or lengths.max() > row_length:
         found = lengths.min() if lengths.min() < 1 else lengths.max()
         raise BadInput(
             f"cannot pack a sequence of {found} tokens into rows of {row_length}: every sequence "
             f"must have 1 to {row_length} tokens; use longer rows or a smaller max_length"
         )
-    by_length = np.argsort(-lengths, kind="stable")
-    counts = np.bincount(lengths, minlength=row_length + 1)
+    lengths_BN = lengths.reshape(-1, lengths.shape[-1])
+    blocks = len(lengths_BN)
+    # Of all blocks, longest first, then block by block. Small integers are sorted by counting.
+    shortness = (row_length - lengths_BN.ravel()).astype(np.min_scalar_type(row_length))
+    order = np.argsort(shortness, kind="stable")
+    within = lengths_BN + np.arange(blocks)[:, None] * (row_length + 1)
+    counts = np.bincount(within.ravel(), minlength=blocks * (row_length + 1))
+    counts = counts.reshape(blocks, -1, 1)
     # Next fit never leaves two neighbours that would fit in one row, so twice the ideal number of
     # rows is enough.
-    free = np.full(2 * -(-int(lengths.sum()) // row_length) + 1, row_length, np.int64)
-    row = np.empty(lengths.size, np.int64)
-    offset = np.empty(lengths.size, np.int64)
-    done = 0
-    for length in np.flatnonzero(counts)[::-1]:
-        room = free // length
-        before = np.cumsum(room) - room
-        placed = np.clip(counts[length] - before, 0, room)
-        index = by_length[done : done + counts[length]]
-        rows = np.repeat(np.arange(free.size), placed)
-        nth_in_row = np.arange(counts[length]) - before[rows]
-        row[index] = rows
-        offset[index] = row_length - free[rows] + nth_in_row * length
-        free -= placed * length
-        done += counts[length]
-    return row, offset
+    rows = 2 * -(-int(lengths_BN.sum(axis=1).max()) // row_length) + 1
+    free = np.full((blocks, rows), row_length)
+    room, put = np.empty_like(free), np.empty_like(free)
+    cells, times, begins = [], [], []  # a cell: the sequences of one length in one row
+    for length in np.flatnonzero(counts.any(axis=(0, 2)))[::-1]:
+        np.floor_divide(free, length, out=room)
+        np.cumsum(room, axis=1, out=put)
+        put -= room  # the sequences that find room in the rows before
+        np.subtract(counts[:, length], put, out=put)
+        np.maximum(put, 0, out=put)
+        np.minimum(put, room, out=put)
+        cells.append(np.flatnonzero(put))
+        times.append(put.ravel()[cells[-1]])
+        begins.append(row_length - free.ravel()[cells[-1]])
+        put *= length
+        free -= put
+    time = np.concatenate(times)
+    cell = np.repeat(np.arange(time.size), time)
+    nth = np.arange(cell.size) - (np.cumsum(time) - time)[cell]
+    row, offset = np.empty(cell.size, np.int64), np.empty(cell.size, np.int64)
+    row[order] = (np.concatenate(cells) % rows)[cell]
+    offset[order] = np.concatenate(begins)[cell] + nth * lengths_BN.ravel()[order]
+    return row.reshape(lengths.shape), offset.reshape(lengths.shape)
 
 
 def pack_rows(
@@ -81,6 +96,7 @@ def pack_rows(
     start: np.ndarray,
     row_length: int,
     rows: int | None = None,
+    blocks: int = 1,
     **beside: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Write sequences into rows.
@@ -89,37 +105,46 @@ def pack_rows(
         tokens: int32 [sum of lengths], the tokens of all sequences, one after the other.
         start: int64 [N + 1], sequence i is `tokens[start[i]:start[i + 1]]`.
         row_length: L, the number of tokens in a row.
-        rows: R, the number of rows to return; the rows that the sequences need if None.
+        rows: R, the number of rows to return of each block; the rows that the sequences need if
+            None.
+        blocks: B, which have as many sequences each and rows of their own.
         beside: further numbers of each token, as `tokens`.
 
     Returns:
-        int32 [R, L] each: `tokens`; `positions`, which restart at 0 in each sequence; `segments`, 1
-        + the index of the sequence; and what is `beside`. Padding is 0 in all of them.
+        int32 [B * R, L] each: `tokens`; `positions`, which restart at 0 in each sequence;
+        `segments`, 1 + the index of the sequence in its block; and what is `beside`. Padding is 0
+        in all of them.
 
     Raises:
-        BadInput: if the sequences need more than `rows` rows.
+        BadInput: if the sequences of a block need more than `rows` rows.
     """
     start = np.asarray(start, np.int64)
     lengths = np.diff(start)
-    row, offset = first_fit_decreasing(lengths, row_length)
-    needed = int(row.max()) + 1 if row.size else 0
+    share = lengths.size // blocks
+    row, offset = first_fit_decreasing(lengths.reshape(blocks, share), row_length)
+    needed = int(row.max(initial=-1)) + 1
     if rows is None:
         rows = needed
     if needed > rows:
         raise BadInput(
-            f"{lengths.size} sequences need {needed} rows of {row_length} tokens, but only {rows} "
+            f"{share} sequences need {needed} rows of {row_length} tokens, but only {rows} "
             "are there; provide more rows (--rows; they change no result)"
         )
-    sequence = np.repeat(np.arange(lengths.size), lengths)
-    position = np.arange(sequence.size) - (start - start[0])[sequence]
-    place = (row * row_length + offset)[sequence] + position
+    first = ((np.arange(blocks)[:, None] * rows + row) * row_length + offset).ravel()
+    begin = start[:-1] - start[0]
+    token = np.arange(start[-1] - start[0])
+    place = np.repeat(first - begin, lengths) + token
     within = slice(start[0], start[-1])
-    values = {"tokens": tokens[within], "positions": position, "segments": sequence + 1}
+    values = {
+        "tokens": tokens[within],
+        "positions": token - np.repeat(begin, lengths),
+        "segments": np.repeat(np.arange(lengths.size) % max(share, 1) + 1, lengths),
+    }
     values |= {name: array[within] for name, array in beside.items()}
-    packed = {name: np.zeros(rows * row_length, np.int32) for name in values}
+    packed = {name: np.zeros(blocks * rows * row_length, np.int32) for name in values}
     for name, array in packed.items():
         array[place] = values[name]
-    return {name: array.reshape(rows, row_length) for name, array in packed.items()}
+    return {name: array.reshape(blocks * rows, row_length) for name, array in packed.items()}
 
 
 def plan_rows(
@@ -137,12 +162,11 @@ def plan_rows(
         spec, cut: what a batch is made of and how it is cut.
         rows, run_steps, shapes: as for `plan_sizes`.
     """
-    steps = len(lengths_SGN)
-    blocks = lengths_SGN.reshape(steps * cut.passes * cut.blocks, -1)
-    needed = np.array(
-        [first_fit_decreasing(block, spec.row_length)[0].max() + 1 for block in blocks]
-    )
-    return plan_sizes(needed.reshape(steps, -1), cut, rows, run_steps, shapes)
+    blocks = lengths_SGN.reshape(len(lengths_SGN), cut.passes * cut.blocks, -1)
+    needed = [
+        first_fit_decreasing(of_step, spec.row_length)[0].max(axis=-1) + 1 for of_step in blocks
+    ]
+    return plan_sizes(np.array(needed), cut, rows, run_steps, shapes)
 
 
 def plan_sizes(
@@ -290,15 +314,8 @@ def packed_blocks(
         beside: further numbers of each token.
     """
     passes, blocks = cut
-    share = (len(bounds) - 1) // (passes * blocks)
-    packed = [
-        pack_rows(tokens, bounds[at : at + share + 1], row_length, rows, **beside)
-        for at in range(0, len(bounds) - 1, share)
-    ]
-    return {
-        name: np.stack([block[name] for block in packed]).reshape(passes, blocks, rows, row_length)
-        for name in packed[0]
-    }
+    packed = pack_rows(tokens, bounds, row_length, rows, passes * blocks, **beside)
+    return {name: array.reshape(passes, blocks, rows, row_length) for name, array in packed.items()}
 
 
 def joined(
@@ -308,25 +325,28 @@ def joined(
 
     Args:
         start: int64 [n + 1], where sequences begin.
-        chosen: int [N], which of them.
+        chosen: int array [N], which of them.
         arrays: with one number for each token.
 
     Returns:
         (bounds, arrays): int64 [N + 1], where the chosen ones begin, and their numbers.
     """
-    lengths = np.diff(start)[chosen]
+    first = start[chosen]
+    lengths = start[chosen + 1] - first
     bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    place = np.repeat(start[:-1][chosen] - bounds[:-1], lengths) + np.arange(bounds[-1])
+    place = np.repeat(first - bounds[:-1], lengths) + np.arange(bounds[-1])
     return bounds, [array[place] for array in arrays]
 
 
 def made_ahead(
-    make: Callable[[int], dict[str, np.ndarray]], first_step: int, last_step: int
+    make: Callable[[int], dict[str, np.ndarray]], first_step: int, last_step: int | None
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What `make` gives for the steps first_step to last_step - 1, made ahead in a thread."""
+    """What `make` gives for steps first_step to last_step - 1 (or endless), ahead, in a thread."""
     ahead: collections.deque[Future] = collections.deque()
     with ThreadPoolExecutor(1) as maker:
-        for step in range(first_step, last_step):
+        for step in (
+            itertools.count(first_step) if last_step is None else range(first_step, last_step)
+        ):
             ahead.append(maker.submit(make, step))
             if len(ahead) > AHEAD:
                 yield ahead.popleft().result()

@@ -17,7 +17,7 @@ from data_pipeline.files.whole import aligned, recover_folder
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# TensorFlow for reading data only: no GPU memory taken, no start-up messages; its tensors.
+# TensorFlow for reading data only: no GPU memory taken, no start-up messages.
 #
 # Import `tf` and `tfds` from here wherever data_pipeline needs them. What the user sets in the
 # environment stays as it is.
@@ -29,20 +29,8 @@ import absl.logging  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import tensorflow_datasets as tfds  # noqa: E402
 
-from data_pipeline.files.whole import is_aligned  # noqa: E402
-
 absl.logging.set_verbosity(absl.logging.ERROR)
 tf.config.set_visible_devices([], "GPU")  # JAX or PyTorch own the accelerators
-
-
-def as_tensor(array: np.ndarray) -> tf.Tensor:
-    """An array as a tensor that shares its memory where that can be; `tf.constant` always copies.
-
-    An array that begins where `aligned` says can; from now on it must not be written to.
-    """
-    if not (array.size and is_aligned(array)):
-        return tf.constant(array)
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 # -------------------------------------------------------------------------------------------------
@@ -198,8 +186,6 @@ class SourceStrings:
 @dataclass(frozen=True)
 class TripletDataset:
     """A dataset in memory. Concepts, terms and triplets are numbered from 0, in stored order.
-
-    `as_tensor` makes tensors of its arrays that share their memory.
 
     Attributes:
       folder: where it was read from.

@@ -9,7 +9,7 @@ from naive_ranks import benchmark_of, naive_scores, score
 from toy_record import RETIRED, record_of
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation import counts, normalization
+from coder_jax.evaluation import counts
 from coder_jax.evaluation import normalization as module
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.counts import count_ranks, rows_by_concept
@@ -246,7 +246,7 @@ def test_folds_that_share_a_dictionary_go_through_it_once(monkeypatch):
         gone_through.append(concepts)
         return rows_by_concept(vectors_of, concepts)
 
-    monkeypatch.setattr(normalization, "rows_by_concept", listen)
+    monkeypatch.setattr("coder_jax.evaluation.counts.rows_by_concept", listen)
     one, other = Dictionary(["a", "b"], ["A", "B"], "one"), Dictionary(["a"], ["C"], "other")
     folds = [
         NormalizationFold(str(number), ["x"], ["A"], dictionary)

@@ -29,7 +29,6 @@ from data_pipeline.batches.draws import (
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, StepCut, TermSpec
 from data_pipeline.batches.stream import BatchMaker
-from data_pipeline.dataset.store import tf
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, groups_of
 
@@ -90,8 +89,8 @@ def test_rows_of_a_language_are_those_of_its_terms():
     np.testing.assert_array_equal(both, term_rows(dataset))
     draw = TermDraw(dataset, dataclasses.replace(SPEC, languages=("FRE",)))
     assert draw.size == len(expected)
-    assert not (draw(tf.constant(7), np.arange(4))["terms"].numpy() % 3).any()
-    assert set(draw.concepts.numpy()) == set(range(30))  # classes are those of all terms
+    assert not (draw(7, np.arange(4))["terms"] % 3).any()
+    assert set(draw.concepts) == set(range(30))  # classes are those of all terms
 
 
 def test_a_language_that_is_not_there_is_refused():
@@ -107,7 +106,7 @@ def test_a_step_is_what_a_slow_twin_draws():
         epoch, within = divmod(step, per_epoch)
         key = twin_key(SPEC.seed, "permutation", epoch)
         places = [twin_permute(within * SPEC.terms + i, len(rows), key) for i in range(SPEC.terms)]
-        drawn = draw(tf.constant(step), np.arange(SPEC.groups))
+        drawn = draw(step, np.arange(SPEC.groups))
         for name, column in (("terms", 0), ("semantic_groups", 1), ("concepts", 2)):
             expected = np.reshape([rows[place][column] for place in places], (SPEC.groups, -1))
             np.testing.assert_array_equal(drawn[name], expected)
@@ -120,7 +119,7 @@ def test_an_epoch_shows_no_row_twice_and_the_next_has_another_order():
 
     def epoch(number):
         steps = range(number * per_epoch, (number + 1) * per_epoch)
-        return np.concatenate([draw.rows(tf.constant(s), np.arange(4)).numpy() for s in steps])
+        return np.concatenate([draw.rows(s, np.arange(4)) for s in steps])
 
     first, second = epoch(0).ravel(), epoch(1).ravel()
     assert len(set(first.tolist())) == first.size > draw.size - SPEC.terms
@@ -131,7 +130,7 @@ def test_batches_hold_the_tokens_of_their_terms_however_they_are_cut(tmp_path):
     dataset = make()
     whole = next(BatchMaker(dataset, SPEC).batches(7, 8))
     assert whole["concepts"].shape == whole["semantic_groups"].shape == (1, 1, 4, 3)
-    terms = TermDraw(dataset, SPEC)(tf.constant(7), np.arange(4))["terms"].numpy().ravel()
+    terms = TermDraw(dataset, SPEC)(7, np.arange(4))["terms"].ravel()
     for place, term in enumerate(terms):
         tokens = whole["tokens"][whole["segments"] == place + 1]
         start, stop = dataset.token_start[term : term + 2]
@@ -194,13 +193,13 @@ def pairs_of(draw, steps):
     """(concept, term, term) of each pair of some steps, the smaller term first."""
     found = []
     for step in steps:
-        drawn = draw(tf.constant(step, tf.int64), np.arange(draw.spec.groups))
-        for concepts, terms in zip(drawn["concepts"].numpy(), drawn["terms"].numpy(), strict=True):
+        drawn = draw(step, np.arange(draw.spec.groups))
+        for concepts, terms in zip(drawn["concepts"], drawn["terms"], strict=True):
             half = len(terms) // 2
             np.testing.assert_array_equal(concepts[:half], concepts[half:])
             for concept, one, other in zip(concepts, terms[:half], terms[half:], strict=False):
                 found.append((int(concept), *sorted((int(one), int(other)))))
-        assert (drawn["relations"].numpy() == -1).all()
+        assert (drawn["relations"] == -1).all()
         assert drawn["relations"].shape == (draw.spec.groups, draw.spec.triplets)
     return found
 
@@ -239,9 +238,9 @@ def test_another_seed_takes_other_pairs_of_many():
 
 def test_groups_and_steps_stand_alone():
     draw = draw_of(spec_of())
-    whole = draw(tf.constant(5, tf.int64), np.arange(2))
+    whole = draw(5, np.arange(2))
     for group in (0, 1):
-        alone = draw(tf.constant(5, tf.int64), np.array([group]))
+        alone = draw(5, np.array([group]))
         for name, values in alone.items():
             np.testing.assert_array_equal(values[0], whole[name][group])
 
@@ -276,8 +275,8 @@ def with_lists(spec, folder, lists=None):
 
 
 def groups_of_of_neighbour_draw(draw, step):
-    drawn = draw(tf.constant(step, tf.int64), np.arange(draw.spec.groups))
-    return {name: array.numpy() for name, array in drawn.items()}
+    drawn = draw(step, np.arange(draw.spec.groups))
+    return drawn
 
 
 def pairs_of_of_neighbour_draw(drawn, group, spec):
@@ -384,7 +383,7 @@ def test_an_epoch_has_each_anchor_once_and_groups_stand_alone(of, number, tmp_pa
     for order in orders:
         assert sorted(order) == made.anchors.tolist() and order != sorted(order)
     whole = groups_of_of_neighbour_draw(made, 4)
-    alone = made(tf.constant(4, tf.int64), np.array([3, 8]))
+    alone = made(4, np.array([3, 8]))
     for name, values in alone.items():
         np.testing.assert_array_equal(values, whole[name][[3, 8]])
 
@@ -486,7 +485,7 @@ def sets(*bits):
 
 
 def test_likeness_is_the_jaccard_index():
-    got = likeness(tf.constant(sets(FOUR, FOUR, FOUR, 0, 0)), sets(FOUR, SIX, SIX - FOUR, FOUR, 0))
+    got = likeness(sets(FOUR, FOUR, FOUR, 0, 0), sets(FOUR, SIX, SIX - FOUR, FOUR, 0))
     np.testing.assert_array_equal(got, np.float32([1, 4 / 6, 0, 0, 1]))
 
 
@@ -502,7 +501,7 @@ def test_names_that_share_more_than_three_of_five_pieces_are_alike():
 def test_least_alike_looks_at_all_that_was_taken():
     # Like the first are, in order: 4/5, 1/5, 1/5, all. The second of a fifth is the third's copy.
     rows = sets(FIVE, FOUR, ONE_OF_FOUR, ONE_OF_FOUR, FIVE)[None]
-    assert least_alike(tf.constant(rows), 5).numpy().tolist() == [[0, 2, 1, 3, 4]]
+    assert least_alike(rows, 5).tolist() == [[0, 2, 1, 3, 4]]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -575,8 +574,8 @@ def drawn(data, number, draws=40):
     """int [60 concepts, draws, number]: terms."""
     names = Names(data, SPEC_NAMES_BY_LANGUAGE)
     concepts = np.repeat(np.arange(CONCEPTS_NAMES_BY_LANGUAGE), draws)
-    terms = names("head term", tf.range(len(concepts), dtype=tf.int64), concepts, number)
-    return terms.numpy().reshape(CONCEPTS_NAMES_BY_LANGUAGE, draws, number)
+    terms = names("head term", np.arange(len(concepts)), concepts, number)
+    return terms.reshape(CONCEPTS_NAMES_BY_LANGUAGE, draws, number)
 
 
 @pytest.mark.parametrize("number", [2, 5])
@@ -611,8 +610,8 @@ def test_languages_and_their_terms_come_equally_often(data):
     there = languages_of(data, concept)
     assert len(set(there)) == 3 and len(there) > 4
     names = Names(data, SPEC_NAMES_BY_LANGUAGE)
-    slots = tf.range(6_000, dtype=tf.int64)
-    terms = names("head term", slots, np.full(6_000, concept), 1).numpy()[:, 0]
+    slots = np.arange(6_000)
+    terms = names("head term", slots, np.full(6_000, concept), 1)[:, 0]
     often = Counter(data.term_language[terms].tolist())
     assert all(abs(often[language] - 2_000) < 150 for language in range(3))
     for language in range(3):
@@ -625,7 +624,7 @@ def test_a_term_is_shown_with_names_of_other_languages(data):
     names = Names(data, SPEC_NAMES_BY_LANGUAGE)
     owner = np.repeat(np.arange(CONCEPTS_NAMES_BY_LANGUAGE), np.diff(data.term_start))
     terms = np.arange(len(owner))
-    others = names.others("tail term", tf.constant(terms), tf.constant(terms), owner, 3).numpy()
+    others = names.others("tail term", terms, terms, owner, 3)
     for term, row in zip(terms, others, strict=True):
         there = languages_of(data, owner[term])
         assert np.all(owner[row] == owner[term])
@@ -639,9 +638,9 @@ def test_a_term_is_shown_with_names_of_other_languages(data):
 def test_a_batch_pairs_languages(data):
     """And is the same again, from any step."""
     maker = BatchMaker(data, SPEC_NAMES_BY_LANGUAGE)
-    drawn = maker.draw(tf.constant(5, tf.int64), np.arange(2))
-    heads, tails = np.split(drawn["terms"].numpy(), 2, axis=1)
-    concepts = np.split(drawn["concepts"].numpy(), 2, axis=1)[0]
+    drawn = maker.draw(5, np.arange(2))
+    heads, tails = np.split(drawn["terms"], 2, axis=1)
+    concepts = np.split(drawn["concepts"], 2, axis=1)[0]
     for head, tail, concept in zip(heads.flat, tails.flat, concepts.flat, strict=True):
         several = len(set(languages_of(data, concept))) > 1
         assert (data.term_language[head] != data.term_language[tail]) == several

@@ -14,7 +14,6 @@ from tiny_mentions import (
     tiny_mentions,
 )
 
-from data_pipeline.batches.epochs import permutation, random_below
 from data_pipeline.batches.mentions import (
     NAMES,
     NEGATIVES,
@@ -32,6 +31,7 @@ from data_pipeline.batches.mentions import (
     read_fold,
     share,
 )
+from data_pipeline.batches.order import permutation, random_below
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.mentions import CandidateLists, MentionDataset
 from data_pipeline.dataset.tokenizer import load_tokenizer

@@ -13,9 +13,8 @@ from tiny_rrf import write_release
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.store import as_tensor, open_dataset, tfds
+from data_pipeline.dataset.store import open_dataset, tfds
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
-from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
 
@@ -223,30 +222,6 @@ def test_a_disk_that_fails(folder, tmp_path):
     shard.symlink_to("/proc/self/mem")
     message = refused(path.parent)
     assert f"{shard} cannot be read: " in message and "Input/output error" in message
-
-
-def shares_memory(tensor, array) -> bool:
-    array[0] += 1
-    return tensor[0].numpy() == array[0]
-
-
-def test_tensors_share_the_memory(folder):
-    data = open_dataset(folder)
-    for name in ("term_start", "token_start", "tokens", "heads", "relations", "tails"):
-        array = getattr(data, name)
-        tensor = as_tensor(array)
-        assert np.array_equal(tensor, array) and shares_memory(tensor, array), name
-
-
-@pytest.mark.parametrize("first", [1, 16])
-def test_tensors_of_other_arrays_are_copies(first):
-    array = aligned(40, np.int32)[first:]  # 16 * 4 bytes is a multiple of 64
-    array[:] = np.arange(len(array))
-    assert np.array_equal(as_tensor(array[::2]), array[::2])
-    assert as_tensor(array[:0]).shape == (0,)
-    tensor = as_tensor(array)
-    assert np.array_equal(tensor, array)
-    assert shares_memory(tensor, array) == (first == 16)
 
 
 def test_opening_is_silent_and_takes_no_gpu(folder):
