@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
 import tyro
+from jax.sharding import Mesh
 
 from coder_jax.devices.hosts import barrier, is_first
 from coder_jax.devices.mesh import local_copy
-from coder_jax.encoding.embed import Placed, embed_tokens
+from coder_jax.encoding.embed import Placed, embed_tokens, place
 from coder_jax.encoding.search import Products, nearest_others
 from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.systems.coder import CoderSystem, small_synonyms
-from coder_jax.systems.encoder_system import ModelConfig, is_made, remove_rows, write_rows
-from coder_jax.training.system import Config, OptimizerConfig, View
+from coder_jax.systems.coder import small_synonyms
+from coder_jax.systems.encoder_system import (
+    EncoderSystem,
+    Head,
+    ModelConfig,
+    hash_of,
+    is_made,
+    remove_rows,
+    write_rows,
+)
+from coder_jax.systems.group_system import (
+    Group,
+    GroupRun,
+    MultiSimilarity,
+    RelationTable,
+    check_no_corrupted_tails,
+    coder_loss,
+    counts_of_labels,
+    mean_over_groups,
+)
+from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.process import BadInput
 
@@ -171,26 +191,54 @@ class Neighbours:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderPlusPlusSystem(CoderSystem):
+class CoderPlusPlusSystem(EncoderSystem):
     """The losses of CODER; of triplets that show neighbours the one on terms alone."""
 
     name: ClassVar[str] = "coderpp"
     title: ClassVar[str] = "CODER++"
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
+    content: ClassVar[Any] = GroupRun
 
     batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=NeighbourSpec
     )
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     mu: float = 0.0
     """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
+    score: Literal["bilinear", "translation"] = "bilinear"
+    """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
+    -|e_i + r - e_j|, which needs other constants than a cosine."""
+    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    relation_update: Literal["lazy", "dense"] = "lazy"
+    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
+    that they missed, or all; the same but for rounding."""
     refresh_steps: int = 31_250
     """Steps after which neighbours are found anew; the first time is before step 1."""
     search: Products = "exact"
     """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
     again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
 
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        relations = RelationTable(
+            score=self.score,
+            mu=self.mu,
+            noise=self.relation_noise,
+            rate=self.relation_learning_rate_factor,
+            seed=self.batch.seed,
+            pairs=self.batch.pairs,
+            lazy=self.relation_update == "lazy",
+        )
+        return (relations,)
+
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        check_no_corrupted_tails(self.batch)
         if self.batch.mined_share:
             check_least(self, 1, "refresh_steps")
         if self.mu and self.batch.mined_triplets == self.batch.triplets:
@@ -200,7 +248,7 @@ class CoderPlusPlusSystem(CoderSystem):
             )
 
     def told(self) -> dict[str, Any]:
-        told = super().told()
+        told: dict[str, Any] = {"mu": self.mu}
         if self.batch.mined_share:
             told["neighbours found every"] = f"{self.refresh_steps:,} steps"
         return told
@@ -209,15 +257,24 @@ class CoderPlusPlusSystem(CoderSystem):
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super().about(encoder, manifest), **counts_of_labels(manifest)}
+
+    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, about, mesh, dropout=dropout)
+
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one group and its metrics."""
+        return coder_loss(
+            group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
+        )
+
     @property
     def needs_dataset(self) -> str:
         return "as the neighbours in a batch are found while a run trains"
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The nearest neighbours of all anchors, with the encoder of the moment."""
-        from coder_jax.encoding.embed import place
-        from coder_jax.systems.encoder_system import hash_of
-
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
         graph, _ = split_encoder(self.structure(view.about))

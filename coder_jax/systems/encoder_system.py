@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import hashlib
 import shutil
@@ -281,11 +282,47 @@ class ModelConfig:
             check_rate(self, "dropout")
 
 
+class Head(abc.ABC):
+    """A part of the parameters that is trained beside the encoder; a system has some, as values."""
+
+    name: str
+    """Of the part."""
+
+    @abc.abstractmethod
+    def part(self) -> Part:
+        """How it is trained."""
+
+    @abc.abstractmethod
+    def shapes(self, about: Mapping[str, Any], width: int) -> Tree | None:
+        """Its arrays as shapes, for an encoder of `width`; None if the run has none of it."""
+
+    @abc.abstractmethod
+    def init_params(self, shapes: Tree) -> Tree:
+        """For traced code: its arrays before the first step."""
+
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+        """Its arrays where a run begins with another run's parameters; None: anew.
+
+        Args:
+            run: the other run, of any system that trains an encoder.
+            shapes: of `shapes`, for this run.
+            manifest: of this run's dataset.
+        """
+        return None
+
+    def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
+        """Raise BadInput where the values cannot be used with these."""
+
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:  # noqa: B027
+        """Raise BadInput if a dataset lacks what it learns from."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderSystem(System):
     """A system that trains a BERT on the terms of a dataset.
 
-    Subclasses have `batch`, what a step is made of.
+    A paper's system is a subclass: it says what a batch is made of (`batch`), which heads are
+    trained beside the encoder, and what the loss is.
     """
 
     content: ClassVar[Any] = EncoderRun
@@ -293,6 +330,7 @@ class EncoderSystem(System):
     """What the model card calls it."""
     paper: ClassVar[str]
     """Who described it, and when; also for the card."""
+    scored: ClassVar[tuple[str, ...]] = ("encoder",)
     pools: ClassVar[bool] = True
     """Whether its vectors are made by `model.pooling`."""
 
@@ -320,25 +358,20 @@ class EncoderSystem(System):
             "cleaning": dataset["cleaning"],
         }
 
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """What is trained beside the encoder."""
+        return ()
+
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
+        for head in self.heads:
+            head.check_data(manifest, folder)
 
     @property
     def needs_dataset(self) -> str:
         """Why batches in files do not do, in words; "" if they do."""
         return ""
-
-    def head_parts(self) -> dict[str, Part]:
-        """The parts beside the encoder."""
-        return {}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        """Their shapes, for an encoder of `width`."""
-        return {}
-
-    def new_heads(self, shapes: Params) -> Params:
-        """For traced code: some of these parts before the first step."""
-        return {}
 
     # ---- The protocol ----
 
@@ -357,6 +390,8 @@ class EncoderSystem(System):
     def validate(self, optimizer: OptimizerConfig) -> None:
         self.model.validate()
         self.batch.validate()
+        for head in self.heads:
+            head.validate(self.batch, optimizer)
 
     def decided(self) -> Self:
         dtype: Any = arithmetic(self.model.dtype)
@@ -398,7 +433,7 @@ class EncoderSystem(System):
     def parts(self) -> dict[str, Part]:
         # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
-        return {"encoder": encoder, **self.head_parts()}
+        return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
     def start(
         self, source: BatchSource, noted: Mapping[str, Any] | None = None
@@ -407,7 +442,7 @@ class EncoderSystem(System):
         # the start of other commands stay quick.
         if is_run(self.model.init):
             return self.start_with_encoder_of(self.model.init, source, noted)
-        self.needs(source.manifest, source.folder)
+        self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)
         check_tokenizer(source.manifest, folder, self.model.init)
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
@@ -438,13 +473,18 @@ class EncoderSystem(System):
 
     def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         about, carried = self.carried_encoder(run, source)
-        return about, carried | self.carried_heads(run, source.manifest, about)
+        shapes, _ = self.shapes(about)
+        for head in self.heads:
+            if head.name in shapes and head.name in run.params:
+                taken = head.from_run(run, shapes[head.name], source.manifest)
+                carried |= {} if taken is None else {head.name: taken}
+        return about, carried
 
     def carried_encoder(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """As `carry`, of the encoder alone."""
 
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
-        self.needs(source.manifest, source.folder)
+        self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:
             raise BadInput(
@@ -460,18 +500,6 @@ class EncoderSystem(System):
         check_encoder(run, "the run to start from")
         return self.about(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        """Parts beside the encoder that this run takes from another run's parameters.
-
-        Args:
-            run: the other run, of any system that trains an encoder.
-            manifest: of this run's dataset.
-            about: of this run.
-        """
-        return {}
-
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What `shapes` and `loss` must know of the start, as JSON."""
         return {"encoder": dict(encoder)}
@@ -486,11 +514,15 @@ class EncoderSystem(System):
 
     def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
         structure = self.structure(about)
-        heads = self.head_shapes(about, structure.config.hidden_size)
-        return {"encoder": split_encoder(structure)[1], **heads}, {}
+        params: Params = {"encoder": split_encoder(structure)[1]}
+        for head in self.heads:
+            shapes = head.shapes(about, structure.config.hidden_size)
+            params |= {} if shapes is None else {head.name: shapes}
+        return params, {}
 
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return self.new_heads(params), {}
+        heads = {head.name: head for head in self.heads}
+        return {name: heads[name].init_params(shapes) for name, shapes in params.items()}, {}
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""

@@ -107,6 +107,7 @@ class ClassSystem(EncoderSystem):
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
 
     batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
 
@@ -305,7 +306,7 @@ class MLNormSystem(ClassSystem):
             raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
         check_rate(self, "jitter_drop")
 
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.within_group and not manifest["semantic_types"]:
             raise BadInput(
                 f"{folder} has no semantic types, but the softmax is over the concepts of a "

@@ -28,6 +28,7 @@ from coder_jax.models.hf_weights import read_config
 from coder_jax.systems.encoder_system import (
     PACKED,
     EncoderSystem,
+    Head,
     ModelConfig,
     RunWithEncoder,
     drop_vectors,
@@ -127,49 +128,39 @@ INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers beg
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MentionSystem(EncoderSystem):
-    """A system that learns from mentions, with a dense layer on its encoder."""
+class DenseHead(Head):
+    """A dense layer on the encoder."""
 
-    content: ClassVar[Any] = MentionRun
-    best: ClassVar[str | None] = "dev/accuracy"
-    head: ClassVar[str]
-    """The part that the dense layer is."""
-    outputs: ClassVar[int]
+    name: str
+    outputs: int
     """Its width."""
+    seed: int
 
-    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        counts = dataset["counts"]
-        return {
-            "mentions": f"{dataset['name']} {dataset['release']}",
-            "training mentions": f"{counts['train: mentions']:,}",
-            "concepts": f"{counts['concepts']:,}",
-            "names": f"{counts['names']:,}",
-            "cleaning": dataset["cleaning"],
-        }
+    def part(self) -> Part:
+        return Part(decay=True)
 
-    # ---- The dense layer ----
-
-    def head_parts(self) -> dict[str, Part]:
-        return {self.head: Part(decay=True)}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+    def shapes(self, about: Mapping[str, Any], width: int) -> Tree | None:
         sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
-        shapes = {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
-        return {self.head: shapes}
+        return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
-    def new_heads(self, shapes: Params) -> Params:
-        if self.head not in shapes:
-            return {}
-        kernel = shapes[self.head]["kernel"]
-        normal = jax.random.normal(jax.random.key(self.batch.seed), kernel.shape)
-        return {
-            self.head: {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)},
-        }
+    def init_params(self, shapes: Tree) -> Tree:
+        normal = jax.random.normal(jax.random.key(self.seed), shapes["kernel"].shape)
+        return {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
 
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        return {self.head: run.params[self.head]} if self.head in run.params else {}
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+        return run.params[self.name]
+
+
+def summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model card tells of the data, from run.json."""
+    counts = dataset["counts"]
+    return {
+        "mentions": f"{dataset['name']} {dataset['release']}",
+        "training mentions": f"{counts['train: mentions']:,}",
+        "concepts": f"{counts['concepts']:,}",
+        "names": f"{counts['names']:,}",
+        "cleaning": dataset["cleaning"],
+    }
 
 
 def dev_mentions(data: MentionDataset) -> MentionSplit:
@@ -275,15 +266,15 @@ NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecallSystem(MentionSystem):
+class RecallSystem(EncoderSystem):
     """One encoder for mentions and names, trained by triplets and by the number of concepts."""
 
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    content: ClassVar[Any] = MentionRun
+    best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
-    head: ClassVar[str] = "number"
-    outputs: ClassVar[int] = MOST_NUMBERS
 
     batch: Annotated[RecallSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=RecallSpec
@@ -298,6 +289,13 @@ class RecallSystem(MentionSystem):
     """Weight of the loss of the number of concepts beside that of the triplets (equation 6: 1)."""
     refresh_steps: int = 0
     """Steps after which the online negatives are found anew; 0: an epoch (section 3.1.2)."""
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return (DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
+
+    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        return summary_of_mentions(dataset)
 
     def told(self) -> dict[str, Any]:
         return {"margin": self.margin, "number weight": self.number_weight}
@@ -469,15 +467,15 @@ HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has th
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankSystem(MentionSystem):
+class RankSystem(EncoderSystem):
     """An encoder of pairs, trained to tell right candidates from others."""
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    content: ClassVar[Any] = MentionRun
+    best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
-    head: ClassVar[str] = "score"
-    outputs: ClassVar[int] = 1
     pools: ClassVar[bool] = False
 
     batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
@@ -488,6 +486,13 @@ class RankSystem(MentionSystem):
     (the authors' code)."""
     head_dropout: float = 0.3
     """Of the vector of a pair (the authors' code)."""
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return (DenseHead(name="score", outputs=1, seed=self.batch.seed),)
+
+    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        return summary_of_mentions(dataset)
 
     def told(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}

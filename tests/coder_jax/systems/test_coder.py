@@ -10,7 +10,6 @@ import pytest
 from naive_losses import naive
 
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.coder import group_loss as loss_of_group
 from coder_jax.systems.group_system import (
     Group,
     MultiSimilarity,
@@ -45,14 +44,13 @@ def group_loss(vectors, concepts, relations, table, loss):
         queries = relation_queries(relation_matrices(table, relations), relations, heads)
     else:
         queries = translated(table, relations, heads)
-    return loss_of_group(
+    return loss.group_loss(
         Group(
             vectors=jnp.asarray(vectors),
             concepts=jnp.asarray(concepts),
             relations=relations,
             queries=queries.reshape(K, D),
-        ),
-        loss,
+        )
     )
 
 
