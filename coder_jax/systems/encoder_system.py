@@ -522,7 +522,8 @@ class EncoderSystem(System):
 
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
         heads = {head.name: head for head in self.heads}
-        return {name: heads[name].init_params(shapes) for name, shapes in params.items()}, {}
+        new = [head for head in self.heads if head.name in params]
+        return {head.name: head.init_params(params[head.name]) for head in new}, {}
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""

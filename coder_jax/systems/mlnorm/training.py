@@ -32,6 +32,7 @@ from coder_jax.systems.encoder_system import (
     PACKED,
     EncoderRun,
     EncoderSystem,
+    Head,
     ModelConfig,
     drop_vectors,
     encoder_of,
@@ -95,73 +96,67 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What the two steps of MLNorm share: classes of a width, at a scale, and what becomes of them.
+# What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
 
 PROVED = 64  # classes
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassSystem(EncoderSystem):
-    """A system with one row, its class, for each concept of the dataset."""
+class ClassHead(Head):
+    """A part that belongs to the classes: rows, or what leads from the encoder to them."""
 
-    title: ClassVar[str] = "MLNorm"
-    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
-    whole: ClassVar[bool] = True
-    scored: ClassVar[tuple[str, ...]] = ()  # all
+    def __init__(self, name: str, part: Part, width: int, seed: int):
+        self.name, self.width, self.seed = name, width, seed
+        self._part = part
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
+    def part(self) -> Part:
+        return self._part
 
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        check_least(self, 1, "width")
-        if not 0 < self.scale <= 40:
-            raise BadInput(
-                f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"
-            )
-
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
-
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        """With the running statistics of the head as `extra`."""
-        params, _ = super().shapes(about)
-        head, statistics = head_shapes(self.structure(about).config.hidden_size, self.width)
+    def shapes(self, about: Mapping[str, Any], width: int) -> Tree:
+        head, statistics = head_shapes(width, self.width)
         rows = padded_rows(about["concepts"])
         return {
-            **params,
             "head": head,
+            "statistics": statistics,
             "classes": jax.ShapeDtypeStruct((rows, self.width), jnp.float32),
             "class_groups": jax.ShapeDtypeStruct((rows,), jnp.uint16),
-        }, statistics
+        }[self.name]
 
-    # ---- What proves what leaves the run: cosines with the first classes ----
+    def init_params(self, shapes: Tree) -> Tree:
+        """Of the head and the rows; groups and statistics are read."""
+        key = jax.random.key(self.seed)
+        if self.name == "head":
+            return new_head(shapes, jax.random.fold_in(key, 0))
+        assert self.name == "classes", f"{self.name} is read"
+        # Xavier's uniform, as the released code has it.
+        bound = (6 / (shapes.shape[0] + shapes.shape[1])) ** 0.5
+        of_classes = jax.random.fold_in(key, 1)
+        return jax.random.uniform(of_classes, shapes.shape, minval=-bound, maxval=bound)
 
-    def proof_outputs(
-        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
-    ) -> dict[str, jax.Array]:
-        tokens, positions, segments = (rows[name] for name in PACKED)
-        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
-        vectors = apply_head(params["head"], extra or params["statistics"], pooled)
-        classes = unit_rows(params["classes"][:PROVED])
-        cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
-        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        found = super().answers(run, terms)
-        classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
-        return {**found, "cosines": trained_classifier(self, run).encode(terms) @ classes.T}
+def check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
+    """BadInput for a width or a scale that cannot be used."""
+    check_least(system, 1, "width")
+    if not 0 < system.scale <= 40:
+        raise BadInput(
+            f"scale is {system.scale}; it must be more than 0 and at most 40: e^-2s is computed"
+        )
 
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_classifier(self, run, out, **options)
+def cosines_with_classes(
+    bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
+) -> jax.Array:
+    """What proves classes beside the encoder: cosines of terms with the first of them."""
+    tokens, positions, segments = (rows[name] for name in PACKED)
+    pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
+    vectors = apply_head(params["head"], statistics, pooled)
+    classes = unit_rows(params["classes"][:PROVED])
+    return jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
+    """The same by the classifier that was read of a run."""
+    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
+    return classifier.encode(terms) @ classes.T
 
 
 # -------------------------------------------------------------------------------------------------
@@ -268,14 +263,23 @@ POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormSystem(ClassSystem):
+class MLNormSystem(EncoderSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
 
+    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
@@ -302,6 +306,7 @@ class MLNormSystem(ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
         check_rate(self, "jitter_drop")
@@ -315,25 +320,28 @@ class MLNormSystem(ClassSystem):
 
     # ---- Parameters ----
 
-    def parts(self) -> dict[str, Part]:
+    @property
+    def heads(self) -> tuple[Head, ...]:
         rate = self.head_learning_rate_factor
-        return {
-            **super().parts(),
+        parts = {
             "head": Part(rate=rate, warms_up=False),
             "classes": Part(rate=rate, warms_up=False, spread=0),
             "class_groups": Part(rate=None, spread=0),
         }
+        return tuple(
+            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        )
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
+
+    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+        """With the running statistics of the head as `extra`."""
+        params, _ = super().shapes(about)
+        return params, head_shapes(self.structure(about).config.hidden_size, self.width)[1]
 
     def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        key = jax.random.key(self.batch.seed)
-        begun: Params = {}
-        if "head" in params:
-            begun["head"] = new_head(params["head"], jax.random.fold_in(key, 0))
-        if "classes" in params:  # Xavier's uniform, as the released code has it
-            shape = params["classes"].shape
-            bound = (6 / (shape[0] + shape[1])) ** 0.5
-            of_classes = jax.random.fold_in(key, 1)
-            begun["classes"] = jax.random.uniform(of_classes, shape, minval=-bound, maxval=bound)
+        begun, _ = super().begin(params, extra)
         return begun, new_statistics(extra)
 
     def prepare(
@@ -398,6 +406,27 @@ class MLNormSystem(ClassSystem):
 
         return score
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        return {**super().answers(run, terms), "cosines": cosines}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_classifier(self, run, out, **options)
+
 
 # -------------------------------------------------------------------------------------------------
 # MLNorm's second step: rows for all concepts, by a softmax over candidates; the encoder stays.
@@ -415,14 +444,23 @@ AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormClassesSystem(ClassSystem):
+class MLNormClassesSystem(EncoderSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
     carries_extra: ClassVar[bool] = True
 
+    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
     model: tyro.conf.Suppress[ModelConfig] = ModelConfig(pooling="pieces")
 
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     candidates: int = 100
     """k, the nearest concepts of its group from which the concept of a term is told."""
     means: Literal["new", "all"] = "new"
@@ -436,6 +474,7 @@ class MLNormClassesSystem(ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        check_scale(self)
         check_least(self, 1, "candidates", "refresh_steps")
 
     def told(self) -> dict[str, Any]:
@@ -457,18 +496,23 @@ class MLNormClassesSystem(ClassSystem):
 
     # ---- Parameters ----
 
-    def parts(self) -> dict[str, Part]:
-        return {
-            "encoder": Part(rate=None),
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        parts = {
             "head": Part(rate=None),
             "statistics": Part(rate=None),
             "classes": Part(spread=0, touched="classes", untouched="stay"),
             "class_groups": Part(rate=None, spread=0),
         }
+        return tuple(
+            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        )
 
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        params, statistics = super().shapes(about)
-        return {**params, "statistics": statistics}, {}
+    def parts(self) -> dict[str, Part]:
+        return {**super().parts(), "encoder": Part(rate=None)}
+
+    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
 
     def start(
         self, source: BatchSource, noted: Mapping[str, Any] | None = None
@@ -648,6 +692,29 @@ class MLNormClassesSystem(ClassSystem):
         heldout = HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = cosines_with_classes(
+            bert, params, params["statistics"], rows, terms, self.model.pooling
+        )
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        return {**super().answers(run, terms), "cosines": cosines}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_classifier(self, run, out, **options)
+
 
 # -------------------------------------------------------------------------------------------------
 # Recipes of MLNorm (Wajsbürt, Sarfati and Tannier 2021), and one for small machines.
@@ -786,7 +853,7 @@ class HeldOutClasses:
         source: whose folder has `heldout/`.
     """
 
-    def __init__(self, system: ClassSystem, source: BatchSource):
+    def __init__(self, system: MLNormSystem | MLNormClassesSystem, source: BatchSource):
         self.system = system
         lines = mention_rows(source.folder / "heldout" / "mentions.tsv")
         self.classes = classes_of(source.folder)
@@ -860,7 +927,9 @@ def is_classifier(path: str | Path) -> bool:
     return (Path(path) / SETTINGS).is_file()
 
 
-def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
+def trained_classifier(
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun
+) -> ConceptClassifier:
     """The classifier of a run."""
     return ConceptClassifier(
         encoder_of(run),
@@ -872,7 +941,7 @@ def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
 
 
 def export_classifier(
-    system: ClassSystem, run: SavedRun, out: Path, **options: Any
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
     """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
 
