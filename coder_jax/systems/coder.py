@@ -71,14 +71,16 @@ class CoderSystem(EncoderSystem):
         super().validate(optimizer)
         check_no_corrupted_tails(self.batch)
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, about, mesh, dropout=dropout)
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

@@ -51,12 +51,12 @@ class TypeHead(GroupHead):
     def part(self) -> Part:
         return Part(rate=self.rate)
 
-    def shapes(self, about: Mapping[str, Any], width: int) -> Tree | None:
-        if not (self.weight and about["types"]):
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+        if not (self.weight and recorded_start["types"]):
             return None
         return {
-            "kernel": jax.ShapeDtypeStruct((width, about["types"]), jnp.float32),
-            "bias": jax.ShapeDtypeStruct((about["types"],), jnp.float32),
+            "kernel": jax.ShapeDtypeStruct((width, recorded_start["types"]), jnp.float32),
+            "bias": jax.ShapeDtypeStruct((recorded_start["types"],), jnp.float32),
         }
 
     def init_params(self, shapes: Tree) -> Tree:
@@ -131,14 +131,16 @@ class CoderV1System(EncoderSystem):
                 "use --corrupted-tails or --mu 0"
             )
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, about, mesh, dropout=dropout)
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group of k pairs; with relations N = 3k.

@@ -23,8 +23,8 @@ from coder_jax.systems.encoder_system import (
     EncoderSystem,
     Head,
     ModelConfig,
-    hash_of,
     is_made,
+    provenance_of,
     remove_rows,
     write_rows,
 )
@@ -71,7 +71,7 @@ def write_neighbours(
     *,
     pooling: str,
     products: Products,
-    about: str,
+    provenance: str,
 ) -> None:
     """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
 
@@ -85,32 +85,34 @@ def write_neighbours(
         placed: the encoder.
         pooling: how it makes vectors.
         products: of the search.
-        about: a hash of the encoder and the data.
+        provenance: a hash of the encoder and the data.
 
     Raises:
         Stopped: on all hosts, if one was asked to stop.
     """
     on_cpu = jax.default_backend() == "cpu"
     chunk = QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR
-    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {about}"
+    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {provenance}"
     if not is_made(path, of_path, chunk):
         data = draw.dataset
-        vectors = write_vectors(folder / VECTORS, data, placed, pooling=pooling, about=about)
+        vectors = write_vectors(
+            folder / VECTORS, data, placed, pooling=pooling, provenance=provenance
+        )
         owner = np.arange(data.term_start.size - 1)
         if draw.spec.neighbours_of == "concepts":
-            vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
+            vectors = write_means(folder / CONCEPTS, data, vectors, provenance=provenance)
         else:
             owner = np.repeat(owner, np.diff(data.term_start))
         make = Neighbours(draw, vectors, owner, products)
         rows = len(draw.anchors)
-        write_rows(path, rows, make, chunk=chunk, about=of_path, what="neighbours")
+        write_rows(path, rows, make, chunk=chunk, provenance=of_path, what="neighbours")
     if is_first():
         remove_rows(folder / VECTORS, folder / CONCEPTS)
     barrier("vectors are gone")
 
 
 def write_vectors(
-    path: Path, data: TripletDataset, placed: Placed, *, pooling: str, about: str
+    path: Path, data: TripletDataset, placed: Placed, *, pooling: str, provenance: str
 ) -> RowsOfFile:
     """Write the vector of each term, of unit length, without dropout.
 
@@ -128,13 +130,15 @@ def write_vectors(
         int(data.term_start[-1]),
         make,
         chunk=TERMS_AT_ONCE,
-        about=f"vectors of {about}",
+        provenance=f"vectors of {provenance}",
         what="vectors of all terms",
     )
     return RowsOfFile(path, DELETE)
 
 
-def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about: str) -> RowsOfFile:
+def write_means(
+    path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
+) -> RowsOfFile:
     """Write the direction of the mean of each concept's terms, of unit length; as above."""
 
     def make(first: int, last: int) -> np.ndarray:
@@ -147,7 +151,7 @@ def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about:
         data.term_start.size - 1,
         make,
         chunk=TERMS_AT_ONCE,
-        about=f"concepts of {about}",
+        provenance=f"concepts of {provenance}",
         what="vectors of all concepts",
     )
     return RowsOfFile(path, DELETE)
@@ -247,21 +251,23 @@ class CoderPlusPlusSystem(EncoderSystem):
                 "neighbours alone have no relations; use --mu 0 or a smaller --mined-share"
             )
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"mu": self.mu}
+    def hyperparameters(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"mu": self.mu}
         if self.batch.mined_share:
-            told["neighbours found every"] = f"{self.refresh_steps:,} steps"
-        return told
+            values["neighbours found every"] = f"{self.refresh_steps:,} steps"
+        return values
 
-    def fitted(self, source: BatchSource) -> Self:
+    def resolved_for(self, source: BatchSource) -> Self:
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, about, mesh, dropout=dropout)
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
@@ -277,14 +283,14 @@ class CoderPlusPlusSystem(EncoderSystem):
         """The nearest neighbours of all anchors, with the encoder of the moment."""
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
-        graph, _ = split_encoder(self.structure(view.about))
+        graph, _ = split_encoder(self.structure(view.recorded_start))
         write_neighbours(
             folder,
             draw,
             place(merge_encoder(graph, encoder)),
             pooling=self.model.pooling,
             products=self.search,
-            about=hash_of(source.manifest, encoder),
+            provenance=provenance_of(source.manifest, encoder),
         )
 
 

@@ -27,7 +27,7 @@ from coder_jax.training.system import (
     Params,
     Part,
     SavedRun,
-    Tick,
+    StepKey,
     Tree,
 )
 from data_pipeline.batches.spec import BatchSpec
@@ -446,10 +446,10 @@ class RelationTable(GroupHead):
             touched="relations" if bilinear and self.lazy else None,
         )
 
-    def shapes(self, about: Mapping[str, Any], width: int) -> Tree | None:
-        if not (self.mu and about["relations"]):
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+        if not (self.mu and recorded_start["relations"]):
             return None
-        shape = table_shape(self.score, about["relations"], width)
+        shape = table_shape(self.score, recorded_start["relations"], width)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     def init_params(self, shapes: Tree) -> Tree:
@@ -496,7 +496,7 @@ GroupLoss = Callable[[Group], tuple[jax.Array, dict[str, jax.Array]]]
 def mean_over_groups(
     system: EncoderSystem,
     group_loss: GroupLoss,
-    about: Mapping[str, Any],
+    recorded_start: Mapping[str, Any],
     mesh: Mesh,
     *,
     dropout: bool = True,
@@ -506,16 +506,16 @@ def mean_over_groups(
     Args:
         system: the encoder, its heads (`GroupHead`) and the batch.
         group_loss: the loss of one group and its metrics.
-        about, mesh, dropout: of `System.loss`.
+        recorded_start, mesh, dropout: of `System.loss`.
     """
-    graph, _ = split_encoder(system.structure(about))
+    graph, _ = split_encoder(system.structure(recorded_start))
     losses_of_groups = jax.vmap(jax.vmap(group_loss))
 
-    def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+    def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
         seed = system.batch.seed if dropout else None
         bert = merge_encoder(graph, params["encoder"])
         group = Group(
-            vectors=term_vectors(bert, batch, tick, mesh, system.model.pooling, seed),
+            vectors=term_vectors(bert, batch, step_key, mesh, system.model.pooling, seed),
             concepts=batch["concepts"],
             relations=batch["relations"],
             types=batch.get("types"),

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from coder_jax.devices.hosts import barrier, is_first, say
+from coder_jax.devices.hosts import barrier, is_first, log
 from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
 from coder_jax.encoding.embed import embed_tokens, place
 from coder_jax.encoding.encoder import TermEncoder
@@ -37,7 +37,7 @@ from coder_jax.systems.encoder_system import (
     drop_vectors,
     encoder_of,
     export_trained,
-    hash_of,
+    provenance_of,
     term_vectors,
     token_ids,
     write_rows,
@@ -68,7 +68,7 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
-    Tick,
+    StepKey,
     Trained,
     Tree,
     View,
@@ -111,9 +111,9 @@ class ClassHead(Head):
     def part(self) -> Part:
         return self._part
 
-    def shapes(self, about: Mapping[str, Any], width: int) -> Tree:
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree:
         head, statistics = head_shapes(width, self.width)
-        rows = padded_rows(about["concepts"])
+        rows = padded_rows(recorded_start["concepts"])
         return {
             "head": head,
             "statistics": statistics,
@@ -297,12 +297,12 @@ class MLNormSystem(EncoderSystem):
         """Whether word pieces are moved or left out."""
         return self.jitter_noise > 0 or self.jitter_drop > 0
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         of = "the semantic group" if self.within_group else "the dataset"
-        told = {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
+        values = {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
         if self.jitters:
-            told["token jitter"] = f"noise {self.jitter_noise:g}, drop {self.jitter_drop:g}"
-        return told
+            values["token jitter"] = f"noise {self.jitter_noise:g}, drop {self.jitter_drop:g}"
+        return values
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
@@ -332,47 +332,52 @@ class MLNormSystem(EncoderSystem):
             ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            **super().start_to_record(encoder, manifest),
+            "concepts": manifest["counts"]["concepts"],
+        }
 
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
         """With the running statistics of the head as `extra`."""
-        params, _ = super().shapes(about)
-        return params, head_shapes(self.structure(about).config.hidden_size, self.width)[1]
+        params, _ = super().shapes(recorded_start)
+        return params, head_shapes(self.structure(recorded_start).config.hidden_size, self.width)[1]
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        begun, _ = super().begin(params, extra)
-        return begun, new_statistics(extra)
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        new, _ = super().init_params(params, extra)
+        return new, new_statistics(extra)
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         classes = classes_of(source.folder)
         if is_first():
             write_classes(folder, classes)
-        groups = np.zeros(padded_rows(about["concepts"]), np.uint16)
+        groups = np.zeros(padded_rows(recorded_start["concepts"]), np.uint16)
         groups[: len(classes.concepts)] = classes.groups
         return {"class_groups": groups}
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
-        structure = self.structure(about)
+        structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
         rate = structure.config.hidden_dropout
         seed = self.batch.seed if dropout else None
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
             if self.jitters and seed is not None:
-                ids = token_ids(batch, tick, seed)
+                ids = token_ids(batch, step_key, seed)
                 batch = jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
-            vector_BGNW = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
+            vector_BGNW = term_vectors(bert, batch, step_key, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
             if seed is not None:
-                pooled_NW = drop_vectors(pooled_NW, seed, tick, POOLED_SITE, rate)
+                pooled_NW = drop_vectors(pooled_NW, seed, step_key, POOLED_SITE, rate)
             vector_ND, extra = train_head(params["head"], extra, pooled_NW)
             class_N = batch["concepts"].reshape(-1)
             group_N = batch["semantic_groups"].reshape(-1)
@@ -452,7 +457,7 @@ class MLNormClassesSystem(EncoderSystem):
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
     scored: ClassVar[tuple[str, ...]] = ()  # all
-    carries_extra: ClassVar[bool] = True
+    init_needs_extra: ClassVar[bool] = True
 
     batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
     model: tyro.conf.Suppress[ModelConfig] = ModelConfig(pooling="pieces")
@@ -477,7 +482,7 @@ class MLNormClassesSystem(EncoderSystem):
         check_scale(self)
         check_least(self, 1, "candidates", "refresh_steps")
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {
             "softmax": f"{self.scale:g} x cosine, over {self.candidates} candidates of each term",
             "trained": "classes alone",
@@ -511,18 +516,23 @@ class MLNormClassesSystem(EncoderSystem):
     def parts(self) -> dict[str, Part]:
         return {**super().parts(), "encoder": Part(rate=None)}
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            **super().start_to_record(encoder, manifest),
+            "concepts": manifest["counts"]["concepts"],
+        }
 
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    def load_initial(
+        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
         raise BadInput(
             "this recipe trains classes on the vectors of a run of the recipe mlnorm; give its "
             "folder as --from"
         )
 
-    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         identity: Any = run.identity
         system = identity["config"]["system"]
         if system["name"] != MLNormSystem.name:
@@ -551,31 +561,35 @@ class MLNormClassesSystem(EncoderSystem):
                 )
         check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
-        about = self.about(identity["start"]["encoder"], source.manifest)
-        about["row_length"] = float(learnt[learnt > 0].mean())
+        recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
+        recorded_start["row_length"] = float(learnt[learnt > 0].mean())
         carried = {name: run.params[name] for name in ("encoder", "head")}
-        return about, {**carried, "statistics": run.extra, "classes": self.learnt(run, source)}
+        return recorded_start, {
+            **carried,
+            "statistics": run.extra,
+            "classes": self.learnt(run, source),
+        }
 
     def learnt(self, run: SavedRun, source: BatchSource) -> np.ndarray:
         """float32 [C, D]: the rows of the other run by this run's concepts; 0 where it has none."""
-        there = read_classes(run.folder).concepts
-        here = classes_of(source.folder).concepts
-        number = {concept: row for row, concept in enumerate(there)}
-        rows = np.array([number.get(concept, -1) for concept in here])
-        classes = np.zeros((padded_rows(len(here)), self.width), np.float32)
+        theirs = read_classes(run.folder).concepts
+        ours = classes_of(source.folder).concepts
+        number = {concept: row for row, concept in enumerate(theirs)}
+        rows = np.array([number.get(concept, -1) for concept in ours])
+        classes = np.zeros((padded_rows(len(ours)), self.width), np.float32)
         if self.means == "new":
             known = np.flatnonzero(rows >= 0)
             classes[known] = np.asarray(run.params["classes"])[rows[known]]
-            say(f"{len(known):,} of {len(here):,} classes start as the other run has learnt them")
+            log(f"{len(known):,} of {len(ours):,} classes start as the other run has learnt them")
         return classes
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         assert isinstance(source, CandidateBatches)
         listed = classes_of(source.folder)
         encoder, head = initial["encoder"], {**initial["head"], **initial["statistics"]}
-        self.write_vectors(source, about, encoder, head, folder / VECTORS)
+        self.write_vectors(source, recorded_start, encoder, head, folder / VECTORS)
         if is_first():
             write_classes(folder, listed)
             with written_whole(folder / ROWS) as path, path.open("wb") as file:
@@ -586,7 +600,7 @@ class MLNormClassesSystem(EncoderSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
-            length=about["row_length"],
+            length=recorded_start["row_length"],
         )
         groups = np.zeros(len(classes), np.uint16)
         groups[: len(listed.concepts)] = listed.groups
@@ -595,13 +609,13 @@ class MLNormClassesSystem(EncoderSystem):
     def write_vectors(
         self,
         source: CandidateBatches,
-        about: Mapping[str, Any],
+        recorded_start: Mapping[str, Any],
         encoder: Any,
         head: dict[str, np.ndarray],
         path: Path,
     ) -> None:
         """Write the vector of each term, without dropout and by the running statistics."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         placed = place(merge_encoder(graph, encoder))
         data = source.dataset
         to_class = jax.jit(apply_head)
@@ -619,7 +633,7 @@ class MLNormClassesSystem(EncoderSystem):
             int(data.term_start[-1]),
             make,
             chunk=TERMS_AT_ONCE,
-            about=hash_of(source.manifest, encoder, head),
+            provenance=provenance_of(source.manifest, encoder, head),
             what="vectors of all terms",
         )
 
@@ -643,10 +657,10 @@ class MLNormClassesSystem(EncoderSystem):
                 if number not in of_group:
                     of_group[number] = np.flatnonzero(groups >> number & 1)
                 concepts = of_group[number]
-                here = min(self.candidates, concepts.size)
+                count = min(self.candidates, concepts.size)
                 mine = np.flatnonzero(numbers == number)
-                _, nearest = search(vectors[terms[mine]], unit[concepts], here)
-                found[mine, :here] = concepts[nearest]
+                _, nearest = search(vectors[terms[mine]], unit[concepts], count)
+                found[mine, :count] = concepts[nearest]
             return found
 
         write_rows(
@@ -654,20 +668,20 @@ class MLNormClassesSystem(EncoderSystem):
             len(rows),
             make,
             chunk=TERMS_AT_ONCE,
-            about=hashlib.sha256(np.ascontiguousarray(table).data).hexdigest(),
+            provenance=hashlib.sha256(np.ascontiguousarray(table).data).hexdigest(),
             what="candidates of all terms",
         )
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
         Of each term those that are of its semantic group (and have a term in its language, if
         asked); the candidates of one term are negatives of all others.
         """
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             whole = {
                 name: constrain(mesh, array.reshape(-1, *array.shape[3:]), EVERYWHERE)
                 for name, array in batch.items()
@@ -876,7 +890,7 @@ class HeldOutClasses:
     def scores(self, view: View) -> dict[str, float]:
         """The scores of a run at one of its steps, and the number of classes."""
         classifier = ConceptClassifier(
-            self.encoder(view.params["encoder"], view.about),
+            self.encoder(view.params["encoder"], view.recorded_start),
             {**view.params["head"], **(view.extra or view.params["statistics"])},
             np.asarray(view.params["classes"]),
             self.classes,
@@ -896,9 +910,9 @@ class HeldOutClasses:
         rounded = {name: round(float(value), 4) for name, value in scores.items()}
         return {**rounded, "classes": len(self.classes.concepts)}
 
-    def encoder(self, params: Any, about: Mapping[str, Any]) -> TermEncoder:
+    def encoder(self, params: Any, recorded_start: Mapping[str, Any]) -> TermEncoder:
         """What encodes with the parameters of the moment."""
-        graph, _ = split_encoder(self.system.structure(about))
+        graph, _ = split_encoder(self.system.structure(recorded_start))
         return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
 
 
@@ -978,9 +992,9 @@ def compare(folder: Path, classifier: ConceptClassifier) -> float:
     import torch
 
     module = load_module(folder / MODULE)
-    there: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
-    there.append(None)
-    groups = [there[place % len(there)] for place in range(len(PROBE_TERMS))]
+    known_groups: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
+    known_groups.append(None)
+    groups = [known_groups[place % len(known_groups)] for place in range(len(PROBE_TERMS))]
     with torch.inference_mode():
         theirs = module.ConceptClassifier(folder).probabilities(PROBE_TERMS, groups).numpy()
     index, ours = classifier.nearest(PROBE_TERMS, groups, k=min(100, len(classifier.concepts)))

@@ -16,7 +16,7 @@ import tyro
 from jax.sharding import Mesh
 from safetensors.numpy import save_file
 
-from coder_jax.devices.hosts import is_first, say
+from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import local_copy
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
@@ -70,7 +70,7 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
-    Tick,
+    StepKey,
     Trained,
     Tree,
     View,
@@ -139,7 +139,7 @@ class DenseHead(Head):
     def part(self) -> Part:
         return Part(decay=True)
 
-    def shapes(self, about: Mapping[str, Any], width: int) -> Tree | None:
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
         sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
         return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
@@ -294,10 +294,10 @@ class RecallSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
-    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         return summary_of_mentions(dataset)
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {"margin": self.margin, "number weight": self.number_weight}
 
     def validate(self, optimizer: OptimizerConfig) -> None:
@@ -309,7 +309,7 @@ class RecallSystem(EncoderSystem):
                 "cls, mean (the paper's) or pieces"
             )
 
-    def fitted(self, source: BatchSource) -> Self:
+    def resolved_for(self, source: BatchSource) -> Self:
         assert isinstance(source, RecallBatches)
         online = self.batch.negatives == "online"
         every = (self.refresh_steps or source.steps_per_epoch) if online else 0
@@ -317,17 +317,17 @@ class RecallSystem(EncoderSystem):
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         source = RecallBatches(data, self.batch, cut, **self.planned(rows, steps))
-        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
         return source
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
 
             def read(rows: list[jax.Array], ids: jax.Array | None, terms: int) -> Any:
@@ -336,7 +336,7 @@ class RecallSystem(EncoderSystem):
                     tokens, positions, segments, terms, self.model.pooling, ids
                 )
 
-            vector_BGND, first_BGND = read_terms(read, batch, tick, mesh, seed)
+            vector_BGND, first_BGND = read_terms(read, batch, step_key, mesh, seed)
             blocks, groups, mentions = batch["numbers"].shape
             width = vector_BGND.shape[-1]
             names = slice(mentions, 2 * mentions)
@@ -373,7 +373,7 @@ class RecallSystem(EncoderSystem):
         if view.step == 0:
             rows = fixed_negatives(data, "random", kn, self.batch.seed).rows
         else:
-            encoder = self.generator(params, view.about, source).encoder
+            encoder = self.generator(params, view.recorded_start, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
             names = view.computed.get(NAME_VECTORS)
@@ -398,7 +398,7 @@ class RecallSystem(EncoderSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            generator = self.generator(view.params, view.about, source)
+            generator = self.generator(view.params, view.recorded_start, source)
             names = generator.encode(list(data.names.strings), progress=True)
             if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
                 (view.computed[NAME_VECTORS],) = names
@@ -408,10 +408,10 @@ class RecallSystem(EncoderSystem):
         return score
 
     def generator(
-        self, params: Params, about: Mapping[str, Any], source: BatchSource
+        self, params: Params, recorded_start: Mapping[str, Any], source: BatchSource
     ) -> CandidateGenerator:
         """The generator with some parameters, on one device."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
             merge_encoder(graph, params["encoder"]),
             load_tokenizer(source.folder / "tokenizer"),
@@ -491,10 +491,10 @@ class RankSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (DenseHead(name="score", outputs=1, seed=self.batch.seed),)
 
-    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         return summary_of_mentions(dataset)
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
 
     def validate(self, optimizer: OptimizerConfig) -> None:
@@ -509,12 +509,14 @@ class RankSystem(EncoderSystem):
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
-        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
         return source
 
     # ---- Parameters ----
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
         types = read_config(encoder["config"]).type_vocab_size
         if types < 2:
             raise BadInput(
@@ -522,17 +524,17 @@ class RankSystem(EncoderSystem):
                 "apart by two: use a BERT"
             )
         kinds = list(manifest["keyword_kinds"])
-        return {**super().about(encoder, manifest), "keyword_kinds": kinds}
+        return {**super().start_to_record(encoder, manifest), "keyword_kinds": kinds}
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Mean binary cross-entropy over the pairs (equation 11)."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
-        number, after = len(about["keyword_kinds"]), self.mask == "after"
+        number, after = len(recorded_start["keyword_kinds"]), self.mask == "after"
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
 
             def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
@@ -540,10 +542,10 @@ class RankSystem(EncoderSystem):
                 probes = Probes(kinds=kinds, types=types, number=number, after=after)
                 return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
 
-            vector_BGND = read_terms(read, batch, tick, mesh, seed, beside=("kinds", "types"))
+            vector_BGND = read_terms(read, batch, step_key, mesh, seed, beside=("kinds", "types"))
             vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
             if seed is not None:
-                vector_ND = drop_vectors(vector_ND, seed, tick, HEAD_SITE, self.head_dropout)
+                vector_ND = drop_vectors(vector_ND, seed, step_key, HEAD_SITE, self.head_dropout)
             logit_N = score_of(vector_ND, params["score"])
             label_N = batch["labels"].reshape(-1).astype(jnp.float32)
             loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
@@ -565,12 +567,12 @@ class RankSystem(EncoderSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.about))
+            graph, _ = split_encoder(self.structure(view.recorded_start))
             found = probabilities(
                 merge_encoder(graph, view.params["encoder"]),
                 view.params["score"],
                 pairs,
-                probes=len(view.about["keyword_kinds"]),
+                probes=len(view.recorded_start["keyword_kinds"]),
                 mask=self.mask,
             ).reshape(lists.names.shape)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)

@@ -66,7 +66,7 @@ def steps_on(names, devices, **changes):
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
     config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, eps=1e-3))
     system = config.system
-    about = system.start(source_of(config, names))[0]
+    about = system.load_initial(source_of(config, names))[0]
     step = make_step(config, about, NameBatches.packed, devices=jax.devices()[:devices])
     state = new_state(step.like, system, {}, step.parts, step.optimizer)
     source = system.open(names, step.cut, rows=0, steps=3)
