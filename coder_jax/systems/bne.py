@@ -24,6 +24,7 @@ from tokenizers.models import WordLevel
 from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import constrain, most_shapes
 from coder_jax.encoding.encoder import NameReader, TermEncoder
+from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import (
     NORMALIZE,
     PROBE_TERMS,
@@ -46,7 +47,7 @@ from coder_jax.models.names import (
     new_name_encoder,
     write_name_encoder,
 )
-from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit
+from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
 from coder_jax.training.system import (
     PROOF,
     Batch,
@@ -467,8 +468,6 @@ class BneSystem(System):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        from coder_jax.evaluation.normalization import HeldOut
-
         assert isinstance(source, NameBatches)
         words = source.grams.words
         heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
@@ -516,7 +515,7 @@ class BneSystem(System):
         }
 
     def trained(self, run: SavedRun) -> Trained:
-        return Trained(encoder=trained_names(self, run), card=describe(self, run))
+        return Trained(encoder=trained_names(self, run), card=describe_names(self, run))
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
         return export_names(self, run, out, **options)
@@ -525,7 +524,7 @@ class BneSystem(System):
 @partial(jax.jit, static_argnames=("config", "names"))
 def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
     """float32 [N, D]: f of the names of a block, at length 1."""
-    return unit(name_vectors(config, params, block, names))
+    return unit_length(name_vectors(config, params, block, names))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -535,18 +534,24 @@ def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: in
 # value where it stands. What a recipe does not set is the default of `BneSystem`, `NameModel` and
 # `NameSpec`:
 #
-# | value | where it stands | |---|---| | characters 50, both BiLSTMs 200, names 200 (as wide as the
-# vectors of words) | paper, 4 | | last pooling of characters, max over words, W h + b | paper, 3.2
-# | | l(x) = log(1 + exp(-x)) on raw dot products; the three losses added up | paper, 3.2, equation
-# 6 | | concepts and names as their own tokens, or as means of words: as the vectors have them |
-# paper, 3.2, "Choices" | | one positive and one negative pair per name and loss, 64 pairs a step |
-# paper, 4; that 64 are pairs: our reading | | the negative is the hardest other name of the step |
-# our reading of "sampled from a mini-batch, similar to" Wieting 2015, who take that; any other:
-# --negatives random | | each concept once an epoch, with two of its names | our reading; the paper
-# does not say | | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters
-# of a word, dropout on the words' representations | released code alone | | Adam 1e-3, gradients
-# clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the constant rate:
-# released code | | steps | the paper stops by a dev score, the code never |
+# | value | where it stands |
+# |---|---|
+# | characters 50, both BiLSTMs 200, names 200 (as wide as the vectors of words) | paper, 4 |
+# | last pooling of characters, max over words, W h + b | paper, 3.2 |
+# | l(x) = log(1 + exp(-x)) on raw dot products; the three losses added up | paper, 3.2, equation 6
+#     |
+# | concepts and names as their own tokens, or as means of words: as the vectors have them | paper,
+#     3.2, "Choices" |
+# | one positive and one negative pair per name and loss, 64 pairs a step | paper, 4; that 64 are
+#     pairs: our reading |
+# | the negative is the hardest other name of the step | our reading of "sampled from a mini-batch,
+#     similar to" Wieting 2015, who take that; any other: --negatives random |
+# | each concept once an epoch, with two of its names | our reading; the paper does not say |
+# | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters of a word,
+#     dropout on the words' representations | released code alone |
+# | Adam 1e-3, gradients clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the
+#     constant rate: released code |
+# | steps | the paper stops by a dev score, the code never |
 
 ADAM = OptimizerConfig(
     steps=5_000,
@@ -672,14 +677,14 @@ def export_names(
             "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: leave "
             "the flag out"
         )
-    description = {**describe(system, run), **(card or {})}
+    description = {**describe_names(system, run), **(card or {})}
     check_card(description)
     check_out(out)
     encoder = trained_names(system, run)
     try:
         with whole_folder(out) as new:
             write_files(new, encoder, description)
-            differences = compare(new, encoder, run.notes.get(PROOF))
+            differences = compare_names(new, encoder, run.notes.get(PROOF))
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -709,7 +714,7 @@ def write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, An
     (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def compare(
+def compare_names(
     folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
@@ -733,7 +738,7 @@ def compare(
     }
 
 
-def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
+def describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     dataset, vectors = run.identity["dataset"], run.identity["vectors"]
     return {

@@ -1,4 +1,10 @@
-"""CODER (Yuan et al. 2022): its objective, its recipes, and the start of its relation matrices."""
+"""CODER: a multi-similarity loss on pairs of terms and on pairs that a relation joins.
+
+Yuan, Zhao, Sun, Li, Wang and Yu, CODER: Knowledge-infused cross-lingual medical term embedding for
+term normalization, Journal of Biomedical Informatics 2022, section 3.3. The loss of a group, the
+table of relations and the mean over the groups of a step are in `group_system.py`, as CODER++ has
+them too.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,9 +27,6 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
-
-# -------------------------------------------------------------------------------------------------
-# CODER: MS-loss on term-term and on term-relation-term pairs (Yuan et al. 2022, section 3.3).
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""CODER v1 (Yuan et al. 2020): its objective and its recipes."""
+"""CODER v1: a multi-similarity loss on terms, TransE with corrupted tails, semantic types.
+
+Yuan et al. 2020, section 3, the first paper of the name. It encodes three terms for each pair:
+head, tail, and a term of a concept that took the tail's place.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,12 +31,6 @@ from coder_jax.systems.group_system import (
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput
-
-# -------------------------------------------------------------------------------------------------
-# CODER v1: MS-loss, TransE with corrupted tails, semantic types (Yuan et al. 2020, section 3).
-#
-# The first paper of the name. It encodes three terms for each pair: head, tail, and a term of a
-# concept that took the tail's place.
 
 TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
 
@@ -196,10 +194,14 @@ def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
 # -------------------------------------------------------------------------------------------------
 # Recipes of CODER v1 (Yuan et al. 2020): its encoders, and a small machine.
 #
-# | value | where it stands | |---|---| | 256 terms in a group, at most 8 of a concept; 8 groups in
-# a step; rate 2e-5 | paper, section 4.1 | | mu 1, margin 1 | paper, section 3 | | AdamW's decay
-# 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone | | 125,000 updates:
-# "1M steps" of micro-batches, every eighth followed by an update | released code |
+# | value | where it stands |
+# |---|---|
+# | 256 terms in a group, at most 8 of a concept; 8 groups in a step; rate 2e-5 | paper, section 4.1
+#     |
+# | mu 1, margin 1 | paper, section 3 |
+# | AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
+# | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code
+#     |
 
 PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
 

@@ -1,4 +1,10 @@
-"""What all systems that train a BERT share: data, initial encoder, vectors of a pass, export."""
+"""What all systems that train a BERT share: data, initial encoder, vectors of a pass, export.
+
+From top to bottom: the vectors of a pass; the types of run.json; `Head`, a part beside the encoder,
+and `EncoderSystem`, the class above each paper's; checks of an encoder to start from; what is read
+of a trained run, and its export; encoders mixed from checkpoints; files of rows that are made in
+chunks; the proof that what is read of a run is what was trained.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +39,7 @@ from coder_jax.devices.hosts import barrier, first_decides, host_count, host_ind
 from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import hash_arrays
+from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import export_encoder
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
@@ -63,6 +70,7 @@ from coder_jax.training.system import (
     check_proof,
 )
 from data_pipeline import process
+from data_pipeline.batches.files import INDEX, BatchFiles
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
@@ -200,9 +208,10 @@ def single(function: Callable[..., Any]) -> Callable[..., Any]:
     return mapped
 
 
-def unit(vector_ND: jax.Array) -> jax.Array:
-    """Vectors at length 1; zeros stay zeros."""
-    return vector_ND / jnp.maximum(jnp.linalg.norm(vector_ND, axis=-1, keepdims=True), 1e-12)
+def unit_length(vectors: jax.Array) -> jax.Array:
+    """Vectors of length one on the last axis; a zero vector stays zero, with finite gradients."""
+    square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-24))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -400,8 +409,6 @@ class EncoderSystem(System):
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        from data_pipeline.batches.files import INDEX, BatchFiles
-
         planned = self.planned(rows, steps)
         self.check_kind(data)
         if (data / INDEX).exists():
@@ -412,7 +419,7 @@ class EncoderSystem(System):
                     f"{steps}; write more of them, or set --steps {files.last_step}"
                 )
             return files
-        # Only here does training meet TensorFlow.
+        # Only here does training meet TensorFlow; `--help` and other commands do not wait for it.
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 
@@ -420,8 +427,6 @@ class EncoderSystem(System):
 
     def check_kind(self, data: Path) -> None:
         """BadInput for batches in files, where they do not do."""
-        from data_pipeline.batches.files import INDEX
-
         if self.needs_dataset and (data / INDEX).exists():
             raise BadInput(
                 f"--data: found batches in files, {data}; expected a built dataset, "
@@ -440,8 +445,6 @@ class EncoderSystem(System):
     def load_initial(
         self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
-        # Here and below, what takes a second to import is imported where it is used: `--help` and
-        # the start of other commands stay quick.
         if is_run(self.model.init):
             return self._load_encoder_of(self.model.init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
@@ -532,8 +535,6 @@ class EncoderSystem(System):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        from coder_jax.evaluation.normalization import HeldOut
-
         heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
@@ -554,7 +555,7 @@ class EncoderSystem(System):
         """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
         tokens, positions, segments = (rows[name] for name in PACKED)
         return {
-            "vectors": unit(
+            "vectors": unit_length(
                 bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
             )
         }

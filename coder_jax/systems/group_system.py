@@ -1,4 +1,10 @@
-"""What systems share that learn from groups of terms: loss of a group, relations, MS-loss."""
+"""What systems have that learn from groups of terms: the losses, the relation table, the mean.
+
+The loss of a step is the mean over its groups (`mean_over_groups`, at the end). A `Group` is
+vectors and labels; a loss lives inside it. From top to bottom: the multi-similarity loss (Wang et
+al. 2019; CODER, section 3.3), a group and the losses of CODER on it, the table of relations and how
+it is trained (`RelationTable`, a head), the mean.
+"""
 
 import abc
 import dataclasses
@@ -19,6 +25,7 @@ from coder_jax.systems.encoder_system import (
     Head,
     StartOfEncoder,
     term_vectors,
+    unit_length,
 )
 from coder_jax.training.system import (
     Batch,
@@ -222,12 +229,6 @@ class MultiSimilarity:
     """Epsilon of the mining."""
 
 
-def unit(vectors: jax.Array) -> jax.Array:
-    """Vectors of length one on the last axis; a zero vector stays zero, with finite gradients."""
-    square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-24))
-
-
 def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the inner product of every pair."""
     return jnp.einsum("ad,bd->ab", a_AD, b_BD, precision=jax.lax.Precision.HIGHEST)
@@ -235,7 +236,7 @@ def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
 
 def cosine(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the cosine of every pair."""
-    return products(unit(a_AD), unit(b_BD))
+    return products(unit_length(a_AD), unit_length(b_BD))
 
 
 def norm(vectors: jax.Array) -> jax.Array:

@@ -1,4 +1,7 @@
-"""SapBERT (Liu et al. 2021): its objective and its recipes."""
+"""SapBERT: a multi-similarity loss on pairs of names that a miner of triplets finds.
+
+Liu et al. 2021, section 2.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,9 +25,6 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
-
-# -------------------------------------------------------------------------------------------------
-# SapBERT: MS-loss on pairs that a miner of triplets finds (Liu et al. 2021, section 2).
 
 
 def batch() -> BatchSpec:

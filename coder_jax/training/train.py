@@ -192,7 +192,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         step_of_run = make_step(config, recorded_start, source.packed)
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
         log(overview(step_of_run.like, step_of_run.parts))
-        log(in_a_line(config))
+        log(run_in_a_line(config))
         log(step_of_run.compile(source, source.plan.sizes[0]))
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
@@ -337,7 +337,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     return RunResult(files.name, steps, metrics_log.seconds, scores)
 
 
-def in_a_line(config: Config) -> str:
+def run_in_a_line(config: Config) -> str:
     """What is about to run, for people."""
     system = config.system
     return (

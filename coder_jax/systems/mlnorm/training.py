@@ -167,8 +167,7 @@ def saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]
 # term, between [CLS] and [SEP]:
 #
 # - each piece has its place, 0, 1, ..., plus normal noise; the pieces are sorted by this sum. With
-#   a
-#   noise of 0.5 a piece comes before the one before it with p = P(N(0, 1) > sqrt 2) = 0.08;
+#   a noise of 0.5 a piece comes before the one before it with p = P(N(0, 1) > sqrt 2) = 0.08;
 # - each piece has a uniform draw; it is left out if the draw is less than the rate, unless the draw
 #   is one of the two lowest of its term. So of two pieces none goes, and one of n goes only where
 #   three draws or more are low: rarely, and never all.
@@ -736,13 +735,16 @@ class MLNormClassesSystem(EncoderSystem):
 # Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 # value where it stands. What a recipe does not set is the default of `MLNormSystem` and `TermSpec`:
 #
-# | value | where it stands | |---|---| | mean of the word pieces, linear to 350, ReLU, batch norm,
-# 20 x cosine | paper, 4.2 and 5 | | the softmax over the concepts of the mention's semantic group |
-# paper, equation 5; the released code takes all concepts in step 1: --no-within-group | | 128 terms
-# a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 | | encoder 2e-5
-# after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5 | | classes
-# from Xavier's uniform, head as PyTorch begins a linear layer | released code alone | | Adam
-# without weight decay, gradients not clipped | released code alone |
+# | value | where it stands |
+# |---|---|
+# | mean of the word pieces, linear to 350, ReLU, batch norm, 20 x cosine | paper, 4.2 and 5 |
+# | the softmax over the concepts of the mention's semantic group | paper, equation 5; the released
+#     code takes all concepts in step 1: --no-within-group |
+# | 128 terms a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 |
+# | encoder 2e-5 after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5
+#     |
+# | classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
+# | Adam without weight decay, gradients not clipped | released code alone |
 
 # Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
 # those of a step.
@@ -921,8 +923,7 @@ class HeldOutClasses:
 #
 # Beside what `export_encoder` writes
 #   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias,
-#   scale,
-#                          shift, and its running mean and variance, [D] each
+#                          scale, shift, and its running mean and variance, [D] each
 #   classes.tsv            the concept of each row and its semantic groups
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
@@ -968,7 +969,7 @@ def export_classifier(
 
     def write(folder: Path) -> dict[str, float]:
         write_classifier(folder, classifier, run.folder / CLASSES)
-        return {"probabilities in PyTorch": compare(folder, classifier)}
+        return {"probabilities in PyTorch": compare_classifier(folder, classifier)}
 
     return export_trained(system, run, out, beside=write, **options)
 
@@ -983,7 +984,7 @@ def write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path)
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
 
 
-def compare(folder: Path, classifier: ConceptClassifier) -> float:
+def compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:

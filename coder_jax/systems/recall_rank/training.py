@@ -637,15 +637,20 @@ def neighbours(terms: int) -> np.ndarray:
 # Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 # value where it stands. What a recipe does not set is the default of its system and batches:
 #
-# | value | where it stands | |---|---| | margin 1 on raw Euclidean distances; 4 names of others per
-# mention; 10 candidates | paper, 3.1.1 and 4.2 | | online negatives, found anew each epoch; before
-# the first step any names | paper, 3.1.2 | | number of concepts 1, 2, 3 and more, from [CLS]
-# through BERT's pooler | classes: paper, 3.1.1; pooler: released code alone | | keyword masks after
-# the softmax, not normalized again | paper, equation 9; the released code has them before it:
-# --mask before | | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3
-# before it | paper, equations 10 and 11; dropout: released code alone | | AdamW at 2e-5 | paper,
-# 4.2 | | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released
-# code alone |
+# | value | where it stands |
+# |---|---|
+# | margin 1 on raw Euclidean distances; 4 names of others per mention; 10 candidates | paper, 3.1.1
+#     and 4.2 |
+# | online negatives, found anew each epoch; before the first step any names | paper, 3.1.2 |
+# | number of concepts 1, 2, 3 and more, from [CLS] through BERT's pooler | classes: paper, 3.1.1;
+#     pooler: released code alone |
+# | keyword masks after the softmax, not normalized again | paper, equation 9; the released code has
+#     them before it: --mask before |
+# | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3 before it | paper,
+#     equations 10 and 11; dropout: released code alone |
+# | AdamW at 2e-5 | paper, 4.2 |
+# | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released code
+#     alone |
 
 SMALL = "sentence-transformers/all-MiniLM-L6-v2"
 ADAM = OptimizerConfig(
@@ -824,7 +829,7 @@ def export_ranker(system: RankSystem, run: SavedRun, out: Path, **options: Any) 
 
     def write(folder: Path) -> dict[str, float]:
         write_ranker(folder, ranker)
-        return {"probabilities in PyTorch": compare(folder, ranker)}
+        return {"probabilities in PyTorch": compare_ranker(folder, ranker)}
 
     return export_trained(system, run, out, beside=write, **options)
 
@@ -844,7 +849,7 @@ def write_ranker(folder: Path, ranker: TermRanker) -> None:
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
 
 
-def compare(folder: Path, ranker: TermRanker) -> float:
+def compare_ranker(folder: Path, ranker: TermRanker) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:

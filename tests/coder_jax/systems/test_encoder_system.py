@@ -21,11 +21,13 @@ from coder_jax.systems.encoder_system import (
     remove_rows,
     write_rows,
 )
+from coder_jax.systems.recipes import SYSTEMS
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training import start as start_module
 from coder_jax.training.checkpoints import read_params, saved_steps
 from coder_jax.training.run_folder import read_identity
 from coder_jax.training.start import read_other_run
+from coder_jax.training.system import System
 from coder_jax.training.train import train
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process import BadInput
@@ -312,3 +314,9 @@ def test_a_whole_file_is_known_by_its_note_alone(tmp_path):
     rows_of(path, 10)
     (tmp_path / "rows.npy.about").unlink()
     assert rows_of(path, 10)[1] == [(0, 10)]
+
+
+def test_no_system_is_more_than_three_classes_deep():
+    for system in SYSTEMS.values():
+        chain = [one for one in system.__mro__ if issubclass(one, System)]
+        assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))
