@@ -12,7 +12,7 @@ from jax.experimental import topologies
 from benchmarks.program_cost import StepCost, read_cost
 from coder_jax.devices.mesh import batch_shapes
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.group_system import GroupSystem
+from coder_jax.systems.encoder_system import EncoderSystem
 from coder_jax.training.step import Step, make_step
 from coder_jax.training.system import Config
 from data_pipeline.batches import packing
@@ -57,7 +57,7 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
     return list(slice_.devices)[:count]
 
 
-def usual_rows(config: Config[GroupSystem], cut: StepCut, data: Path | None, rows: int) -> int:
+def usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, rows: int) -> int:
     """The rows of a block: those given, or enough for nearly all of a dataset or the invented UMLS.
 
     Raises:
@@ -93,7 +93,7 @@ def numbers_of(data: Path | None) -> tuple[int, int]:
 
 
 def measure(
-    config: Config[GroupSystem],
+    config: Config[EncoderSystem],
     encoder: BertConfig,
     devices: Sequence[jax.Device],
     *,

@@ -59,7 +59,7 @@ class InventedFirst(MLNormSystem):
 
     work: ClassWork
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
         return begun(self.work, params, extra)
 
 
@@ -69,7 +69,7 @@ class InventedSecond(MLNormClassesSystem):
 
     work: ClassWork
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
         return begun(self.work, params, extra)
 
 

@@ -132,10 +132,10 @@ def run(config: Config) -> int:
 
     check_installed(config.run.track)  # before the data is looked through and a step compiled
     source = open_source(config)
-    from coder_jax.devices.hosts import say
+    from coder_jax.devices.hosts import log
     from coder_jax.training.train import train
 
     result = train(config, source)
-    say(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
-    say(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
+    log(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
+    log(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
     return 0

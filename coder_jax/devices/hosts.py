@@ -57,7 +57,7 @@ def is_first() -> bool:
     return host_index() == 0
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Print a line about the work on the first host alone, unless quiet."""
     if is_first() and not is_quiet():
         print(text, flush=True)  # at once in a log file, too

@@ -21,9 +21,10 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from coder_jax.devices.hosts import is_first, say
+from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import constrain, most_shapes
 from coder_jax.encoding.encoder import NameReader, TermEncoder
+from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import (
     NORMALIZE,
     PROBE_TERMS,
@@ -46,7 +47,7 @@ from coder_jax.models.names import (
     new_name_encoder,
     write_name_encoder,
 )
-from coder_jax.systems.encoder_system import VECTORS, single, token_ids, told_of_run, unit
+from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
 from coder_jax.training.system import (
     PROOF,
     Batch,
@@ -59,8 +60,8 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
+    StepKey,
     System,
-    Tick,
     Trained,
     Tree,
     View,
@@ -337,7 +338,7 @@ class BneSystem(System):
                 "be above"
             )
 
-    def fitted(self, source: BatchSource) -> Self:
+    def resolved_for(self, source: BatchSource) -> Self:
         assert isinstance(source, NameBatches)
         batch = dataclasses.replace(self.batch, targets=source.targets_are)
         return dataclasses.replace(self, batch=batch)
@@ -351,7 +352,7 @@ class BneSystem(System):
         planned = {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
         source = NameBatches(data, self.model.init, self.batch, cut, **planned)
         counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
-        say(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
+        log(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
         return source
 
     # ---- Parameters ----
@@ -359,45 +360,45 @@ class BneSystem(System):
     def parts(self) -> dict[str, Part]:
         return {"encoder": Part(), "scale": Part()}
 
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    def load_initial(
+        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
         assert isinstance(source, NameBatches)
         width = source.grams.manifest["width"]
         return {"alphabet": source.alphabet.characters, "width": width}, {}
 
-    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """The other run's parameters with its alphabet, for vectors of the same width."""
         check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
-        about, params = super().carry(run, source)
-        width = self.start(source)[0]["width"]
-        if about["width"] != width:
+        recorded_start, params = super().init_from_run(run, source)
+        width = self.load_initial(source)[0]["width"]
+        if recorded_start["width"] != width:
             raise BadInput(
                 f"--init {self.model.init}: found vectors of width {width}, but the run to start "
-                f"from has {about['width']}; expected vectors of that width: make some with "
-                f"`python -m data_pipeline.skip_gram --size {about['width']}`"
+                f"from has {recorded_start['width']}; expected vectors of that width: make some "
+                f"with `python -m data_pipeline.skip_gram --size {recorded_start['width']}`"
             )
-        return about, params
+        return recorded_start, params
 
-    def config(self, about: Mapping[str, Any]) -> NameEncoderConfig:
+    def config(self, recorded_start: Mapping[str, Any]) -> NameEncoderConfig:
         """The shape of the encoder."""
         return NameEncoderConfig(
-            alphabet=Alphabet(about["alphabet"]).size,
-            width=about["width"],
+            alphabet=Alphabet(recorded_start["alphabet"]).size,
+            width=recorded_start["width"],
             character_width=self.model.characters,
             hidden=self.model.hidden,
             cell=self.model.cell,
             projection=self.model.projection,
         )
 
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        params: Params = {"encoder": name_encoder_shapes(self.config(about))}
+    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+        params: Params = {"encoder": name_encoder_shapes(self.config(recorded_start))}
         if self.learned_scale:
             params["scale"] = jax.ShapeDtypeStruct((2,), jnp.float32)
         return params, {}
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        begun: Params = {}
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        new: Params = {}
         if "encoder" in params:
             shapes = params["encoder"]
             config = NameEncoderConfig(
@@ -407,13 +408,13 @@ class BneSystem(System):
                 hidden=self.model.hidden,
                 cell=self.model.cell,
             )
-            begun["encoder"] = new_name_encoder(config, jax.random.key(self.batch.seed))
+            new["encoder"] = new_name_encoder(config, jax.random.key(self.batch.seed))
         if "scale" in params:
-            begun["scale"] = jnp.array([1.0, 0.0])
-        return begun, {}
+            new["scale"] = jnp.array([1.0, 0.0])
+        return new, {}
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
 
@@ -425,19 +426,19 @@ class BneSystem(System):
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L_syn + L_def + L_ctx (equation 6), each the mean over the names of the step."""
-        config = self.config(about)
+        config = self.config(recorded_start)
         rate = self.model.dropout if dropout else 0.0
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
-            vectors = self.vectors(config, params["encoder"], batch, tick, mesh, rate)
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
+            vectors = self.vectors(config, params["encoder"], batch, step_key, mesh, rate)
             total, metrics = bne_loss(
                 vectors,
                 batch,
                 weights=self.weights,
                 negatives=self.negatives,
-                key=jax.random.fold_in(jax.random.key(self.batch.seed), tick.step),
+                key=jax.random.fold_in(jax.random.key(self.batch.seed), step_key.step),
                 scale=params.get("scale"),
             )
             return total, (extra, metrics)
@@ -449,13 +450,13 @@ class BneSystem(System):
         config: NameEncoderConfig,
         params: Tree,
         batch: Batch,
-        tick: Tick,
+        step_key: StepKey,
         mesh: Mesh,
         rate: float,
     ) -> jax.Array:
         """float32 [B, G, N, D]: f of the names of a pass."""
         blocks, groups, names = batch["concepts"].shape
-        ids = token_ids(batch, tick, self.batch.seed) if rate else None
+        ids = token_ids(batch, step_key, self.batch.seed) if rate else None
 
         def encode(block: Tree, ids_RL: jax.Array | None) -> jax.Array:
             number = groups * names
@@ -467,14 +468,15 @@ class BneSystem(System):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        from coder_jax.evaluation.normalization import HeldOut
-
         assert isinstance(source, NameBatches)
         words = source.grams.words
         heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            alphabet, config = Alphabet(view.about["alphabet"]), self.config(view.about)
+            alphabet, config = (
+                Alphabet(view.recorded_start["alphabet"]),
+                self.config(view.recorded_start),
+            )
             reader = NameReader(config, view.params["encoder"], alphabet, words)
             return {"heldout": heldout.scores_of(TermEncoder(reader, None, heldout.settings))}
 
@@ -482,16 +484,16 @@ class BneSystem(System):
 
     # ---- What proves what leaves the run ----
 
-    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof:
+    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof:
         assert isinstance(source, NameBatches)
         terms = source.some_terms()
         cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
         words, tokens, start = numbered([words_of(name) for name in cleaned])
-        table = WordTable.of(words, Alphabet(about["alphabet"]), source.grams.words)
+        table = WordTable.of(words, Alphabet(recorded_start["alphabet"]), source.grams.words)
         needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
         row = Row(length, *map(int, needs[1:]))
         block = pack_names(table, tokens, start, row, int(needs[0]))
-        config = self.config(about)
+        config = self.config(recorded_start)
 
         def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
             return {"vectors": unit_vectors(params["encoder"], block, config, len(terms))}
@@ -503,7 +505,7 @@ class BneSystem(System):
 
     # ---- When it is trained ----
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
         return {
             "weights of the losses": ", ".join(f"{name} {w:g}" for name, w in self.weights.items()),
@@ -513,7 +515,7 @@ class BneSystem(System):
         }
 
     def trained(self, run: SavedRun) -> Trained:
-        return Trained(encoder=trained_names(self, run), card=describe(self, run))
+        return Trained(encoder=trained_names(self, run), card=describe_names(self, run))
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
         return export_names(self, run, out, **options)
@@ -522,7 +524,7 @@ class BneSystem(System):
 @partial(jax.jit, static_argnames=("config", "names"))
 def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
     """float32 [N, D]: f of the names of a block, at length 1."""
-    return unit(name_vectors(config, params, block, names))
+    return unit_length(name_vectors(config, params, block, names))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -532,18 +534,24 @@ def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: in
 # value where it stands. What a recipe does not set is the default of `BneSystem`, `NameModel` and
 # `NameSpec`:
 #
-# | value | where it stands | |---|---| | characters 50, both BiLSTMs 200, names 200 (as wide as the
-# vectors of words) | paper, 4 | | last pooling of characters, max over words, W h + b | paper, 3.2
-# | | l(x) = log(1 + exp(-x)) on raw dot products; the three losses added up | paper, 3.2, equation
-# 6 | | concepts and names as their own tokens, or as means of words: as the vectors have them |
-# paper, 3.2, "Choices" | | one positive and one negative pair per name and loss, 64 pairs a step |
-# paper, 4; that 64 are pairs: our reading | | the negative is the hardest other name of the step |
-# our reading of "sampled from a mini-batch, similar to" Wieting 2015, who take that; any other:
-# --negatives random | | each concept once an epoch, with two of its names | our reading; the paper
-# does not say | | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters
-# of a word, dropout on the words' representations | released code alone | | Adam 1e-3, gradients
-# clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the constant rate:
-# released code | | steps | the paper stops by a dev score, the code never |
+# | value | where it stands |
+# |---|---|
+# | characters 50, both BiLSTMs 200, names 200 (as wide as the vectors of words) | paper, 4 |
+# | last pooling of characters, max over words, W h + b | paper, 3.2 |
+# | l(x) = log(1 + exp(-x)) on raw dot products; the three losses added up | paper, 3.2, equation 6
+#     |
+# | concepts and names as their own tokens, or as means of words: as the vectors have them | paper,
+#     3.2, "Choices" |
+# | one positive and one negative pair per name and loss, 64 pairs a step | paper, 4; that 64 are
+#     pairs: our reading |
+# | the negative is the hardest other name of the step | our reading of "sampled from a mini-batch,
+#     similar to" Wieting 2015, who take that; any other: --negatives random |
+# | each concept once an epoch, with two of its names | our reading; the paper does not say |
+# | words around a name `<s>`, `</s>`, stop words and marks left out, 32 characters of a word,
+#     dropout on the words' representations | released code alone |
+# | Adam 1e-3, gradients clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the
+#     constant rate: released code |
+# | steps | the paper stops by a dev score, the code never |
 
 ADAM = OptimizerConfig(
     steps=5_000,
@@ -624,11 +632,11 @@ MODULE, CLEANING = "name_encoder.py", "cleaning.json"
 
 def trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
     """The encoder of a run."""
-    about = run.identity["start"]
+    recorded_start = run.identity["start"]
     reader = NameReader(
-        system.config(about),
+        system.config(recorded_start),
         run.params["encoder"],
-        Alphabet(about["alphabet"]),
+        Alphabet(recorded_start["alphabet"]),
         open_vectors(run.folder / COPIED_VECTORS).words,
     )
     return TermEncoder(reader, None, settings_of(run.identity["dataset"]))
@@ -669,14 +677,14 @@ def export_names(
             "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: leave "
             "the flag out"
         )
-    about = {**describe(system, run), **(card or {})}
-    check_card(about)
+    description = {**describe_names(system, run), **(card or {})}
+    check_card(description)
     check_out(out)
     encoder = trained_names(system, run)
     try:
         with whole_folder(out) as new:
-            write_files(new, encoder, about)
-            differences = compare(new, encoder, run.notes.get(PROOF))
+            write_files(new, encoder, description)
+            differences = compare_names(new, encoder, run.notes.get(PROOF))
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -684,7 +692,7 @@ def export_names(
     return differences
 
 
-def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) -> None:
+def write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
     """Everything that an export holds."""
     reader = encoder.reader
     assert isinstance(reader, NameReader)
@@ -696,13 +704,17 @@ def write_files(folder: Path, encoder: TermEncoder, about: Mapping[str, Any]) ->
     cleaning.save(str(folder / CLEANING))
     shutil.copyfile(Path(__file__).with_name("bne_torch_module.py"), folder / MODULE)
     write_modules(folder, [("", "name_encoder.NameEncoder"), ("1_Normalize", NORMALIZE)])
-    known = {name: about[name] for name in ("recipe", "dataset_hash", "languages") if name in about}
+    known = {
+        name: description[name]
+        for name in ("recipe", "dataset_hash", "languages")
+        if name in description
+    }
     versions = {name: version(name) for name in ("jax", "flax")}
     write_settings(folder, encoder.settings, known | {"versions": versions})
-    (folder / "README.md").write_text(model_card(about, encoder.settings), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def compare(
+def compare_names(
     folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
@@ -726,11 +738,11 @@ def compare(
     }
 
 
-def describe(system: BneSystem, run: SavedRun) -> dict[str, Any]:
+def describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     dataset, vectors = run.identity["dataset"], run.identity["vectors"]
     return {
-        **told_of_run(system, run),
+        **run_summary(system, run),
         "data": {
             "terminology": f"{dataset['name']} {dataset['release']}",
             "concepts": f"{dataset['counts']['concepts']:,}",

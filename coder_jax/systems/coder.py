@@ -1,36 +1,51 @@
-"""CODER (Yuan et al. 2022): its objective, its recipes, and the start of its relation matrices."""
+"""CODER: a multi-similarity loss on pairs of terms and on pairs that a relation joins.
+
+Yuan, Zhao, Sun, Li, Wang and Yu, CODER: Knowledge-infused cross-lingual medical term embedding for
+term normalization, Journal of Biomedical Informatics 2022, section 3.3. The loss of a group, the
+table of relations and the mean over the groups of a step are in `group_system.py`, as CODER++ has
+them too.
+"""
 
 import dataclasses
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
+import tyro
+from jax.sharding import Mesh
 
-from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig
 from coder_jax.systems.group_system import (
     Group,
+    GroupRun,
     MultiSimilarity,
-    RelationSystem,
-    cosine,
-    distance,
-    multi_similarity_loss,
-    term_loss,
+    RelationTable,
+    check_no_corrupted_tails,
+    coder_loss,
+    counts_of_labels,
+    mean_over_groups,
 )
-from coder_jax.training.system import Config, OptimizerConfig, Part, RunConfig
+from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.process import BadInput
-
-# -------------------------------------------------------------------------------------------------
-# CODER: MS-loss on term-term and on term-relation-term pairs (Yuan et al. 2022, section 3.3).
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderSystem(RelationSystem):
+class CoderSystem(EncoderSystem):
     """CODER: the total loss is L_MS + mu * L_MS^rel."""
 
     name: ClassVar[str] = "coder"
     title: ClassVar[str] = "CODER"
     paper: ClassVar[str] = "Yuan et al. 2022"
+    content: ClassVar[Any] = GroupRun
 
+    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=BatchSpec
+    )
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""
     score: Literal["bilinear", "translation"] = "bilinear"
@@ -42,56 +57,39 @@ class CoderSystem(RelationSystem):
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
 
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        relations = RelationTable(
+            score=self.score,
+            mu=self.mu,
+            noise=self.relation_noise,
+            rate=self.relation_learning_rate_factor,
+            seed=self.batch.seed,
+            pairs=self.batch.pairs,
+            lazy=self.relation_update == "lazy",
+        )
+        return (relations,)
+
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        if self.relation_update == "lazy" and optimizer.b1**2 >= optimizer.b2:
-            raise BadInput(
-                f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
-                "matrices needs b1 < sqrt(b2); use --relation-update dense"
-            )
-        if self.batch.corrupted_tails:
-            raise BadInput(
-                "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
-                "a recipe of CODER v1"
-            )
+        check_no_corrupted_tails(self.batch)
 
-    def head_parts(self) -> dict[str, Part]:
-        return {"relations": self.relation_part(lazy=self.relation_update == "lazy")}
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"mu": self.mu}
+
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return group_loss(group, self)
-
-
-def group_loss(group: Group, loss: CoderSystem) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The loss of one group of k pairs, N = 2k.
-
-    Returns:
-        (total, metrics): `loss_term`, `loss_relation`, and the mined pairs per anchor of each.
-    """
-    total, metrics = term_loss(group, loss.term)
-    if loss.mu and group.queries is not None:
-        pairs = group.queries.shape[0]
-        tails_kD, tail_concepts = group.vectors[pairs:], group.concepts[pairs:]
-        # The paper's stand-in for 'the triplet (h_i, r_i, t_j) is in the graph': t_j is t_i.
-        reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
-        if loss.score == "bilinear":
-            similarity_kk = cosine(group.queries, tails_kD)
-        else:
-            similarity_kk = -distance(group.queries, tails_kD)
-        relation_loss, mined = multi_similarity_loss(
-            similarity_kk,
-            reached_kk,
-            group.negatives[pairs:, pairs:],
-            group.related,
-            **dataclasses.asdict(loss.relation),
+        """The loss of one group and its metrics."""
+        return coder_loss(
+            group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
         )
-        total = total + loss.mu * relation_loss
-        metrics |= {
-            "loss_relation": relation_loss,
-            "mined_relation_positives": mined["positives"],
-            "mined_relation_negatives": mined["negatives"],
-        }
-    return total, metrics
 
 
 # -------------------------------------------------------------------------------------------------

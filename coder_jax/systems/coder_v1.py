@@ -1,46 +1,105 @@
-"""CODER v1 (Yuan et al. 2020): its objective and its recipes."""
+"""CODER v1: a multi-similarity loss on terms, TransE with corrupted tails, semantic types.
+
+Yuan et al. 2020, section 3, the first paper of the name. It encodes three terms for each pair:
+head, tail, and a term of a concept that took the tail's place.
+"""
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
-from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig
 from coder_jax.systems.group_system import (
     Group,
+    GroupHead,
+    GroupRun,
     MultiSimilarity,
-    RelationSystem,
+    RelationTable,
+    counts_of_labels,
+    mean_over_groups,
     mean_where,
     norm,
     term_loss,
 )
-from coder_jax.training.system import Config, OptimizerConfig, Params, Part
+from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput
-
-# -------------------------------------------------------------------------------------------------
-# CODER v1: MS-loss, TransE with corrupted tails, semantic types (Yuan et al. 2020, section 3).
-#
-# The first paper of the name. It encodes three terms for each pair: head, tail, and a term of a
-# concept that took the tail's place.
 
 TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderV1System(RelationSystem):
+class TypeHead(GroupHead):
+    """A linear layer from a term's vector to the semantic types of its concept."""
+
+    name = "types"
+
+    weight: float
+    """Of its loss; 0: there is none."""
+    rate: float
+    seed: int
+
+    def part(self) -> Part:
+        return Part(rate=self.rate)
+
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+        if not (self.weight and recorded_start["types"]):
+            return None
+        return {
+            "kernel": jax.ShapeDtypeStruct((width, recorded_start["types"]), jnp.float32),
+            "bias": jax.ShapeDtypeStruct((recorded_start["types"],), jnp.float32),
+        }
+
+    def init_params(self, shapes: Tree) -> Tree:
+        shape = shapes["kernel"].shape
+        key = jax.random.fold_in(jax.random.key(self.seed), 1)  # 0 is the relations'
+        kernel = TYPE_NOISE * jax.random.normal(key, shape)
+        return {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
+
+    def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
+        if self.weight and not batch.semantic_types:
+            raise BadInput(
+                f"type_weight is {self.weight}, but the batches tell no semantic types; use "
+                "--semantic-types or --type-weight 0"
+            )
+
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        if self.weight and not manifest["semantic_types"]:
+            raise BadInput(
+                f"type_weight is {self.weight}, but {folder} has no semantic types "
+                "(MRSTY.RRF); use --type-weight 0"
+            )
+
+    def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
+        logits = group.vectors @ params["kernel"]
+        logits += jnp.broadcast_to(params["bias"], logits.shape)
+        return dataclasses.replace(group, type_logits=logits)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderV1System(EncoderSystem):
     """CODER v1: the total loss is L_MS + mu * L_TransE + type_weight * L_STY."""
 
     name: ClassVar[str] = "coder_v1"
     title: ClassVar[str] = "CODER v1"
     paper: ClassVar[str] = "Yuan et al. 2020"
-    score = "translation"
+    content: ClassVar[Any] = GroupRun
 
+    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=BatchSpec
+    )
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     mu: float = 1.0
     """Weight of TransE; 0 does without relations (MS, MS+STY in the paper's table 6)."""
     transe_margin: float = 1.0
@@ -49,6 +108,19 @@ class CoderV1System(RelationSystem):
     """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
     term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
 
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        rate, seed = self.relation_learning_rate_factor, self.batch.seed
+        relations = RelationTable(
+            score="translation",
+            mu=self.mu,
+            noise=self.relation_noise,
+            rate=rate,
+            seed=seed,
+            pairs=self.batch.pairs,
+        )
+        return relations, TypeHead(weight=self.type_weight, rate=rate, seed=seed)
+
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         if self.mu and not self.batch.corrupted_tails:
@@ -56,72 +128,36 @@ class CoderV1System(RelationSystem):
                 f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
                 "use --corrupted-tails or --mu 0"
             )
-        if self.type_weight and not self.batch.semantic_types:
-            raise BadInput(
-                f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
-                "--semantic-types or --type-weight 0"
-            )
 
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        super().needs(manifest, folder)
-        if self.type_weight and not manifest["semantic_types"]:
-            raise BadInput(
-                f"type_weight is {self.type_weight}, but {folder} has no semantic types "
-                "(MRSTY.RRF); use --type-weight 0"
-            )
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"mu": self.mu}
 
-    def head_parts(self) -> dict[str, Part]:
-        types = Part(rate=self.relation_learning_rate_factor)
-        return {"relations": self.relation_part(lazy=False), "types": types}
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
 
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        heads = super().head_shapes(about, width)
-        if self.type_weight and about["types"]:
-            heads["types"] = {
-                "kernel": jax.ShapeDtypeStruct((width, about["types"]), jnp.float32),
-                "bias": jax.ShapeDtypeStruct((about["types"],), jnp.float32),
-            }
-        return heads
-
-    def new_heads(self, shapes: Params) -> Params:
-        heads = super().new_heads(shapes)
-        if "types" in shapes:
-            shape = shapes["types"]["kernel"].shape
-            key = jax.random.fold_in(jax.random.key(self.batch.seed), 1)  # 0 is the relations'
-            kernel = TYPE_NOISE * jax.random.normal(key, shape)
-            heads["types"] = {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
-        return heads
-
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        group = super().fill(group, params, mesh)
-        if "types" not in params:
-            return group
-        logits = group.vectors @ params["types"]["kernel"]
-        logits += jnp.broadcast_to(params["types"]["bias"], logits.shape)
-        return dataclasses.replace(group, type_logits=logits)
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return group_loss(group, self)
+        """The loss of one group of k pairs; with relations N = 3k.
 
-
-def group_loss(group: Group, loss: CoderV1System) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The loss of one group of k pairs; with relations N = 3k.
-
-    Returns:
-        (total, metrics): `loss_term` and the mined pairs per anchor; with relations `loss_relation`
-        and `corrupted_farther`, the share of pairs whose corrupted tail is farther from the query
-        than the tail; with types `loss_type` and `type_accuracy`.
-    """
-    total, metrics = term_loss(group, loss.term)
-    if loss.mu and group.queries is not None:
-        relation_loss, farther = transe_loss(group, loss.transe_margin)
-        total = total + loss.mu * relation_loss
-        metrics |= {"loss_relation": relation_loss, "corrupted_farther": farther}
-    if loss.type_weight and group.type_logits is not None:
-        type_loss, accuracy = semantic_type_loss(group)
-        total = total + loss.type_weight * type_loss
-        metrics |= {"loss_type": type_loss, "type_accuracy": accuracy}
-    return total, metrics
+        Returns:
+            (total, metrics): `loss_term` and the mined pairs per anchor; with relations
+            `loss_relation` and `corrupted_farther`, the share of pairs whose corrupted tail is
+            farther from the query than the tail; with types `loss_type` and `type_accuracy`.
+        """
+        total, metrics = term_loss(group, self.term)
+        if self.mu and group.queries is not None:
+            relation_loss, farther = transe_loss(group, self.transe_margin)
+            total = total + self.mu * relation_loss
+            metrics |= {"loss_relation": relation_loss, "corrupted_farther": farther}
+        if self.type_weight and group.type_logits is not None:
+            type_loss, accuracy = semantic_type_loss(group)
+            total = total + self.type_weight * type_loss
+            metrics |= {"loss_type": type_loss, "type_accuracy": accuracy}
+        return total, metrics
 
 
 def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
@@ -158,10 +194,14 @@ def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
 # -------------------------------------------------------------------------------------------------
 # Recipes of CODER v1 (Yuan et al. 2020): its encoders, and a small machine.
 #
-# | value | where it stands | |---|---| | 256 terms in a group, at most 8 of a concept; 8 groups in
-# a step; rate 2e-5 | paper, section 4.1 | | mu 1, margin 1 | paper, section 3 | | AdamW's decay
-# 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone | | 125,000 updates:
-# "1M steps" of micro-batches, every eighth followed by an update | released code |
+# | value | where it stands |
+# |---|---|
+# | 256 terms in a group, at most 8 of a concept; 8 groups in a step; rate 2e-5 | paper, section 4.1
+#     |
+# | mu 1, margin 1 | paper, section 3 |
+# | AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
+# | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code
+#     |
 
 PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
 

@@ -1,30 +1,159 @@
-"""CODER++ (Zeng, Yuan and Yu 2022): CODER on nearest neighbours that are found anew."""
+"""CODER++: CODER on groups of nearest neighbours, which are found anew while it trains.
+
+Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
+Representations, BioNLP 2022.
+
+A step: `NeighbourSpec` says which terms are in a group, `coder_loss` (`group_system.py`) is the
+loss of a group, and `training/step.py` takes the step. Every `refresh_steps` steps, and before the
+first one, `CoderPlusPlusSystem.refresh` encodes all terms and writes the nearest neighbours of
+each, from which the groups after it are drawn.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
 import tyro
+from jax.sharding import Mesh
 
 from coder_jax.devices.hosts import barrier, is_first
 from coder_jax.devices.mesh import local_copy
-from coder_jax.encoding.embed import Placed, embed_tokens
+from coder_jax.encoding.embed import Placed, embed_tokens, place
 from coder_jax.encoding.search import Products, nearest_others
 from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.systems.coder import CoderSystem, small_synonyms
-from coder_jax.systems.encoder_system import ModelConfig, is_made, remove_rows, write_rows
-from coder_jax.training.system import Config, OptimizerConfig, View
+from coder_jax.systems.coder import small_synonyms
+from coder_jax.systems.encoder_system import (
+    EncoderSystem,
+    Head,
+    ModelConfig,
+    is_made,
+    provenance_of,
+    remove_rows,
+    write_rows,
+)
+from coder_jax.systems.group_system import (
+    Group,
+    GroupRun,
+    MultiSimilarity,
+    RelationTable,
+    check_no_corrupted_tails,
+    coder_loss,
+    counts_of_labels,
+    mean_over_groups,
+)
+from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.process import BadInput
 
 if TYPE_CHECKING:
     from data_pipeline.batches.draws import NeighbourDraw
     from data_pipeline.dataset.store import TripletDataset
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderPlusPlusSystem(EncoderSystem):
+    """The losses of CODER; of triplets that show neighbours the one on terms alone."""
+
+    name: ClassVar[str] = "coderpp"
+    title: ClassVar[str] = "CODER++"
+    paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
+    content: ClassVar[Any] = GroupRun
+
+    batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=NeighbourSpec
+    )
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
+    mu: float = 0.0
+    """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
+    score: Literal["bilinear", "translation"] = "bilinear"
+    """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
+    -|e_i + r - e_j|, which needs other constants than a cosine."""
+    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    relation_update: Literal["lazy", "dense"] = "lazy"
+    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
+    that they missed, or all; the same but for rounding."""
+    refresh_steps: int = 31_250
+    """Steps after which neighbours are found anew; the first time is before step 1."""
+    search: Products = "exact"
+    """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
+    again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        relations = RelationTable(
+            score=self.score,
+            mu=self.mu,
+            noise=self.relation_noise,
+            rate=self.relation_learning_rate_factor,
+            seed=self.batch.seed,
+            pairs=self.batch.pairs,
+            lazy=self.relation_update == "lazy",
+        )
+        return (relations,)
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        check_no_corrupted_tails(self.batch)
+        if self.batch.mined_share:
+            check_least(self, 1, "refresh_steps")
+        if self.mu and self.batch.mined_triplets == self.batch.triplets:
+            raise BadInput(
+                f"mu is {self.mu}, but mined_share is {self.batch.mined_share}: groups of "
+                "neighbours alone have no relations; use --mu 0 or a smaller --mined-share"
+            )
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"mu": self.mu}
+        if self.batch.mined_share:
+            values["neighbours found every"] = f"{self.refresh_steps:,} steps"
+        return values
+
+    def resolved_for(self, source: BatchSource) -> Self:
+        every = self.refresh_steps if self.batch.mined_share else 0
+        return dataclasses.replace(self, refresh_steps=every)
+
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one group and its metrics."""
+        return coder_loss(
+            group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
+        )
+
+    @property
+    def needs_dataset(self) -> str:
+        return "as the neighbours in a batch are found while a run trains"
+
+    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
+        """The nearest neighbours of all anchors, with the encoder of the moment."""
+        draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
+        encoder = local_copy(view.mesh, view.params["encoder"])
+        graph, _ = split_encoder(self.structure(view.recorded_start))
+        write_neighbours(
+            folder,
+            draw,
+            place(merge_encoder(graph, encoder)),
+            pooling=self.model.pooling,
+            products=self.search,
+            provenance=provenance_of(source.manifest, encoder),
+        )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -51,7 +180,7 @@ def write_neighbours(
     *,
     pooling: str,
     products: Products,
-    about: str,
+    provenance: str,
 ) -> None:
     """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
 
@@ -65,32 +194,34 @@ def write_neighbours(
         placed: the encoder.
         pooling: how it makes vectors.
         products: of the search.
-        about: a hash of the encoder and the data.
+        provenance: a hash of the encoder and the data.
 
     Raises:
         Stopped: on all hosts, if one was asked to stop.
     """
     on_cpu = jax.default_backend() == "cpu"
     chunk = QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR
-    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {about}"
+    path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {provenance}"
     if not is_made(path, of_path, chunk):
         data = draw.dataset
-        vectors = write_vectors(folder / VECTORS, data, placed, pooling=pooling, about=about)
+        vectors = write_vectors(
+            folder / VECTORS, data, placed, pooling=pooling, provenance=provenance
+        )
         owner = np.arange(data.term_start.size - 1)
         if draw.spec.neighbours_of == "concepts":
-            vectors = write_means(folder / CONCEPTS, data, vectors, about=about)
+            vectors = write_means(folder / CONCEPTS, data, vectors, provenance=provenance)
         else:
             owner = np.repeat(owner, np.diff(data.term_start))
         make = Neighbours(draw, vectors, owner, products)
         rows = len(draw.anchors)
-        write_rows(path, rows, make, chunk=chunk, about=of_path, what="neighbours")
+        write_rows(path, rows, make, chunk=chunk, provenance=of_path, what="neighbours")
     if is_first():
         remove_rows(folder / VECTORS, folder / CONCEPTS)
     barrier("vectors are gone")
 
 
 def write_vectors(
-    path: Path, data: TripletDataset, placed: Placed, *, pooling: str, about: str
+    path: Path, data: TripletDataset, placed: Placed, *, pooling: str, provenance: str
 ) -> RowsOfFile:
     """Write the vector of each term, of unit length, without dropout.
 
@@ -108,13 +239,15 @@ def write_vectors(
         int(data.term_start[-1]),
         make,
         chunk=TERMS_AT_ONCE,
-        about=f"vectors of {about}",
+        provenance=f"vectors of {provenance}",
         what="vectors of all terms",
     )
     return RowsOfFile(path, DELETE)
 
 
-def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about: str) -> RowsOfFile:
+def write_means(
+    path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
+) -> RowsOfFile:
     """Write the direction of the mean of each concept's terms, of unit length; as above."""
 
     def make(first: int, last: int) -> np.ndarray:
@@ -127,7 +260,7 @@ def write_means(path: Path, data: TripletDataset, vectors: RowsOfFile, *, about:
         data.term_start.size - 1,
         make,
         chunk=TERMS_AT_ONCE,
-        about=f"concepts of {about}",
+        provenance=f"concepts of {provenance}",
         what="vectors of all concepts",
     )
     return RowsOfFile(path, DELETE)
@@ -164,89 +297,24 @@ class Neighbours:
 
 
 # -------------------------------------------------------------------------------------------------
-# CODER++: CODER on groups of nearest neighbours, found anew while it trains.
-#
-# Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
-# Representations, BioNLP 2022.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderPlusPlusSystem(CoderSystem):
-    """The losses of CODER; of triplets that show neighbours the one on terms alone."""
-
-    name: ClassVar[str] = "coderpp"
-    title: ClassVar[str] = "CODER++"
-    paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
-
-    batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=NeighbourSpec
-    )
-    mu: float = 0.0
-    """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
-    refresh_steps: int = 31_250
-    """Steps after which neighbours are found anew; the first time is before step 1."""
-    search: Products = "exact"
-    """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
-    again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        if self.batch.mined_share:
-            check_least(self, 1, "refresh_steps")
-        if self.mu and self.batch.mined_triplets == self.batch.triplets:
-            raise BadInput(
-                f"mu is {self.mu}, but mined_share is {self.batch.mined_share}: groups of "
-                "neighbours alone have no relations; use --mu 0 or a smaller --mined-share"
-            )
-
-    def told(self) -> dict[str, Any]:
-        told = super().told()
-        if self.batch.mined_share:
-            told["neighbours found every"] = f"{self.refresh_steps:,} steps"
-        return told
-
-    def fitted(self, source: BatchSource) -> Self:
-        every = self.refresh_steps if self.batch.mined_share else 0
-        return dataclasses.replace(self, refresh_steps=every)
-
-    @property
-    def needs_dataset(self) -> str:
-        return "as the neighbours in a batch are found while a run trains"
-
-    def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The nearest neighbours of all anchors, with the encoder of the moment."""
-        from coder_jax.encoding.embed import place
-        from coder_jax.systems.encoder_system import hash_of
-
-        draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
-        encoder = local_copy(view.mesh, view.params["encoder"])
-        graph, _ = split_encoder(self.structure(view.about))
-        write_neighbours(
-            folder,
-            draw,
-            place(merge_encoder(graph, encoder)),
-            pooling=self.model.pooling,
-            products=self.search,
-            about=hash_of(source.manifest, encoder),
-        )
-
-
-# -------------------------------------------------------------------------------------------------
 # Recipes of CODER++ (Zeng, Yuan and Yu 2022): CODER, trained on with its nearest wrong answers.
 #
 # Every so many steps all terms are encoded, and of each the nearest are found; a step learns from
 # terms, what is nearest to them, and other names of their concepts. The paper's abstract says that
 # much (hard positives and negatives that follow the encoder); the numbers stand in its code alone:
 #
-# | value | where it stands | |---|---| | a block: a term, the 30 terms nearest to it, 30 names of
-# its concept | released code | | blocks of any terms, those of concepts with one name too |
-# released code | | 4 blocks a group; 8 GPUs, accumulation 8: 64 groups an update | released command
-# | | MS-loss with mining as CODER's, no relations | released code | | start: CODER_ENG; rate 4e-5,
-# warm-up 10,000 updates, linear decay | released command | | 2,500,000 micro-batches, so 312,500
-# updates; neighbours every 250,000, so 31,250 | the same | | AdamW's decay 0.01, its eps 1e-8,
-# gradients clipped to norm 1; at most 32 tokens | released code | | vector of a term: the last
-# hidden state of [CLS] | CODER's paper | | concepts that share a name with the anchor's are no
-# neighbours of it | neither; ours |
+# | value | where it stands |
+# |---|---|
+# | a block: a term, the 30 terms nearest to it, 30 names of its concept | released code |
+# | blocks of any terms, those of concepts with one name too | released code |
+# | 4 blocks a group; 8 GPUs, accumulation 8: 64 groups an update | released command |
+# | MS-loss with mining as CODER's, no relations | released code |
+# | start: CODER_ENG; rate 4e-5, warm-up 10,000 updates, linear decay | released command |
+# | 2,500,000 micro-batches, so 312,500 updates; neighbours every 250,000, so 31,250 | the same |
+# | AdamW's decay 0.01, its eps 1e-8, gradients clipped to norm 1; at most 32 tokens | released code
+#     |
+# | vector of a term: the last hidden state of [CLS] | CODER's paper |
+# | concepts that share a name with the anchor's are no neighbours of it | neither; ours |
 #
 # The released code counts the term itself among its 30, here they are others; its own defaults are
 # 400,000 micro-batches, neighbours every 100,000, and a rate of 2e-5. It trains on the pooler's

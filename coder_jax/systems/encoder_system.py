@@ -1,7 +1,14 @@
-"""What all systems that train a BERT share: data, initial encoder, vectors of a pass, export."""
+"""What all systems that train a BERT share: data, initial encoder, vectors of a pass, export.
+
+From top to bottom: the vectors of a pass; the types of run.json; `Head`, a part beside the encoder,
+and `EncoderSystem`, the class above each paper's; checks of an encoder to start from; what is read
+of a trained run, and its export; encoders mixed from checkpoints; files of rows that are made in
+chunks; the proof that what is read of a run is what was trained.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import hashlib
 import shutil
@@ -28,10 +35,11 @@ import tyro
 from huggingface_hub import ModelCard
 from jax.sharding import Mesh, PartitionSpec
 
-from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, say
+from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
 from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import hash_arrays
+from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import export_encoder
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
@@ -54,14 +62,15 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
+    StepKey,
     System,
-    Tick,
     Trained,
     Tree,
     View,
     check_proof,
 )
 from data_pipeline import process
+from data_pipeline.batches.files import INDEX, BatchFiles
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
@@ -87,14 +96,14 @@ VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
 
 
 def term_vectors(
-    bert: Bert, batch: Batch, tick: Tick, mesh: Mesh, pooling: str, seed: int | None
+    bert: Bert, batch: Batch, step_key: StepKey, mesh: Mesh, pooling: str, seed: int | None
 ) -> jax.Array:
     """float32 [B, G, N, D]: the vector of each term of a pass.
 
     Args:
         bert: the encoder.
         batch: packed rows [B, R, L], and `concepts` [B, G, N].
-        tick: where in the run.
+        step_key: where in the run.
         mesh: the devices.
         pooling: one of `POOLINGS`.
         seed: of the dropout; None for none.
@@ -104,13 +113,13 @@ def term_vectors(
         tokens_RL, positions_RL, segments_RL = rows
         return bert.term_vectors(tokens_RL, positions_RL, segments_RL, terms, pooling, ids_RL)
 
-    return read_terms(encode, batch, tick, mesh, seed)
+    return read_terms(encode, batch, step_key, mesh, seed)
 
 
 def read_terms(
     read: Callable[[list[jax.Array], jax.Array | None, int], Any],
     batch: Batch,
-    tick: Tick,
+    step_key: StepKey,
     mesh: Mesh,
     seed: int | None,
     beside: tuple[str, ...] = (),
@@ -120,12 +129,12 @@ def read_terms(
     Args:
         read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
             or None, the number of terms), one array or several, [terms, ...] each.
-        batch, tick, mesh, seed: as for `term_vectors`.
+        batch, step_key, mesh, seed: as for `term_vectors`.
         beside: names of further packed arrays.
     """
     blocks, groups, terms = batch["concepts"].shape
     rows = [batch[name] for name in (*PACKED, *beside)]
-    ids = None if seed is None else token_ids(batch, tick, seed)
+    ids = None if seed is None else token_ids(batch, step_key, seed)
 
     def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
         return read(rows, ids_RL, groups * terms)
@@ -139,17 +148,17 @@ def read_terms(
     return jax.tree.map(by_group, encode_blocks(rows, ids))
 
 
-def token_ids(batch: Batch, tick: Tick, seed: int) -> jax.Array:
+def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
     """`dropout_ids` of a pass.
 
     Args:
         batch: as for `term_vectors`.
-        tick: where in the run.
+        step_key: where in the run.
         seed: of the run.
     """
     blocks, groups, terms = batch["concepts"].shape
-    first_term_B = (tick.number * blocks + jnp.arange(blocks)) * groups * terms
-    return dropout_ids(seed, tick.step, first_term_B, batch["segments"], batch["positions"])
+    first_term_B = (step_key.number * blocks + jnp.arange(blocks)) * groups * terms
+    return dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
 
 
 def dropout_ids(
@@ -169,19 +178,21 @@ def dropout_ids(
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
-def drop_vectors(vector_ND: jax.Array, seed: int, tick: Tick, site: int, rate: float) -> jax.Array:
+def drop_vectors(
+    vector_ND: jax.Array, seed: int, step_key: StepKey, site: int, rate: float
+) -> jax.Array:
     """Vectors with dropout, which depends on seed, step and the term's place in it alone.
 
     Args:
         vector_ND: float32, one for each term of a pass.
         seed: of the dropout.
-        tick: where in the run.
+        step_key: where in the run.
         site: a number that no other dropout of the model has; those of a BERT are small.
         rate: the part of the numbers that become 0.
     """
     terms = vector_ND.shape[0]
-    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ tick.step.astype(jnp.uint32))
-    place_N = (tick.number * terms + jnp.arange(terms)).astype(jnp.uint32)
+    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step_key.step.astype(jnp.uint32))
+    place_N = (step_key.number * terms + jnp.arange(terms)).astype(jnp.uint32)
     features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
     ids_N1 = mix_bits(of_step ^ place_N)[:, None]
     return hash_dropout(vector_ND, ids_N1, site, features_D[None], rate)
@@ -197,9 +208,10 @@ def single(function: Callable[..., Any]) -> Callable[..., Any]:
     return mapped
 
 
-def unit(vector_ND: jax.Array) -> jax.Array:
-    """Vectors at length 1; zeros stay zeros."""
-    return vector_ND / jnp.maximum(jnp.linalg.norm(vector_ND, axis=-1, keepdims=True), 1e-12)
+def unit_length(vectors: jax.Array) -> jax.Array:
+    """Vectors of length one on the last axis; a zero vector stays zero, with finite gradients."""
+    square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-24))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -281,11 +293,47 @@ class ModelConfig:
             check_rate(self, "dropout")
 
 
+class Head(abc.ABC):
+    """A part of the parameters that is trained beside the encoder; a system has some, as values."""
+
+    name: str
+    """Of the part."""
+
+    @abc.abstractmethod
+    def part(self) -> Part:
+        """How it is trained."""
+
+    @abc.abstractmethod
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+        """Its arrays as shapes, for an encoder of `width`; None if the run has none of it."""
+
+    @abc.abstractmethod
+    def init_params(self, shapes: Tree) -> Tree:
+        """For traced code: its arrays before the first step."""
+
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+        """Its arrays where a run begins with another run's parameters; None: anew.
+
+        Args:
+            run: the other run, of any system that trains an encoder.
+            shapes: of `shapes`, for this run.
+            manifest: of this run's dataset.
+        """
+        return None
+
+    def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
+        """Raise BadInput where the values cannot be used with these."""
+
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:  # noqa: B027
+        """Raise BadInput if a dataset lacks what it learns from."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderSystem(System):
     """A system that trains a BERT on the terms of a dataset.
 
-    Subclasses have `batch`, what a step is made of.
+    A paper's system is a subclass: it says what a batch is made of (`batch`), which heads are
+    trained beside the encoder, and what the loss is.
     """
 
     content: ClassVar[Any] = EncoderRun
@@ -293,6 +341,7 @@ class EncoderSystem(System):
     """What the model card calls it."""
     paper: ClassVar[str]
     """Who described it, and when; also for the card."""
+    scored: ClassVar[tuple[str, ...]] = ("encoder",)
     pools: ClassVar[bool] = True
     """Whether its vectors are made by `model.pooling`."""
 
@@ -304,11 +353,11 @@ class EncoderSystem(System):
 
     # ---- What a paper says ----
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
         return {}
 
-    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         """What the model card tells of the data, from run.json."""
         counts = dataset["counts"]
         return {
@@ -320,25 +369,20 @@ class EncoderSystem(System):
             "cleaning": dataset["cleaning"],
         }
 
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """What is trained beside the encoder."""
+        return ()
+
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
+        for head in self.heads:
+            head.check_data(manifest, folder)
 
     @property
     def needs_dataset(self) -> str:
         """Why batches in files do not do, in words; "" if they do."""
         return ""
-
-    def head_parts(self) -> dict[str, Part]:
-        """The parts beside the encoder."""
-        return {}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        """Their shapes, for an encoder of `width`."""
-        return {}
-
-    def new_heads(self, shapes: Params) -> Params:
-        """For traced code: some of these parts before the first step."""
-        return {}
 
     # ---- The protocol ----
 
@@ -357,14 +401,14 @@ class EncoderSystem(System):
     def validate(self, optimizer: OptimizerConfig) -> None:
         self.model.validate()
         self.batch.validate()
+        for head in self.heads:
+            head.validate(self.batch, optimizer)
 
-    def decided(self) -> Self:
+    def resolved(self) -> Self:
         dtype: Any = arithmetic(self.model.dtype)
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        from data_pipeline.batches.files import INDEX, BatchFiles
-
         planned = self.planned(rows, steps)
         self.check_kind(data)
         if (data / INDEX).exists():
@@ -375,7 +419,7 @@ class EncoderSystem(System):
                     f"{steps}; write more of them, or set --steps {files.last_step}"
                 )
             return files
-        # Only here does training meet TensorFlow.
+        # Only here does training meet TensorFlow; `--help` and other commands do not wait for it.
         from data_pipeline.batches.stream import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 
@@ -383,8 +427,6 @@ class EncoderSystem(System):
 
     def check_kind(self, data: Path) -> None:
         """BadInput for batches in files, where they do not do."""
-        from data_pipeline.batches.files import INDEX
-
         if self.needs_dataset and (data / INDEX).exists():
             raise BadInput(
                 f"--data: found batches in files, {data}; expected a built dataset, "
@@ -398,16 +440,14 @@ class EncoderSystem(System):
     def parts(self) -> dict[str, Part]:
         # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
-        return {"encoder": encoder, **self.head_parts()}
+        return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    def load_initial(
+        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
-        # Here and below, what takes a second to import is imported where it is used: `--help` and
-        # the start of other commands stay quick.
         if is_run(self.model.init):
-            return self.start_with_encoder_of(self.model.init, source, noted)
-        self.needs(source.manifest, source.folder)
+            return self._load_encoder_of(self.model.init, source, recorded_start)
+        self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)
         check_tokenizer(source.manifest, folder, self.model.init)
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
@@ -419,32 +459,39 @@ class EncoderSystem(System):
             "license": read_license(folder),
             "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
         }
-        say(str(report))
-        return self.about(encoder, source.manifest), {"encoder": parameters}
+        log(str(report))
+        return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
 
-    def start_with_encoder_of(
-        self, run: str, source: BatchSource, noted: Mapping[str, Any] | None
+    def _load_encoder_of(
+        self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], Params]:
-        """As `start`, with the encoder of a run that is there."""
+        """As `load_initial`, with the encoder of a run that is there."""
 
-        taken = noted and noted["encoder"].get("run")
-        other = read_run(run, best=self.best is not None, noted=taken)
-        about, carried = self.carried_encoder(other.saved, source)
+        taken = recorded_start and recorded_start["encoder"].get("run")
+        other = read_run(run, best=self.best is not None, provenance=taken)
+        start, params = self._encoder_from_run(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
         if self.pools and pooling != self.model.pooling:
-            say(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
-        say(f"starting with the encoder of step {other.step} of {run}")
-        return {**about, "encoder": about["encoder"] | {"run": other.told}}, carried
+            log(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
+        log(f"starting with the encoder of step {other.step} of {run}")
+        return {**start, "encoder": start["encoder"] | {"run": other.provenance}}, params
 
-    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        about, carried = self.carried_encoder(run, source)
-        return about, carried | self.carried_heads(run, source.manifest, about)
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        start, params = self._encoder_from_run(run, source)
+        shapes, _ = self.shapes(start)
+        for head in self.heads:
+            if head.name in shapes and head.name in run.params:
+                taken = head.from_run(run, shapes[head.name], source.manifest)
+                params |= {} if taken is None else {head.name: taken}
+        return start, params
 
-    def carried_encoder(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        """As `carry`, of the encoder alone."""
+    def _encoder_from_run(
+        self, run: SavedRun, source: BatchSource
+    ) -> tuple[dict[str, Any], Params]:
+        """As `init_from_run`, of the encoder alone."""
 
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
-        self.needs(source.manifest, source.folder)
+        self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
         if ours["hash"] != theirs["hash"]:
             raise BadInput(
@@ -458,48 +505,40 @@ class EncoderSystem(System):
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         check_encoder(run, "the run to start from")
-        return self.about(encoder, source.manifest), {"encoder": run.params["encoder"]}
+        return self.start_to_record(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        """Parts beside the encoder that this run takes from another run's parameters.
-
-        Args:
-            run: the other run, of any system that trains an encoder.
-            manifest: of this run's dataset.
-            about: of this run.
-        """
-        return {}
-
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """What `shapes` and `loss` must know of the start, as JSON."""
         return {"encoder": dict(encoder)}
 
-    def structure(self, about: Mapping[str, Any]) -> Bert:
+    def structure(self, recorded_start: Mapping[str, Any]) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
-        encoder, rate = about["encoder"], self.model.dropout
+        encoder, rate = recorded_start["encoder"], self.model.dropout
         config = read_config(encoder["config"])
         if rate is not None:
             config = config.with_dropout(rate)
         return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
 
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        structure = self.structure(about)
-        heads = self.head_shapes(about, structure.config.hidden_size)
-        return {"encoder": split_encoder(structure)[1], **heads}, {}
+    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+        structure = self.structure(recorded_start)
+        params: Params = {"encoder": split_encoder(structure)[1]}
+        for head in self.heads:
+            shapes = head.shapes(recorded_start, structure.config.hidden_size)
+            params |= {} if shapes is None else {head.name: shapes}
+        return params, {}
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return self.new_heads(params), {}
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        new = [head for head in self.heads if head.name in params]
+        return {head.name: head.init_params(params[head.name]) for head in new}, {}
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1, acc@5 and mrr of the dataset's held-out terms."""
-        from coder_jax.evaluation.normalization import HeldOut
-
         heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.about))
+            graph, _ = split_encoder(self.structure(view.recorded_start))
             return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
 
         return score
@@ -516,13 +555,13 @@ class EncoderSystem(System):
         """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
         tokens, positions, segments = (rows[name] for name in PACKED)
         return {
-            "vectors": unit(
+            "vectors": unit_length(
                 bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
             )
         }
 
-    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> Proof | None:
-        return encoder_proof(self, source, about)
+    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
+        return encoder_proof(self, source, recorded_start)
 
     def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": encoder_of(run).encode(terms)}
@@ -568,7 +607,7 @@ def read_license(folder: Path) -> str | None:
     return ModelCard.load(card).data.license if card.exists() else None
 
 
-def read_run(out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherRun:
+def read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
     """A run whose encoder is to start from; the rest is as in `read_other_run`.
 
     Raises:
@@ -581,14 +620,14 @@ def read_run(out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherR
             f"--init {out} is a run of the system {system['name']!r}, which trains no BERT; "
             "expected a model folder, a hub id or a run that trained one"
         )
-    return read_other_run("--init", out, best=best, noted=noted)
+    return read_other_run("--init", out, best=best, provenance=provenance)
 
 
 # -------------------------------------------------------------------------------------------------
 # A trained encoder as a folder for the Hub: the encoder, its relations, a model card.
 
 
-class TellingSystem(Protocol):
+class DescribedSystem(Protocol):
     """A system that learns from a dataset, and has words for how."""
 
     title: ClassVar[str]
@@ -599,7 +638,7 @@ class TellingSystem(Protocol):
         """What a batch is made of."""
         ...
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """The system's own settings, for the model card."""
         ...
 
@@ -678,16 +717,16 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     start = run.identity["start"]
     return {
-        **told_of_run(system, run),
+        **run_summary(system, run),
         "license": start["encoder"]["license"],
         # With --from, or --init of a run, the start was another run, which has a base of its own.
         "base_model": None if of_another_run(start) else system.model.init,
-        "data": system.told_of_data(run.identity["dataset"]),
+        "data": system.data_summary(run.identity["dataset"]),
     }
 
 
-def told_of_run(system: TellingSystem, run: SavedRun) -> dict[str, Any]:
-    """The part of `describe` that is told of any system with a dataset, a BERT or none."""
+def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
+    """The part of `describe` that any system with a dataset has, with a BERT or without."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     batch, optimizer = system.batch, config["optimizer"]
     by_language = dataset["counts"].get("terms_by_language", {})
@@ -707,8 +746,8 @@ def told_of_run(system: TellingSystem, run: SavedRun) -> dict[str, Any]:
             "steps": f"{run.step:,} of {optimizer['steps']:,}",
             **({"weights": run.weights} if run.weights else {}),
             "terms per step": batch.terms,
-            **batch.told(),
-            **system.told(),
+            **batch.hyperparameters(),
+            **system.hyperparameters(),
             "learning rate": optimizer["learning_rate"],
             "seed": batch.seed,
         },
@@ -790,11 +829,11 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
             "says something else; put the old one back"
         )
     parameters = split_encoder(bert)[1]
-    found_hash, noted = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
-    if noted and found_hash != noted:
+    found_hash, expected_hash = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
+    if expected_hash and found_hash != expected_hash:
         raise BadInput(
             f"--interpolate: {init} has other weights than when the run began: SHA-256 "
-            f"{found_hash[:12]}, expected {noted[:12]}; put the old ones back"
+            f"{found_hash[:12]}, expected {expected_hash[:12]}; put the old ones back"
         )
     check_proof(
         lambda terms: {
@@ -830,9 +869,9 @@ def check(run: SavedRun, flag: str) -> None:
 
 def with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
     """The run with another encoder, as `weights` tells."""
-    told = f"{run.weights}; of that {weights}" if run.weights else weights
+    values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
-        run, params={**run.params, "encoder": encoder}, weights=told, notes={}
+        run, params={**run.params, "encoder": encoder}, weights=values, notes={}
     )
 
 
@@ -852,7 +891,7 @@ def write_rows(
     make: Callable[[int, int], np.ndarray],
     *,
     chunk: int,
-    about: str,
+    provenance: str,
     what: str,
 ) -> None:
     """Write an array file of so many rows; all hosts call it.
@@ -864,20 +903,20 @@ def write_rows(
         rows: how many it has.
         make: (first, last) -> the rows from first to last - 1.
         chunk: rows that are made at once.
-        about: a hash of what the rows are made of.
+        provenance: a hash of what the rows are made of.
         what: the work in words, for the progress bar.
 
     Raises:
         Stopped: on all hosts, if one was asked to stop; finished chunks are kept.
         BadInput: if this host does not see the folder.
     """
-    if is_made(path, about, chunk):
+    if is_made(path, provenance, chunk):
         return
     folder = chunks_of(path)
-    if is_first() and not (folder.is_dir() and is_of(path, about, chunk)):
+    if is_first() and not (folder.is_dir() and is_of(path, provenance, chunk)):
         remove_rows(path)
         folder.mkdir(parents=True)
-        note_of(path).write_text(note(about, chunk), encoding="utf-8")
+        note_of(path).write_text(note(provenance, chunk), encoding="utf-8")
     barrier("a folder for chunks")
     if not folder.is_dir():
         raise BadInput(
@@ -905,29 +944,29 @@ def write_rows(
     barrier("chunks are joined")
 
 
-def is_made(path: Path, about: str, chunk: int) -> bool:
+def is_made(path: Path, provenance: str, chunk: int) -> bool:
     """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
 
     Then chunks go that a kill left while they were removed.
 
     Args:
-        path, about, chunk: as for `write_rows`.
+        path, provenance, chunk: as for `write_rows`.
     """
-    made = first_decides(path.exists() and is_of(path, about, chunk))
+    made = first_decides(path.exists() and is_of(path, provenance, chunk))
     if made and is_first():
         shutil.rmtree(chunks_of(path), ignore_errors=True)
     return made
 
 
-def is_of(path: Path, about: str, chunk: int) -> bool:
+def is_of(path: Path, provenance: str, chunk: int) -> bool:
     """Whether what is there of a file is made of the same."""
-    there = note_of(path)
-    return there.exists() and there.read_text(encoding="utf-8") == note(about, chunk)
+    saved = note_of(path)
+    return saved.exists() and saved.read_text(encoding="utf-8") == note(provenance, chunk)
 
 
-def note(about: str, chunk: int) -> str:
-    """What is noted of a file: a device of another kind makes another number of rows at once."""
-    return f"{about}, {chunk} rows at once"
+def note(provenance: str, chunk: int) -> str:
+    """The text of FILE.about: a device of another kind makes another number of rows at once."""
+    return f"{provenance}, {chunk} rows at once"
 
 
 def note_of(path: Path) -> Path:
@@ -948,8 +987,8 @@ def remove_rows(*paths: Path) -> None:
         note_of(path).unlink(missing_ok=True)
 
 
-def hash_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
-    """What rows are made of, for `about` of `write_rows`: a dataset, and trees of arrays."""
+def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
+    """What rows are made of, for `provenance` of `write_rows`: a dataset, and trees of arrays."""
     digest = hashlib.sha256(str(manifest["content_hash"]).encode())
     for array in jax.tree.leaves(parameters):
         digest.update(np.ascontiguousarray(array).data)
@@ -962,14 +1001,16 @@ def hash_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
 Rows = Mapping[str, Any]
 
 
-def encoder_proof(system: EncoderSystem, source: BatchSource, about: Mapping[str, Any]) -> Proof:
+def encoder_proof(
+    system: EncoderSystem, source: BatchSource, recorded_start: Mapping[str, Any]
+) -> Proof:
     """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
     terms = source.some_terms()
     rows = {**packed_terms(source, terms), **system.rows_beside(source, terms)}
     # What the program does not depend on is left out, so that it is compiled once.
     model = dataclasses.replace(system.model, init="", dtype="float32")
     plain = dataclasses.replace(system, model=model)
-    structure, _ = split_encoder(plain.structure(about))
+    structure, _ = split_encoder(plain.structure(recorded_start))
 
     def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
         how = {"system": plain, "structure": structure, "terms": len(terms)}

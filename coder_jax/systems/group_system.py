@@ -1,20 +1,32 @@
-"""What systems share that learn from groups of terms: loss of a group, relations, MS-loss."""
+"""What systems have that learn from groups of terms: the losses, the relation table, the mean.
+
+The loss of a step is the mean over its groups (`mean_over_groups`, at the end). A `Group` is
+vectors and labels; a loss lives inside it. From top to bottom: the multi-similarity loss (Wang et
+al. 2019; CODER, section 3.3), a group and the losses of CODER on it, the table of relations and how
+it is trained (`RelationTable`, a head), the mean.
+"""
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.devices.mesh import BLOCKS, EVERYWHERE, constrain, spread_axes
 from coder_jax.models.bert import merge_encoder, split_encoder
-from coder_jax.systems.encoder_system import EncoderRun, EncoderSystem, StartOfEncoder, term_vectors
+from coder_jax.systems.encoder_system import (
+    EncoderRun,
+    EncoderSystem,
+    Head,
+    StartOfEncoder,
+    term_vectors,
+    unit_length,
+)
 from coder_jax.training.system import (
     Batch,
     Loss,
@@ -22,7 +34,7 @@ from coder_jax.training.system import (
     Params,
     Part,
     SavedRun,
-    Tick,
+    StepKey,
     Tree,
 )
 from data_pipeline.batches.spec import BatchSpec
@@ -217,12 +229,6 @@ class MultiSimilarity:
     """Epsilon of the mining."""
 
 
-def unit(vectors: jax.Array) -> jax.Array:
-    """Vectors of length one on the last axis; a zero vector stays zero, with finite gradients."""
-    square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-24))
-
-
 def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the inner product of every pair."""
     return jnp.einsum("ad,bd->ab", a_AD, b_BD, precision=jax.lax.Precision.HIGHEST)
@@ -230,7 +236,7 @@ def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
 
 def cosine(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the cosine of every pair."""
-    return products(unit(a_AD), unit(b_BD))
+    return products(unit_length(a_AD), unit_length(b_BD))
 
 
 def norm(vectors: jax.Array) -> jax.Array:
@@ -266,62 +272,47 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
     }
 
 
+def coder_loss(
+    group: Group, *, mu: float, score: str, term: MultiSimilarity, relation: MultiSimilarity
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """L_MS + mu * L_MS^rel of one group of k pairs, N = 2k (Yuan et al. 2022, section 3.3).
+
+    Args:
+        group: without queries, L_MS alone.
+        mu, score, term, relation: of `CoderSystem`.
+
+    Returns:
+        (total, metrics): `loss_term`, `loss_relation`, and the mined pairs per anchor of each.
+    """
+    total, metrics = term_loss(group, term)
+    if mu and group.queries is not None:
+        pairs = group.queries.shape[0]
+        tails_kD, tail_concepts = group.vectors[pairs:], group.concepts[pairs:]
+        # The paper's stand-in for 'the triplet (h_i, r_i, t_j) is in the graph': t_j is t_i.
+        reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
+        if score == "bilinear":
+            similarity_kk = cosine(group.queries, tails_kD)
+        else:
+            similarity_kk = -distance(group.queries, tails_kD)
+        relation_loss, mined = multi_similarity_loss(
+            similarity_kk,
+            reached_kk,
+            group.negatives[pairs:, pairs:],
+            group.related,
+            **dataclasses.asdict(relation),
+        )
+        total = total + mu * relation_loss
+        metrics |= {
+            "loss_relation": relation_loss,
+            "mined_relation_positives": mined["positives"],
+            "mined_relation_negatives": mined["negatives"],
+        }
+    return total, metrics
+
+
 def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
     """The mean of the values that count; 0 if none does."""
     return jnp.where(counted, values, 0.0).sum() / jnp.maximum(counted.sum(), 1)
-
-
-# -------------------------------------------------------------------------------------------------
-# Systems that learn from groups of terms: their loss is the mean over the groups of a step.
-#
-# A subclass adds the parts that are trained beside the encoder, and the loss of a group.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupSystem(EncoderSystem):
-    """A system whose loss is the mean over groups of terms (`Group`)."""
-
-    scored: ClassVar[tuple[str, ...]] = ("encoder",)
-    content: ClassVar[Any] = GroupRun
-
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
-
-    @abc.abstractmethod
-    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The loss of one group and its metrics."""
-
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **super().about(encoder, manifest),
-            "relations": len(manifest["relations"]),
-            "types": len(manifest["semantic_types"]),
-        }
-
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        """Groups [B, G, ...] with what the parts beside the encoder make of their vectors."""
-        return group
-
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """The mean loss over the groups of a pass."""
-        graph, _ = split_encoder(self.structure(about))
-        group_loss = jax.vmap(jax.vmap(self.group_loss))
-
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
-            seed = self.batch.seed if dropout else None
-            bert = merge_encoder(graph, params["encoder"])
-            vector_BGND = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
-            group = Group(
-                vectors=vector_BGND,
-                concepts=batch["concepts"],
-                relations=batch["relations"],
-                types=batch.get("types"),
-            )
-            loss_BG, metrics_BG = group_loss(self.fill(group, params, mesh))
-            return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
-
-        return pass_loss
 
 
 # -------------------------------------------------------------------------------------------------
@@ -418,87 +409,139 @@ def all_queries(
 
 
 # -------------------------------------------------------------------------------------------------
-# Systems of groups that learn relations: CODER and CODER v1 share the table and its training.
+# The table as a part of a run, beside its encoder.
+
+
+class GroupHead(Head):
+    """A part that makes something of the vectors of groups, for their loss."""
+
+    @abc.abstractmethod
+    def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
+        """Groups [B, G, ...] with what this part's parameters make of their vectors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RelationSystem(GroupSystem):
-    """A system with a table of relations: one matrix, or one translation, for each label.
+class RelationTable(GroupHead):
+    """One matrix, or one translation, for each label of the dataset."""
 
-    Subclasses have `mu`, the weight of what is learnt of relations, and `score`, how a head, a
-    relation and a tail are compared: "bilinear" or "translation".
-    """
+    name = "relations"
 
+    score: str
+    """How a head, a relation and a tail are compared: "bilinear" or "translation"."""
     mu: float
-    score = "bilinear"
+    """Weight of what is learnt of relations; 0: there is no table."""
+    noise: float
+    rate: float
+    seed: int
+    pairs: int
+    """k of a group."""
+    lazy: bool = False
+    """Whether a step works on the matrices that it uses alone."""
 
-    relation_noise: float = 0.01
-    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
-    translation."""
-    relation_learning_rate_factor: float = 1.0
-    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
+    def part(self) -> Part:
+        """It does not decay: towards zero, matrices would forget the identity they start at."""
+        bilinear = self.score == "bilinear"
+        return Part(
+            rate=self.rate,
+            spread=1 if bilinear else None,
+            touched="relations" if bilinear and self.lazy else None,
+        )
 
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        if self.mu and self.batch.draw in ("synonyms", "pairs"):
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+        if not (self.mu and recorded_start["relations"]):
+            return None
+        shape = table_shape(self.score, recorded_start["relations"], width)
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    def init_params(self, shapes: Tree) -> Tree:
+        return init_relations(shapes.shape, noise=self.noise, seed=self.seed)
+
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+        theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
+        # A table that numbers other labels, or has another shape, would be another table.
+        same_labels = theirs["relations"] == manifest["relations"]
+        table = run.params["relations"]
+        return table if same_labels and shapes.shape == table.shape else None
+
+    def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
+        if self.mu and batch.draw in ("synonyms", "pairs"):
             raise BadInput(
-                f"mu is {self.mu}, but the draw {self.batch.draw!r} takes no relations; "
+                f"mu is {self.mu}, but the draw {batch.draw!r} takes no relations; "
                 "use --mu 0 or another draw"
             )
+        if self.lazy and optimizer.b1**2 >= optimizer.b2:
+            raise BadInput(
+                f"b1 is {optimizer.b1} and b2 is {optimizer.b2}: the lazy update of relation "
+                "matrices needs b1 < sqrt(b2); use --relation-update dense"
+            )
 
-    def told(self) -> dict[str, Any]:
-        return {"mu": self.mu}
-
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.mu and not manifest["relations"]:
             raise BadInput(
                 f"mu is {self.mu}, but {folder} has no relations; use --mu 0 to train on "
                 "synonyms alone"
             )
 
-    def relation_part(self, *, lazy: bool) -> Part:
-        """How the table is trained.
-
-        It does not decay: towards zero, matrices would forget the identity that they start at.
-
-        Args:
-            lazy: whether a step works on the matrices that it uses alone.
-        """
-        bilinear = self.score == "bilinear"
-        return Part(
-            rate=self.relation_learning_rate_factor,
-            spread=1 if bilinear else None,
-            touched="relations" if bilinear and lazy else None,
-        )
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
-        if not (self.mu and about["relations"]):
-            return {}
-        shape = table_shape(self.score, about["relations"], width)
-        return {"relations": jax.ShapeDtypeStruct(shape, jnp.float32)}
-
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        shapes, _ = self.shapes(about)
-        table = run.params.get("relations")
-        if table is None or "relations" not in shapes:
-            return {}
-        theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
-        # A table that numbers other labels, or has another shape, would be another table.
-        same_labels = theirs["relations"] == manifest["relations"]
-        same_shape = shapes["relations"].shape == table.shape
-        return {"relations": table} if same_labels and same_shape else {}
-
-    def new_heads(self, shapes: Params) -> Params:
-        if "relations" not in shapes:
-            return {}
-        shape, noise = shapes["relations"].shape, self.relation_noise
-        return {"relations": init_relations(shape, noise=noise, seed=self.batch.seed)}
-
-    def fill(self, group: Group, params: Params, mesh: Mesh) -> Group:
-        if "relations" not in params:
-            return group
-        head_BGkD = group.vectors[:, :, : self.batch.pairs]
-        queries = all_queries(mesh, params["relations"], group.relations, head_BGkD)
+    def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
+        head_BGkD = group.vectors[:, :, : self.pairs]
+        queries = all_queries(mesh, params, group.relations, head_BGkD)
         return dataclasses.replace(group, queries=queries)
+
+
+# -------------------------------------------------------------------------------------------------
+# The loss of a step: the mean over its groups.
+
+GroupLoss = Callable[[Group], tuple[jax.Array, dict[str, jax.Array]]]
+
+
+def mean_over_groups(
+    system: EncoderSystem,
+    group_loss: GroupLoss,
+    recorded_start: Mapping[str, Any],
+    mesh: Mesh,
+    *,
+    dropout: bool = True,
+) -> Loss:
+    """The loss of a system whose batches are groups of terms (`Group`), for `System.loss`.
+
+    Args:
+        system: the encoder, its heads (`GroupHead`) and the batch.
+        group_loss: the loss of one group and its metrics.
+        recorded_start, mesh, dropout: of `System.loss`.
+    """
+    graph, _ = split_encoder(system.structure(recorded_start))
+    losses_of_groups = jax.vmap(jax.vmap(group_loss))
+
+    def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
+        seed = system.batch.seed if dropout else None
+        bert = merge_encoder(graph, params["encoder"])
+        group = Group(
+            vectors=term_vectors(bert, batch, step_key, mesh, system.model.pooling, seed),
+            concepts=batch["concepts"],
+            relations=batch["relations"],
+            types=batch.get("types"),
+        )
+        for head in system.heads:
+            if isinstance(head, GroupHead) and head.name in params:
+                group = head.fill(group, params[head.name], mesh)
+        loss_BG, metrics_BG = losses_of_groups(group)
+        return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
+
+    return pass_loss
+
+
+def counts_of_labels(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """How many relations and semantic types a dataset has, for the start in run.json."""
+    return {
+        "relations": len(manifest["relations"]),
+        "types": len(manifest["semantic_types"]),
+    }
+
+
+def check_no_corrupted_tails(batch: BatchSpec) -> None:
+    """BadInput for tails that the loss of CODER and CODER++ would take for others."""
+    if batch.corrupted_tails:
+        raise BadInput(
+            "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
+            "a recipe of CODER v1"
+        )

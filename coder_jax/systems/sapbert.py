@@ -1,25 +1,30 @@
-"""SapBERT (Liu et al. 2021): its objective and its recipes."""
+"""SapBERT: a multi-similarity loss on pairs of names that a miner of triplets finds.
+
+Liu et al. 2021, section 2.
+"""
 
 import dataclasses
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import tyro
+from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
+from coder_jax.systems.encoder_system import EncoderSystem
 from coder_jax.systems.group_system import (
     Group,
-    GroupSystem,
+    GroupRun,
     MultiSimilarity,
     cosine,
+    counts_of_labels,
+    mean_over_groups,
     weighed_pairs,
 )
-from coder_jax.training.system import Config, OptimizerConfig
+from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
-
-# -------------------------------------------------------------------------------------------------
-# SapBERT: MS-loss on pairs that a miner of triplets finds (Liu et al. 2021, section 2).
 
 
 def batch() -> BatchSpec:
@@ -28,19 +33,29 @@ def batch() -> BatchSpec:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SapBertSystem(GroupSystem):
+class SapBertSystem(EncoderSystem):
     """SapBERT: names of a concept belong together; relations are not used."""
 
     name: ClassVar[str] = "sapbert"
     title: ClassVar[str] = "SapBERT"
     paper: ClassVar[str] = "Liu et al. 2021"
+    content: ClassVar[Any] = GroupRun
 
     batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=batch)
     term: MultiSimilarity = MultiSimilarity(alpha=1.0, beta=60.0, base=0.5, margin=0.2)
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
 
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one group and its metrics."""
         similarity_NN = cosine(group.vectors, group.vectors)
         positive_NN, negative_NN = mined_triplets(
             similarity_NN, group.positives, group.negatives, margin=self.term.margin

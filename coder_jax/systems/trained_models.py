@@ -144,7 +144,7 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
     return found
 
 
-def hash_of(path: str | Path, classifier: ConceptClassifier) -> str:
+def hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
     """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
     if not is_run(path):
         return hash_weights(Path(path))
@@ -174,7 +174,7 @@ def records_of_classes(
             )
     classifier = load_classifier(model)
     tell(f"answers are the most probable of {len(classifier.concepts):,} classes")
-    protocol = encoder_protocol(classifier.encoder, model, hash_of(model, classifier))
+    protocol = encoder_protocol(classifier.encoder, model, hash_of_classifier(model, classifier))
     return [
         one.score_normalizer(classifier, protocol, options, similarity="probability of the concept")
         for one in grouped

@@ -397,7 +397,7 @@ def or_damaged(read: Callable[[], Read]) -> Read:
         except Exception as error:
             if host_count() > 1 and lost_host(error):
                 raise  # that host's end, not the checkpoint's
-            problem = in_a_line(error)
+            problem = error_in_a_line(error)
         gc.collect()  # the dropped reads
         time.sleep(0.2)  # those still under way in tensorstore's threads
     finally:
@@ -405,7 +405,7 @@ def or_damaged(read: Callable[[], Read]) -> Read:
     raise Damaged(problem)
 
 
-def in_a_line(error: BaseException) -> str:
+def error_in_a_line(error: BaseException) -> str:
     """What an error of Orbax or tensorstore says, without the pages of settings behind it."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -676,7 +676,7 @@ def explain_failed_save(folder: Path) -> Iterator[None]:
         if full or getattr(error, "errno", None) in FULL:
             problem = f"the disk of {folder} is full"
         elif isinstance(error, OSError) or "local file" in whole or refused(folder, error, whole):
-            problem = f"{folder} cannot be written to ({in_a_line(error)})"
+            problem = f"{folder} cannot be written to ({error_in_a_line(error)})"
         else:
             raise
         mend = "See to the bucket" if in_bucket(folder) else "Make room or mend the disk"

@@ -55,8 +55,8 @@ class Board:
         self.records = RecordWriter(str(folder / name))
         self.flushed = time.monotonic()
         self._write(file_version="brain.Event:2")
-        begin = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._write(step=first_step + 1, session_log=begin)
+        init_params = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=first_step + 1, session_log=init_params)
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
         """One point of the curve `name`."""
@@ -135,14 +135,14 @@ class Tracker:
 class Wandb(Tracker):
     """Weights & Biases."""
 
-    def __init__(self, there: str | None, name: str, config: Mapping[str, Any]):
+    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
         super().__init__()
         wandb: Any = importlib.import_module("wandb")
         if is_quiet():
             os.environ.setdefault("WANDB_SILENT", "true")
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         self.run = wandb.init(
-            project=project, id=there, resume="allow", name=name, config=dict(config)
+            project=project, id=run_id, resume="allow", name=name, config=dict(config)
         )
         # Steps of its own never go back, as those of a run do that goes on from a checkpoint.
         self.run.define_metric("step")
@@ -161,11 +161,11 @@ class Wandb(Tracker):
 class Mlflow(Tracker):
     """MLflow."""
 
-    def __init__(self, there: str | None, name: str, config: Mapping[str, Any]):
+    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
         super().__init__()
         self.mlflow: Any = importlib.import_module("mlflow")
-        if there:
-            self.mlflow.start_run(run_id=there)
+        if run_id:
+            self.mlflow.start_run(run_id=run_id)
         else:
             if not {"MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"} & os.environ.keys():
                 self.mlflow.set_experiment(PROJECT)
@@ -205,19 +205,21 @@ def not_installed(kind: str, package: str | None) -> BadInput:
 
 
 @contextmanager
-def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Iterator[Tracker]:
+def tracking(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Iterator[Tracker]:
     """Tells a service of the run, from the first host alone, until the context ends.
 
     Args:
         kind: one of KINDS, or "none".
-        here: folder of the run's small files.
+        folder: folder of the run's small files.
         name: of the run, for people.
         config: of the run, as JSON.
 
     Raises:
         BadInput: if its package is not installed, or a new run cannot begin there.
     """
-    tracker = begin(kind, here, name, config) if kind != "none" and is_first() else Tracker()
+    tracker = (
+        start_tracker(kind, folder, name, config) if kind != "none" and is_first() else Tracker()
+    )
     try:
         yield tracker
     except BaseException as error:
@@ -226,13 +228,13 @@ def tracking(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Ite
     tracker.close(None)
 
 
-def begin(kind: str, here: Path, name: str, config: Mapping[str, Any]) -> Tracker:
+def start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Tracker:
     """The run where it is tracked: that of OUT/tracking.json, or a new one.
 
     One that is there already and cannot be reached is a line on stderr: a run that was preempted
     goes on while the service is away.
     """
-    file = here / FILE
+    file = folder / FILE
     remedy = "delete the file, and a new run begins there"
     found = read_json(file, remedy) if file.exists() else {}
     ids = typed(found, dict[str, str], str(file), remedy)
@@ -403,7 +405,7 @@ class MetricsLog:
             self.bar.set_postfix(shown, refresh=False)
         self.bar.update(step - self.bar.n)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Print a line without breaking the progress bar, unless quiet."""
         if self.first and not is_quiet():
             self.bar.write(text)

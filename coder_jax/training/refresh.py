@@ -34,14 +34,14 @@ class Refresh:
         system: what makes an index.
         files: of the run.
         mesh: the devices.
-        about: of `System.start`.
+        recorded_start: of `System.load_initial`.
         computed: step and what was computed after it (`View.computed`).
     """
 
     system: System
     files: RunFiles
     mesh: Mesh
-    about: Mapping[str, Any]
+    recorded_start: Mapping[str, Any]
     computed: tuple[int, dict[str, Any]] = dataclasses.field(
         default_factory=lambda: (-1, {}), init=False
     )
@@ -62,7 +62,7 @@ class Refresh:
         return min(step - step % every + every, steps) if every else steps
 
     def at(
-        self, step: int, state: TrainState, source: BatchSource, noted: Mapping[str, Any] | None
+        self, step: int, state: TrainState, source: BatchSource, recorded: Mapping[str, Any] | None
     ) -> tuple[BatchSource, dict[str, Any] | None]:
         """The batches after `step` steps: with the index that is due then, or the last one.
 
@@ -70,7 +70,7 @@ class Refresh:
             step: steps that were taken.
             state: after them.
             source: the batches so far.
-            noted: step and hash of the index that the batch of `step` depended on.
+            recorded: step and hash of the index that the batch of `step` depended on.
 
         Returns:
             (source, note): the batches, and step and hash of the index that they depend on.
@@ -85,15 +85,15 @@ class Refresh:
             found: dict[str, Any] = {"step": step, "hash": hash_folder(folder)}
             must_agree(f"the index of step {step}", found["hash"])
         else:
-            assert noted is not None, "a run between two refreshes has an index"
-            folder = self.files.here / INDEX / str(noted["step"])
-            found = {"step": noted["step"], "hash": hash_folder(folder)}
-            if found != noted:
+            assert recorded is not None, "a run between two refreshes has an index"
+            folder = self.files.folder / INDEX / str(recorded["step"])
+            found = {"step": recorded["step"], "hash": hash_folder(folder)}
+            if found != recorded:
                 raise BadInput(
                     f"the index {folder}, which the run's batches depend on, has the hash "
-                    f"{found['hash'][:12]}; expected {noted['hash'][:12]}: it is lost or was "
+                    f"{found['hash'][:12]}; expected {recorded['hash'][:12]}: it is lost or was "
                     f"changed. To make it again, go on from the checkpoint at which it was made: "
-                    f"move the checkpoints after step {noted['step']} away, and give the same "
+                    f"move the checkpoints after step {recorded['step']} away, and give the same "
                     "command again"
                 )
         return source.with_index(folder), found
@@ -103,7 +103,7 @@ class Refresh:
 
         So it may with a whole one, of a run that was killed before it had a checkpoint after it.
         """
-        folder = self.files.here / INDEX / str(step)
+        folder = self.files.folder / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
             # Later ones are of steps that the run takes again.
@@ -120,7 +120,7 @@ class Refresh:
             params=state.params,
             extra=state.extra,
             mesh=self.mesh,
-            about=self.about,
+            recorded_start=self.recorded_start,
             computed=self.computed_after(step),
         )
         self.system.refresh(view, source, partial)
@@ -137,7 +137,7 @@ class Refresh:
 
     def _made(self) -> list[int]:
         """The steps with an index, oldest first."""
-        folder = self.files.here / INDEX
+        folder = self.files.folder / INDEX
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return sorted(int(name) for name in names if name.isdigit())
 

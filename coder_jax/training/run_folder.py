@@ -70,8 +70,8 @@ def wait_for_lock(out: Path) -> IO[str]:
     while (file := lock_file(out / LOCK)) is None:
         owner = (out / LOCK).read_text(encoding="utf-8").strip() or "another process"
         _, elsewhere, machine = owner.rpartition(" on ")
-        here = not elsewhere or machine == socket.gethostname()
-        if here or (end is not None and time.monotonic() > end):
+        same_machine = not elsewhere or machine == socket.gethostname()
+        if same_machine or (end is not None and time.monotonic() > end):
             raise BadInput(
                 f"{owner} is training in {out}; wait until it ends or stop it, or choose another "
                 "--out. Two processes would overwrite each other's checkpoints"
@@ -106,7 +106,7 @@ class RunFiles:
 
     Attributes:
         name: OUT, for messages.
-        here: the folder to read and write them in: OUT itself if it is on this machine.
+        folder: the folder to read and write them in: OUT itself if it is on this machine.
 
     Raises:
         BadInput: if the bucket cannot be read, or holds something else.
@@ -116,17 +116,17 @@ class RunFiles:
         self.url = address(out) if in_bucket(out) else None
         self.name = self.url or str(out)
         self.published: dict[str, tuple[int, int]] = {}
-        self.here = Path(out)
+        self.folder = Path(out)
         if self.url:
-            self.here = fetch_small_files(self.url, kept)
+            self.folder = fetch_small_files(self.url, kept)
             # What was fetched is there.
             self.published = {name: state_of(file) for name, file in self._to_publish().items()}
 
     def fetch(self) -> None:
         """See what the first host has published."""
         if self.url and not is_first():
-            shutil.rmtree(self.here / INDEX, ignore_errors=True)
-            fetch_into(self.here, self.url)
+            shutil.rmtree(self.folder / INDEX, ignore_errors=True)
+            fetch_into(self.folder, self.url)
 
     def publish(self) -> None:
         """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
@@ -151,8 +151,8 @@ class RunFiles:
 
     def _to_publish(self) -> dict[str, Path]:
         """By name, what goes to the bucket."""
-        files = [file for file in sorted(self.here.rglob("*")) if file.is_file()]
-        found = {str(file.relative_to(self.here)): file for file in files}
+        files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
+        found = {str(file.relative_to(self.folder)): file for file in files}
         return {name: file for name, file in found.items() if is_published(name)}
 
     def __enter__(self) -> "RunFiles":
@@ -188,11 +188,11 @@ def small_files(out: str | Path) -> Path:
         BadInput: if the bucket cannot be read, or there is no run.
     """
     files = RunFiles(out)
-    if files.url and not (files.here / RUN.file).exists():
+    if files.url and not (files.folder / RUN.file).exists():
         raise BadInput(
             f"{files.url} is not the folder of a training run: it has no {RUN.file}; check it"
         )
-    return files.here
+    return files.folder
 
 
 def is_run(path: str | Path) -> bool:
@@ -209,31 +209,31 @@ def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
     Raises:
         BadInput: if the bucket cannot be read, or there is something else at the address.
     """
-    here = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
-    atexit.register(shutil.rmtree, here, ignore_errors=True)
-    fetch_into(here, url, kept)
-    return here
+    folder = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    fetch_into(folder, url, kept)
+    return folder
 
 
-def fetch_into(here: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
+def fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
     """Copy the small files of the run at `url`, if there is one."""
     with explained(url, "read"):
         files, root = open_bucket(url)
-        there = names_in(files, root)
-        if RUN.file not in there:
-            if there - set(kept):  # that is of a start that was cut off
+        names = names_in(files, root)
+        if RUN.file not in names:
+            if names - set(kept):  # that is of a start that was cut off
                 raise BadInput(
-                    f"{url} is not empty (it has {min(there)}) and is not the folder of a run (it "
+                    f"{url} is not empty (it has {min(names)}) and is not the folder of a run (it "
                     f"has no {RUN.file}); choose another --out, or empty it"
                 )
             return
-        for name in sorted(there):
+        for name in sorted(names):
             if f"{name}/" in NOT_FETCHED:
                 continue
             for path in files.find(f"{root}/{name}"):
                 inside = path.removeprefix(f"{root}/")
-                (here / inside).parent.mkdir(parents=True, exist_ok=True)
-                files.get_file(path, str(here / inside))
+                (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(path, str(folder / inside))
 
 
 def names_in(files: Any, root: str) -> set[str]:
@@ -271,7 +271,7 @@ def identity(
     Args:
         config: of the run, as JSON; its `run` does not count.
         data: of `BatchSource.identity`.
-        start: of `System.start`.
+        start: of `System.load_initial`.
     """
     settings = {name: value for name, value in config.items() if name != "run"}
     parts = {"config": settings, **data, "start": start}
@@ -334,7 +334,7 @@ def read_identity(out: Path, content: Any = Run) -> dict[str, Any]:
     return read_identity_file(path, dataclasses.replace(RUN, content=content))
 
 
-def read_run_there(out: Path, system: str, content: Any) -> dict[str, Any] | None:
+def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any] | None:
     """What the folder's run.json says, if there is one.
 
     Args:
@@ -347,9 +347,9 @@ def read_run_there(out: Path, system: str, content: Any) -> dict[str, Any] | Non
     """
     if not (out / RUN.file).exists():
         return None
-    there = read_identity(out)
-    same = there["config"]["system"]["name"] == system
-    return read_identity(out, content) if same else there
+    saved = read_identity(out)
+    same = saved["config"]["system"]["name"] == system
+    return read_identity(out, content) if same else saved
 
 
 def system_name(path: str | Path) -> str | None:
@@ -360,9 +360,9 @@ def system_name(path: str | Path) -> str | None:
     return name
 
 
-def check_identity(there: dict[str, Any], here: dict[str, Any], where: str) -> None:
+def check_identity(saved: dict[str, Any], current: dict[str, Any], where: str) -> None:
     """Raise BadInput, with every difference, unless both describe the same run."""
-    lines = differences(there, here)
+    lines = differences(saved, current)
     if lines:
         shown = lines[:20] + ([f"... and {len(lines) - 20} more"] if len(lines) > 20 else [])
         raise BadInput(
@@ -383,13 +383,13 @@ CHANGES = "extended"
 
 
 def going_on(
-    there: dict[str, Any], here: dict[str, Any], where: str, *, step: int, extend: bool
+    saved: dict[str, Any], current: dict[str, Any], where: str, *, step: int, extend: bool
 ) -> dict[str, Any]:
     """What the run in a folder is from now on.
 
     Args:
-        there: of run.json.
-        here: of `identity`, for the settings of now.
+        saved: of run.json.
+        current: of `identity`, for the settings of now.
         where: the folder, for messages.
         step: of the newest checkpoint, or that the run goes on from; 0 without one.
         extend: whether it may become longer.
@@ -398,21 +398,21 @@ def going_on(
         BadInput: if another run is there, with the differences; or this one, but shorter or, unless
             `extend`, longer; with what to do.
     """
-    if CHANGES in there:
-        here = {**here, CHANGES: there[CHANGES]}
-    if differences(with_steps(there, steps_of(here)), here):
-        check_identity(there, here, where)  # with the steps, if they differ, too
-    saved = as_saved(there, step)
-    before, now = steps_of(saved), steps_of(here)
+    if CHANGES in saved:
+        current = {**current, CHANGES: saved[CHANGES]}
+    if differences(with_steps(saved, steps_of(current)), current):
+        check_identity(saved, current, where)  # with the steps, if they differ, too
+    recorded = as_saved(saved, step)
+    before, now = steps_of(recorded), steps_of(current)
     if now == before:
-        return saved
+        return recorded
     if now < before:
         raise BadInput(
             f"{where} holds a run of {before:,} steps, and --steps is {now:,}: a run cannot become "
             f"shorter. Use --steps {before} to go on, `export --step` for one of its earlier "
             "checkpoints, or another --out"
         )
-    if not extend and now != steps_of(there):
+    if not extend and now != steps_of(saved):
         begins = f"goes on from its newest checkpoint, step {step:,}," if step else "begins anew,"
         raise BadInput(
             f"{where} holds a run of {before:,} steps, and --steps is {now:,}. To make it longer, "
@@ -421,7 +421,7 @@ def going_on(
             f"a new run with its parameters: --from {where} --out NEW"
         )
     change = {"step": step, "from": before, "to": now}
-    return {**with_steps(saved, now), CHANGES: [*saved.get(CHANGES, []), change]}
+    return {**with_steps(recorded, now), CHANGES: [*recorded.get(CHANGES, []), change]}
 
 
 def as_saved(this_run: dict[str, Any], step: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coder_jax.devices.hosts import first_decides, say
+from coder_jax.devices.hosts import first_decides, log
 from coder_jax.training.checkpoints import (
     best_step,
     read_extra,
@@ -42,7 +42,7 @@ class OtherRun:
 
     @property
     def saved(self) -> SavedRun:
-        """What `System.carry` is given of it."""
+        """What `System.init_from_run` is given of it."""
         return SavedRun(
             step=self.step,
             params=self.params,
@@ -52,20 +52,23 @@ class OtherRun:
         )
 
     @property
-    def told(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """What run.json says of it: the step, and a hash of what the run is, however long."""
         began = json.dumps(before_change(self.identity, 0), sort_keys=True)
         return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
 
 
-def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] | None) -> OtherRun:
+def read_other_run(
+    flag: str, out: str, *, best: bool, provenance: Mapping[str, Any] | None
+) -> OtherRun:
     """A run to begin with: all hosts take the checkpoint that the first one chooses.
 
     Args:
         flag: that named it, for messages.
         out: its folder.
         best: whether to take its best checkpoint, not the newest.
-        noted: `OtherRun.told` of when this run began, if it did: the same checkpoint is read again.
+        provenance: `OtherRun.provenance` of when this run began, if it did: the same checkpoint is
+            read again.
 
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
@@ -73,8 +76,8 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
     folder = small_files(out)
     identity = read_identity(folder)
     steps = saved_steps(Path(out))
-    if noted is not None:
-        step = noted["step"]
+    if provenance is not None:
+        step = provenance["step"]
     elif not steps:
         raise BadInput(f"{flag} {out} has no checkpoint yet; train it first")
     else:
@@ -89,26 +92,29 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
     return OtherRun(identity, step, params, notes, folder)
 
 
-def start(
-    config: Config, source: BatchSource, noted: Mapping[str, Any] | None = None
+def load_start(
+    config: Config, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], Params]:
-    """What a new run begins with: as `System.start`, or with the parameters of the run `--from`.
+    """What a new run begins with: of `System.load_initial`, or the parameters of the run `--from`.
 
     Args:
         config: the run.
         source: its batches.
-        noted: what this gave when the run began, if it did: the same is read again.
+        recorded_start: what this gave when the run began, if it did: the same is read again.
 
     Raises:
-        BadInput: as `System.start`; or if there is no such run, or no checkpoint of it.
+        BadInput: as `System.load_initial`; or if there is no such run, or no checkpoint of it.
     """
     system = config.system
     if not config.start:
-        return system.start(source, noted)
+        return system.load_initial(source, recorded_start)
     other = read_other_run(
-        "--from", config.start, best=system.best is not None, noted=(noted or {}).get("from")
+        "--from",
+        config.start,
+        best=system.best is not None,
+        provenance=(recorded_start or {}).get("from"),
     )
-    extra = read_extra(Path(config.start), other.step) if system.carries_extra else {}
-    about, params = system.carry(dataclasses.replace(other.saved, extra=extra), source)
-    say(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
-    return {**about, "from": other.told}, params
+    extra = read_extra(Path(config.start), other.step) if system.init_needs_extra else {}
+    start, params = system.init_from_run(dataclasses.replace(other.saved, extra=extra), source)
+    log(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
+    return {**start, "from": other.provenance}, params

@@ -158,7 +158,7 @@ def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
 
 def abstract_state(
     system: System,
-    about: Mapping[str, Any],
+    recorded_start: Mapping[str, Any],
     parts: Mapping[str, Part],
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
@@ -168,13 +168,13 @@ def abstract_state(
     """The state as shapes with their place on the devices: what is filled, anew or by a restore.
 
     Args:
-        system, about: whose `shapes` it has.
+        system, recorded_start: whose `shapes` it has.
         parts: of `check_parts`.
         optimizer: whose state belongs to it.
         mesh: the devices.
         spread_largest: whether parts with `spread` "largest" are spread.
     """
-    params, extra = system.shapes(about)
+    params, extra = system.shapes(recorded_start)
     row_steps = {
         name: jax.ShapeDtypeStruct(jax.tree.leaves(params[name])[0].shape[:1], jnp.int32)
         for name, part in parts.items()
@@ -206,7 +206,7 @@ def new_state(
 
     Args:
         like: of `abstract_state`.
-        system: whose `begin` makes what was not read.
+        system: whose `init_params` makes what was not read.
         initial: parts that were read, whole, in this host's memory.
         parts, optimizer: of `abstract_state`.
     """
@@ -215,8 +215,10 @@ def new_state(
     params: Params = {name: place_read(part, like.params[name]) for name, part in read.items()}
     missing = {name: shapes for name, shapes in like.params.items() if name not in read}
     places = {name: where.params[name] for name in missing}, where.extra
-    begun, extra = jax.jit(lambda: system.begin(missing, like.extra), out_shardings=places)()
-    params |= begun
+    new_params, extra = jax.jit(
+        lambda: system.init_params(missing, like.extra), out_shardings=places
+    )()
+    params |= new_params
     opt_state = jax.jit(optimizer.init, out_shardings=where.opt_state)(trained(params, parts))
     step, row_steps = jax.tree.map(
         lambda leaf: put_whole(np.zeros(leaf.shape, np.int32), leaf.sharding),
@@ -261,12 +263,12 @@ def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
         arrays = jax.tree.leaves(like.params[name])
         count = sum(array.size for array in arrays)
         size = sum(array.size * array.dtype.itemsize for array in arrays)
-        here = bytes_per_device(arrays)
+        per_device = bytes_per_device(arrays)
         rate = "held fixed" if part.rate is None else f"learning rate x {part.rate:g}"
         rows = f", the rows of {part.touched} that a step uses" if part.touched else ""
         where = f"whole on each of {devices} devices" if devices > 1 else "on one device"
-        if here < size:
-            where = f"spread over {devices} devices, {here / 1e6:,.1f} MB each"
+        if per_device < size:
+            where = f"spread over {devices} devices, {per_device / 1e6:,.1f} MB each"
         lines.append(f"  {name:<12} {count:>13,} {size / 1e6:>10,.1f} MB  {rate}{rows}; {where}")
     return "\n".join(["parameters", *lines])
 

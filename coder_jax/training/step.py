@@ -29,7 +29,7 @@ from coder_jax.training.state import (
     make_optimizer,
     trained,
 )
-from coder_jax.training.system import Config, Loss, Part, Tick
+from coder_jax.training.system import Config, Loss, Part, StepKey
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]
@@ -65,7 +65,7 @@ def make_train_step(
 
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Any, Any]:
             def of_learnt(learnt: Any) -> Any:
-                return loss({**fixed, **learnt}, state.extra, part, Tick(state.step, number))
+                return loss({**fixed, **learnt}, state.extra, part, StepKey(state.step, number))
 
             gradient = jax.value_and_grad(of_learnt, has_aux=True)
             (total, (extra, metrics)), grads = gradient(learnt)
@@ -172,7 +172,7 @@ class Step:
 
 def make_step(
     config: Config,
-    about: Mapping[str, Any],
+    recorded_start: Mapping[str, Any],
     packed: tuple[str, ...],
     *,
     devices: Sequence[jax.Device] | None = None,
@@ -182,18 +182,20 @@ def make_step(
 
     Args:
         config: the run.
-        about: of `System.start`.
+        recorded_start: of `System.load_initial`.
         packed: of `BatchSource.packed`.
         devices: of the mesh; all of all hosts if None.
         dropout: whether dropout is on.
     """
     system, run = config.system, config.run
     mesh = make_mesh(system.groups // run.passes, devices)
-    parts = check_parts(system.parts(), system.shapes(about)[0])
+    parts = check_parts(system.parts(), system.shapes(recorded_start)[0])
     optimizer = make_optimizer(config.optimizer, parts)
-    like = abstract_state(system, about, parts, optimizer, mesh, spread_largest=run.shard_encoder)
+    like = abstract_state(
+        system, recorded_start, parts, optimizer, mesh, spread_largest=run.shard_encoder
+    )
     lazy = LazyRows(lazy_parts(parts), config.optimizer, mesh, packed)
-    loss = system.loss(about, mesh, dropout=dropout)
+    loss = system.loss(recorded_start, mesh, dropout=dropout)
     return Step(
         mesh=mesh,
         cut=step_cut(mesh, run.passes),

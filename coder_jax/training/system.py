@@ -75,7 +75,7 @@ class Part:
             )
 
 
-class Tick(NamedTuple):
+class StepKey(NamedTuple):
     """Where in the run a loss is computed: with the seed, all that randomness may depend on."""
 
     step: jax.Array
@@ -84,9 +84,9 @@ class Tick(NamedTuple):
     """int32 scalar, which of the step's passes it is."""
 
 
-# (params, extra, batch of one pass, tick) -> (mean loss over the pass, (extra, metrics)). Arrays of
-# the batch are [B, ...]; metrics are float32 scalars.
-Loss = Callable[[Params, Tree, Batch, Tick], tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]
+# (params, extra, batch of one pass, step key) -> (mean loss over the pass, (extra, metrics)).
+# Arrays of the batch are [B, ...]; metrics are float32 scalars.
+Loss = Callable[[Params, Tree, Batch, StepKey], tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,8 +103,8 @@ class View:
     params: Params
     extra: Tree
     mesh: Mesh
-    about: Mapping[str, Any]
-    """Of `System.start`."""
+    recorded_start: Mapping[str, Any]
+    """Of `System.load_initial`."""
     computed: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
 
@@ -158,8 +158,8 @@ class System(abc.ABC):
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
-    carries_extra: ClassVar[bool] = False
-    """Whether `carry` needs the other run's `extra`."""
+    init_needs_extra: ClassVar[bool] = False
+    """Whether `init_from_run` needs the other run's `extra`."""
     scored: ClassVar[tuple[str, ...]] = ()
     """The parts that `scorer` is given; all of them if empty."""
 
@@ -178,18 +178,18 @@ class System(abc.ABC):
 
     @property
     def arithmetic(self) -> str:
-        """The numbers that it computes with, for people, once it is `decided`."""
+        """The numbers that it computes with, for people, once it is `resolved`."""
         return "float32"
 
     @abc.abstractmethod
     def validate(self, optimizer: "OptimizerConfig") -> None:
         """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
 
-    def decided(self) -> Self:
+    def resolved(self) -> Self:
         """The system with nothing left to the machine: a run never changes its arithmetic."""
         return self
 
-    def fitted(self, source: BatchSource) -> Self:
+    def resolved_for(self, source: BatchSource) -> Self:
         """The system with nothing left to the data, such as the steps of an epoch."""
         return self
 
@@ -211,32 +211,33 @@ class System(abc.ABC):
         """The parts that the parameters may have; those of a run are in `shapes`."""
 
     @abc.abstractmethod
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    def load_initial(
+        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
         """What a new run begins with.
 
         Args:
-            noted: `about` of the run, if it began already: the same files are read again.
+            recorded_start: of run.json, if the run began already: the same files are read again.
 
         Returns:
-            (about, initial): what of it must be known to go on without its files (run.json keeps
+            (start, initial): what of it must be known to go on without its files (run.json keeps
             it: plain JSON), and the parameters that were read, NumPy arrays, of some of the parts.
 
         Raises:
             BadInput: if its files cannot be read, or do not fit the data.
         """
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         """What else a new run begins with that takes long to make, or files that belong to it.
 
-        Called on all hosts after `start`, until the run has a checkpoint: what a run that was
-        stopped meanwhile has in `folder` is used again, and equal arguments give equal parameters.
+        Called on all hosts after `load_initial`, until the run has a checkpoint: what a run that
+        was stopped meanwhile has in `folder` is used again, and equal arguments give equal
+        parameters.
 
         Args:
-            source, about, initial: of the run, and of `start`.
+            source, recorded_start, initial: of the run, and of `load_initial`.
             folder: of the run's small files; the first host writes there.
 
         Returns:
@@ -247,11 +248,11 @@ class System(abc.ABC):
         """
         return {}
 
-    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        """As `start`, for a run that begins with another run's parameters.
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+        """As `load_initial`, for a run that begins with another run's parameters.
 
         Args:
-            run: the other run; its `extra` only where this system asks for it (`carries_extra`).
+            run: the other run; its `extra` only where this system asks for it (`init_needs_extra`).
             source: of this run.
         """
         return dict(run.identity["start"]), {
@@ -259,17 +260,17 @@ class System(abc.ABC):
         }
 
     @abc.abstractmethod
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
         """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds what is neither parameter nor
         moment, such as running statistics, and is {} where there is none."""
 
     @abc.abstractmethod
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        """For traced code: the parts that `start` has not read, and extra, before the first step;
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        """For traced code: the parts that `load_initial` has not read, and extra, before step 1;
         `params` and `extra` are their shapes."""
 
     @abc.abstractmethod
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """The loss of a pass; may say with `mesh.constrain` where its arrays lie."""
 
     # ---- While it trains ----
@@ -295,7 +296,7 @@ class System(abc.ABC):
         """
         return None
 
-    def proof(self, source: BatchSource, about: Mapping[str, Any]) -> "Proof | None":
+    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> "Proof | None":
         """What proves at each save that what is read of the run is what was trained (`system.py`).
 
         None: nothing does; then `answers` is not asked.

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from coder_jax.devices.feed import Fed, Feed, SaveClock
-from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree, say
+from coder_jax.devices.hosts import barrier, first_decides, is_first, log, must_agree
 from coder_jax.devices.mesh import devices_in_words
 from coder_jax.training.checkpoints import Checkpoints, newest_step
 from coder_jax.training.metrics import MetricsLog, scores_in_words, tracking
@@ -27,10 +27,10 @@ from coder_jax.training.run_folder import (
     going_on,
     identity,
     read_identity,
-    read_run_there,
+    read_identity_if_any,
     steps_of,
 )
-from coder_jax.training.start import start
+from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
 from coder_jax.training.step import make_step
 from coder_jax.training.system import PROOF, START, Config, Params, View, proved, to_json
@@ -154,7 +154,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             there stay as they are.
     """
     # ---- Config: what all hosts must have alike ----
-    config = dataclasses.replace(config, system=config.system.decided().fitted(source))
+    config = dataclasses.replace(config, system=config.system.resolved().resolved_for(source))
     config.validate()
     system, run, steps = config.system, config.run, config.optimizer.steps
     for name, value in to_json(config).items():
@@ -167,79 +167,83 @@ def train(config: Config, source: BatchSource) -> RunResult:
     with contextlib.ExitStack() as opened:
         # ---- Run folder: what the run is; another one is refused ----
         files = opened.enter_context(RunFiles(run.out, source.kept))
-        there = first_decides(read_run_there(files.here, system.name, system.content))
+        saved = first_decides(read_identity_if_any(files.folder, system.name, system.content))
         initial: Params | None = None
-        if there is None:
+        if saved is None:
             if run.extend:
                 raise BadInput(f"--extend: there is no run in {files.name}; see to --out")
-            about, initial = start(config, source)
-            there = here = identity(to_json(config), source.identity, about)
+            recorded_start, initial = load_start(config, source)
+            saved = current = identity(to_json(config), source.identity, recorded_start)
         else:
-            about = there["start"]
-            here = identity(to_json(config), source.identity, about)
+            recorded_start = saved["start"]
+            current = identity(to_json(config), source.identity, recorded_start)
             newest = first_decides(newest_step(run.out))
-            going_on(there, here, files.name, step=newest, extend=run.extend)  # or it is refused
+            going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused
         if is_first():
-            claim_run_folder(files.here, there, source.folder, source.kept)
+            claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
         barrier("the run folder is there")
         files.fetch()
-        if not (files.here / RUN.file).exists():
+        if not (files.folder / RUN.file).exists():
             raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
-        check_identity(read_identity(files.here), there, files.name)
+        check_identity(read_identity(files.folder), saved, files.name)
 
         # ---- Devices, optimizer, step: as shapes, compiled before anything is loaded ----
-        step_of_run = make_step(config, about, source.packed)
+        step_of_run = make_step(config, recorded_start, source.packed)
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
-        say(overview(step_of_run.like, step_of_run.parts))
-        say(in_a_line(config))
-        say(step_of_run.compile(source, source.plan.sizes[0]))
+        log(overview(step_of_run.like, step_of_run.parts))
+        log(run_in_a_line(config))
+        log(step_of_run.compile(source, source.plan.sizes[0]))
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
         # What is opened last is closed first: a slow service must not keep a checkpoint waiting.
-        tracker = opened.enter_context(tracking(run.track, files.here, files.name, to_json(config)))
+        tracker = opened.enter_context(
+            tracking(run.track, files.folder, files.name, to_json(config))
+        )
         keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
         notes: dict[str, Any] = {"best": None, "index": None}
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
-                again, initial = start(config, source, about)
-                check_identity(about, json.loads(json.dumps(again)), f"the start of {files.name}")
-            initial |= system.prepare(source, about, initial, files.here)
+                again, initial = load_start(config, source, recorded_start)
+                check_identity(
+                    recorded_start, json.loads(json.dumps(again)), f"the start of {files.name}"
+                )
+            initial |= system.precompute(source, recorded_start, initial, files.folder)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
         else:
             first_step, params, rest, notes = checkpoints.restore(
-                like.params, like.rest, there, run.restore_step
+                like.params, like.rest, saved, run.restore_step
             )
             state = TrainState.restored(like, first_step, params, rest)
-            state = step_of_run.lazy.settled_until(state, steps_of(as_saved(there, first_step)))
-            say(f"going on after step {first_step:,}")
+            state = step_of_run.lazy.settled_until(state, steps_of(as_saved(saved, first_step)))
+            log(f"going on after step {first_step:,}")
         del initial  # the devices have it
-        this_run = going_on(there, here, files.name, step=first_step, extend=True)
-        if this_run != there:  # longer: written where nothing is left that could fail before a step
+        this_run = going_on(saved, current, files.name, step=first_step, extend=True)
+        if this_run != saved:  # longer: written where nothing is left that could fail before a step
             if is_first():
-                write_identity(files.here / RUN.file, RUN, this_run)
+                write_identity(files.folder / RUN.file, RUN, this_run)
                 files.publish()
-            say(f"now a run of {steps:,} steps; it goes on from step {first_step:,}")
+            log(f"now a run of {steps:,} steps; it goes on from step {first_step:,}")
 
         # ---- What looks at the run ----
-        log = opened.enter_context(
-            contextlib.closing(MetricsLog(files.here, first_step, steps, tracker))
+        metrics_log = opened.enter_context(
+            contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker))
         )
         window = Window(
             system.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
         )
         clock = SaveClock(run.save_minutes)
         feed = Feed(step_of_run.mesh, clock)
-        refresh = Refresh(system, files, step_of_run.mesh, about)
-        proof = system.proof(source, about)
+        refresh = Refresh(system, files, step_of_run.mesh, recorded_start)
+        proof = system.proof(source, recorded_start)
         if checkpoints.latest is None:
             notes[START] = proved(proof, state.params, state.extra, step_of_run.one_host)
         scores: dict[str, dict[str, float]] = {}
 
-        def look(step: int, state: TrainState) -> dict[str, dict[str, float]]:
+        def evaluate(step: int, state: TrainState) -> dict[str, dict[str, float]]:
             """The scores after a step; none if the run is asked to stop meanwhile."""
             if score is None:
                 return {}
@@ -252,7 +256,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     ),
                     extra=step_of_run.one_host(state.extra),
                     mesh=step_of_run.mesh,
-                    about=about,
+                    recorded_start=recorded_start,
                     computed=refresh.computed_after(step),
                 )
                 found: dict[str, dict[str, float]] = {}
@@ -261,8 +265,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
                         found = score(view)
                 found = first_decides(found)
             if found:
-                log.write(step, {"eval": found})
-                log.say(f"step {step}: {scores_in_words(found)}")
+                metrics_log.write(step, {"eval": found})
+                metrics_log.log(f"step {step}: {scores_in_words(found)}")
             return found
 
         def is_best(step: int) -> bool:
@@ -286,7 +290,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
         # ---- Before the first step: the scores that curves begin with ----
         if score is not None and (first_step % run.eval_steps == 0 or first_step == steps):
-            scores = first_decides(log.scores(first_step)) or look(first_step, state)
+            scores = first_decides(metrics_log.scores(first_step)) or evaluate(first_step, state)
             if not scores:
                 raise Stopped  # nothing is lost: the step before is saved
             is_best(first_step)  # the run may have been stopped while it looked
@@ -309,20 +313,20 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     raise
             state, metrics = step_of_run(state, fed.batch, fed.rows)
             window.add(step, metrics, fill=fed.fill)
-            log.show(step)
+            metrics_log.show(step)
             last = step == steps
             if last:
                 state = step_of_run.lazy.settled(state)
             if step % run.log_steps == 0 or last:
                 values = window.close()
-                log.write(step, values)
-                log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
-            looked = score is not None and (step % run.eval_steps == 0 or last)
-            if looked:
-                scores = look(step, state)
-            asked = looked and not scores  # to stop, while it looked
+                metrics_log.write(step, values)
+                metrics_log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
+            evaluated = score is not None and (step % run.eval_steps == 0 or last)
+            if evaluated:
+                scores = evaluate(step, state)
+            asked = evaluated and not scores  # to stop, while it looked
             stop = feed.stops() or asked
-            best = looked and is_best(step)
+            best = evaluated and is_best(step)
             kept = step % run.save_steps == 0 or refresh.due(step)
             if last and asked and system.best is not None:
                 raise Stopped  # the last checkpoint tells which is the best: it needs its score
@@ -330,10 +334,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 save(step, state)
             if stop and not (last and (scores or score is None)):
                 raise Stopped
-    return RunResult(files.name, steps, log.seconds, scores)
+    return RunResult(files.name, steps, metrics_log.seconds, scores)
 
 
-def in_a_line(config: Config) -> str:
+def run_in_a_line(config: Config) -> str:
     """What is about to run, for people."""
     system = config.system
     return (

@@ -548,13 +548,13 @@ class RecallSpec:
         """The arrays of a batch beside its packed rows, and the shape of each in one group."""
         return {"concepts": (self.terms // self.groups,), "numbers": (self.pairs // self.groups,)}
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        told = {
+        values = {
             "negatives": f"{self.negatives_per_pair} per mention, {self.negatives}",
             "own names": self.own_names,
         }
-        return {**told, "without the fold": self.fold} if self.fold else told
+        return {**values, "without the fold": self.fold} if self.fold else values
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
@@ -839,7 +839,7 @@ class RankSpec:
         """The arrays of a batch beside its packed rows, and the shape of each in one group."""
         return dict.fromkeys(("concepts", "labels"), (self.pairs // self.groups,))
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         return {"draw": "each candidate of each mention once an epoch"}
 

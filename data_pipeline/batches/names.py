@@ -469,7 +469,7 @@ class NameSpec:
         names = ("concepts", "wordings", "name_known", "concept_known")
         return dict.fromkeys(names, (self.terms // self.groups,))
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         return {"pairs per step": self.pairs, "draw": f"each of the {self.draw} once an epoch"}
 

@@ -107,7 +107,7 @@ class BatchSpec:
         terms = self.terms // self.groups
         return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,)}
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         made = {"groups x triplets x repeats": f"{self.groups} x {self.triplets} x {self.repeats}"}
         if self.fill_pairs:
@@ -171,7 +171,7 @@ class StepSpec(Protocol):
         """The arrays of a batch beside its packed rows, and the shape of each in one group."""
         ...
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         ...
 
@@ -346,14 +346,14 @@ class NeighbourSpec(BatchSpec):
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(BatchSpec)}
         return BatchSpec(**{**fields, "triplets": self.triplets - self.mined_triplets})
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         # Of a slotted dataclass: super() without arguments means the class before it had slots.
-        told = BatchSpec.told(self)
+        values = BatchSpec.hyperparameters(self)
         if self.mined_share:
             of_each = f"{self.neighbours} nearest {self.neighbours_of} of each"
-            told["neighbours"] = f"{self.mined_share:.0%}, the {of_each}"
-        return told
+            values["neighbours"] = f"{self.mined_share:.0%}, the {of_each}"
+        return values
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
@@ -413,7 +413,7 @@ class TermSpec:
         """The arrays of a batch beside its packed rows, and the shape of each in one group."""
         return dict.fromkeys(("concepts", "semantic_groups"), (self.terms // self.groups,))
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         of = f" of {', '.join(self.languages)}" if self.languages else ""
         return {"draw": f"each term{of} once an epoch"}

@@ -122,7 +122,7 @@ class ToySystem(System):
             "rows": Part(rate=10.0, spread=0, touched="ids", untouched="stay"),
         }
 
-    def start(self, source, noted=None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def load_initial(self, source, recorded_start=None) -> tuple[dict[str, Any], dict[str, Any]]:
         embed = np.random.default_rng(2).normal(size=(VOCABULARY, WIDTH)).astype(np.float32)
         prior = np.linspace(-1, 1, VOCABULARY, dtype=np.float32)
         return {"width": WIDTH}, {"encoder": {"embed": embed}, "prior": prior}
@@ -140,7 +140,7 @@ class ToySystem(System):
         }
         return params, {"mean": float32(width)} if self.normal else {}
 
-    def begin(self, params, extra):
+    def init_params(self, params, extra):
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape), extra)
         keys = dict(zip(params, jax.random.split(jax.random.key(3), len(params)), strict=True))
         return {
@@ -151,7 +151,7 @@ class ToySystem(System):
         }, zeros
 
     def loss(self, about: Mapping[str, Any], mesh, *, dropout: bool = True):
-        def pass_loss(params, extra, batch, tick):
+        def pass_loss(params, extra, batch, step_key):
             code_BGD = codes(params["encoder"], params["rows"], batch["tokens"], batch["ids"])
             if self.normal:
                 mean_D = code_BGD.mean((0, 1))

@@ -220,11 +220,11 @@ class ConceptClassifier:
             if not rows.size:
                 continue
             keys = self.unit_table if rows.size == len(self.table) else self.unit_table[rows]
-            here = min(k, rows.size)
-            cosine, found = search(vectors[mine], keys, here)
+            count = min(k, rows.size)
+            cosine, found = search(vectors[mine], keys, count)
             log_sum = log_sums(vectors[mine], keys, self.scale)
-            index[mine, :here] = rows[found]
-            probability[mine, :here] = np.exp(self.scale * cosine - log_sum[:, None])
+            index[mine, :count] = rows[found]
+            probability[mine, :count] = np.exp(self.scale * cosine - log_sum[:, None])
         return index, probability
 
     def known_group(self, name: str) -> bool:

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from coder_jax.devices.hosts import barrier, is_first, say
+from coder_jax.devices.hosts import barrier, is_first, log
 from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
 from coder_jax.encoding.embed import embed_tokens, place
 from coder_jax.encoding.encoder import TermEncoder
@@ -32,11 +32,12 @@ from coder_jax.systems.encoder_system import (
     PACKED,
     EncoderRun,
     EncoderSystem,
+    Head,
     ModelConfig,
     drop_vectors,
     encoder_of,
     export_trained,
-    hash_of,
+    provenance_of,
     term_vectors,
     token_ids,
     write_rows,
@@ -67,7 +68,7 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
-    Tick,
+    StepKey,
     Trained,
     Tree,
     View,
@@ -95,72 +96,67 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What the two steps of MLNorm share: classes of a width, at a scale, and what becomes of them.
+# What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
 
 PROVED = 64  # classes
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassSystem(EncoderSystem):
-    """A system with one row, its class, for each concept of the dataset."""
+class ClassHead(Head):
+    """A part that belongs to the classes: rows, or what leads from the encoder to them."""
 
-    title: ClassVar[str] = "MLNorm"
-    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
-    whole: ClassVar[bool] = True
+    def __init__(self, name: str, part: Part, width: int, seed: int):
+        self.name, self.width, self.seed = name, width, seed
+        self._part = part
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
+    def part(self) -> Part:
+        return self._part
 
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        check_least(self, 1, "width")
-        if not 0 < self.scale <= 40:
-            raise BadInput(
-                f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"
-            )
-
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super().about(encoder, manifest), "concepts": manifest["counts"]["concepts"]}
-
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        """With the running statistics of the head as `extra`."""
-        params, _ = super().shapes(about)
-        head, statistics = head_shapes(self.structure(about).config.hidden_size, self.width)
-        rows = padded_rows(about["concepts"])
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree:
+        head, statistics = head_shapes(width, self.width)
+        rows = padded_rows(recorded_start["concepts"])
         return {
-            **params,
             "head": head,
+            "statistics": statistics,
             "classes": jax.ShapeDtypeStruct((rows, self.width), jnp.float32),
             "class_groups": jax.ShapeDtypeStruct((rows,), jnp.uint16),
-        }, statistics
+        }[self.name]
 
-    # ---- What proves what leaves the run: cosines with the first classes ----
+    def init_params(self, shapes: Tree) -> Tree:
+        """Of the head and the rows; groups and statistics are read."""
+        key = jax.random.key(self.seed)
+        if self.name == "head":
+            return new_head(shapes, jax.random.fold_in(key, 0))
+        assert self.name == "classes", f"{self.name} is read"
+        # Xavier's uniform, as the released code has it.
+        bound = (6 / (shapes.shape[0] + shapes.shape[1])) ** 0.5
+        of_classes = jax.random.fold_in(key, 1)
+        return jax.random.uniform(of_classes, shapes.shape, minval=-bound, maxval=bound)
 
-    def proof_outputs(
-        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
-    ) -> dict[str, jax.Array]:
-        tokens, positions, segments = (rows[name] for name in PACKED)
-        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
-        vectors = apply_head(params["head"], extra or params["statistics"], pooled)
-        classes = unit_rows(params["classes"][:PROVED])
-        cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
-        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        found = super().answers(run, terms)
-        classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
-        return {**found, "cosines": trained_classifier(self, run).encode(terms) @ classes.T}
+def check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
+    """BadInput for a width or a scale that cannot be used."""
+    check_least(system, 1, "width")
+    if not 0 < system.scale <= 40:
+        raise BadInput(
+            f"scale is {system.scale}; it must be more than 0 and at most 40: e^-2s is computed"
+        )
 
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_classifier(self, run, out, **options)
+def cosines_with_classes(
+    bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
+) -> jax.Array:
+    """What proves classes beside the encoder: cosines of terms with the first of them."""
+    tokens, positions, segments = (rows[name] for name in PACKED)
+    pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
+    vectors = apply_head(params["head"], statistics, pooled)
+    classes = unit_rows(params["classes"][:PROVED])
+    return jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
+    """The same by the classifier that was read of a run."""
+    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
+    return classifier.encode(terms) @ classes.T
 
 
 # -------------------------------------------------------------------------------------------------
@@ -171,8 +167,7 @@ class ClassSystem(EncoderSystem):
 # term, between [CLS] and [SEP]:
 #
 # - each piece has its place, 0, 1, ..., plus normal noise; the pieces are sorted by this sum. With
-#   a
-#   noise of 0.5 a piece comes before the one before it with p = P(N(0, 1) > sqrt 2) = 0.08;
+#   a noise of 0.5 a piece comes before the one before it with p = P(N(0, 1) > sqrt 2) = 0.08;
 # - each piece has a uniform draw; it is left out if the draw is less than the rate, unless the draw
 #   is one of the two lowest of its term. So of two pieces none goes, and one of n goes only where
 #   three draws or more are low: rarely, and never all.
@@ -267,14 +262,23 @@ POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormSystem(ClassSystem):
+class MLNormSystem(EncoderSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
 
+    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
@@ -292,20 +296,21 @@ class MLNormSystem(ClassSystem):
         """Whether word pieces are moved or left out."""
         return self.jitter_noise > 0 or self.jitter_drop > 0
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         of = "the semantic group" if self.within_group else "the dataset"
-        told = {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
+        values = {"softmax": f"{self.scale:g} x cosine, over all concepts of {of}"}
         if self.jitters:
-            told["token jitter"] = f"noise {self.jitter_noise:g}, drop {self.jitter_drop:g}"
-        return told
+            values["token jitter"] = f"noise {self.jitter_noise:g}, drop {self.jitter_drop:g}"
+        return values
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
         check_rate(self, "jitter_drop")
 
-    def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.within_group and not manifest["semantic_types"]:
             raise BadInput(
                 f"{folder} has no semantic types, but the softmax is over the concepts of a "
@@ -314,56 +319,64 @@ class MLNormSystem(ClassSystem):
 
     # ---- Parameters ----
 
-    def parts(self) -> dict[str, Part]:
+    @property
+    def heads(self) -> tuple[Head, ...]:
         rate = self.head_learning_rate_factor
-        return {
-            **super().parts(),
+        parts = {
             "head": Part(rate=rate, warms_up=False),
             "classes": Part(rate=rate, warms_up=False, spread=0),
             "class_groups": Part(rate=None, spread=0),
         }
+        return tuple(
+            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        )
 
-    def begin(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        key = jax.random.key(self.batch.seed)
-        begun: Params = {}
-        if "head" in params:
-            begun["head"] = new_head(params["head"], jax.random.fold_in(key, 0))
-        if "classes" in params:  # Xavier's uniform, as the released code has it
-            shape = params["classes"].shape
-            bound = (6 / (shape[0] + shape[1])) ** 0.5
-            of_classes = jax.random.fold_in(key, 1)
-            begun["classes"] = jax.random.uniform(of_classes, shape, minval=-bound, maxval=bound)
-        return begun, new_statistics(extra)
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            **super().start_to_record(encoder, manifest),
+            "concepts": manifest["counts"]["concepts"],
+        }
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+        """With the running statistics of the head as `extra`."""
+        params, _ = super().shapes(recorded_start)
+        return params, head_shapes(self.structure(recorded_start).config.hidden_size, self.width)[1]
+
+    def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
+        new, _ = super().init_params(params, extra)
+        return new, new_statistics(extra)
+
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         classes = classes_of(source.folder)
         if is_first():
             write_classes(folder, classes)
-        groups = np.zeros(padded_rows(about["concepts"]), np.uint16)
+        groups = np.zeros(padded_rows(recorded_start["concepts"]), np.uint16)
         groups[: len(classes.concepts)] = classes.groups
         return {"class_groups": groups}
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
-        structure = self.structure(about)
+        structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
         rate = structure.config.hidden_dropout
         seed = self.batch.seed if dropout else None
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
             if self.jitters and seed is not None:
-                ids = token_ids(batch, tick, seed)
+                ids = token_ids(batch, step_key, seed)
                 batch = jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
-            vector_BGNW = term_vectors(bert, batch, tick, mesh, self.model.pooling, seed)
+            vector_BGNW = term_vectors(bert, batch, step_key, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
             if seed is not None:
-                pooled_NW = drop_vectors(pooled_NW, seed, tick, POOLED_SITE, rate)
+                pooled_NW = drop_vectors(pooled_NW, seed, step_key, POOLED_SITE, rate)
             vector_ND, extra = train_head(params["head"], extra, pooled_NW)
             class_N = batch["concepts"].reshape(-1)
             group_N = batch["semantic_groups"].reshape(-1)
@@ -397,6 +410,27 @@ class MLNormSystem(ClassSystem):
 
         return score
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        return {**super().answers(run, terms), "cosines": cosines}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_classifier(self, run, out, **options)
+
 
 # -------------------------------------------------------------------------------------------------
 # MLNorm's second step: rows for all concepts, by a softmax over candidates; the encoder stays.
@@ -414,14 +448,23 @@ AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormClassesSystem(ClassSystem):
+class MLNormClassesSystem(EncoderSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
-    carries_extra: ClassVar[bool] = True
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
+    init_needs_extra: ClassVar[bool] = True
 
+    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
     model: tyro.conf.Suppress[ModelConfig] = ModelConfig(pooling="pieces")
 
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     candidates: int = 100
     """k, the nearest concepts of its group from which the concept of a term is told."""
     means: Literal["new", "all"] = "new"
@@ -435,9 +478,10 @@ class MLNormClassesSystem(ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        check_scale(self)
         check_least(self, 1, "candidates", "refresh_steps")
 
-    def told(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Any]:
         return {
             "softmax": f"{self.scale:g} x cosine, over {self.candidates} candidates of each term",
             "trained": "classes alone",
@@ -456,28 +500,38 @@ class MLNormClassesSystem(ClassSystem):
 
     # ---- Parameters ----
 
-    def parts(self) -> dict[str, Part]:
-        return {
-            "encoder": Part(rate=None),
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        parts = {
             "head": Part(rate=None),
             "statistics": Part(rate=None),
             "classes": Part(spread=0, touched="classes", untouched="stay"),
             "class_groups": Part(rate=None, spread=0),
         }
+        return tuple(
+            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        )
 
-    def shapes(self, about: Mapping[str, Any]) -> tuple[Params, Tree]:
-        params, statistics = super().shapes(about)
-        return {**params, "statistics": statistics}, {}
+    def parts(self) -> dict[str, Part]:
+        return {**super().parts(), "encoder": Part(rate=None)}
 
-    def start(
-        self, source: BatchSource, noted: Mapping[str, Any] | None = None
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            **super().start_to_record(encoder, manifest),
+            "concepts": manifest["counts"]["concepts"],
+        }
+
+    def load_initial(
+        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
         raise BadInput(
             "this recipe trains classes on the vectors of a run of the recipe mlnorm; give its "
             "folder as --from"
         )
 
-    def carry(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         identity: Any = run.identity
         system = identity["config"]["system"]
         if system["name"] != MLNormSystem.name:
@@ -506,31 +560,35 @@ class MLNormClassesSystem(ClassSystem):
                 )
         check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
-        about = self.about(identity["start"]["encoder"], source.manifest)
-        about["row_length"] = float(learnt[learnt > 0].mean())
+        recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
+        recorded_start["row_length"] = float(learnt[learnt > 0].mean())
         carried = {name: run.params[name] for name in ("encoder", "head")}
-        return about, {**carried, "statistics": run.extra, "classes": self.learnt(run, source)}
+        return recorded_start, {
+            **carried,
+            "statistics": run.extra,
+            "classes": self.learnt(run, source),
+        }
 
     def learnt(self, run: SavedRun, source: BatchSource) -> np.ndarray:
         """float32 [C, D]: the rows of the other run by this run's concepts; 0 where it has none."""
-        there = read_classes(run.folder).concepts
-        here = classes_of(source.folder).concepts
-        number = {concept: row for row, concept in enumerate(there)}
-        rows = np.array([number.get(concept, -1) for concept in here])
-        classes = np.zeros((padded_rows(len(here)), self.width), np.float32)
+        theirs = read_classes(run.folder).concepts
+        ours = classes_of(source.folder).concepts
+        number = {concept: row for row, concept in enumerate(theirs)}
+        rows = np.array([number.get(concept, -1) for concept in ours])
+        classes = np.zeros((padded_rows(len(ours)), self.width), np.float32)
         if self.means == "new":
             known = np.flatnonzero(rows >= 0)
             classes[known] = np.asarray(run.params["classes"])[rows[known]]
-            say(f"{len(known):,} of {len(here):,} classes start as the other run has learnt them")
+            log(f"{len(known):,} of {len(ours):,} classes start as the other run has learnt them")
         return classes
 
-    def prepare(
-        self, source: BatchSource, about: Mapping[str, Any], initial: Params, folder: Path
+    def precompute(
+        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         assert isinstance(source, CandidateBatches)
         listed = classes_of(source.folder)
         encoder, head = initial["encoder"], {**initial["head"], **initial["statistics"]}
-        self.write_vectors(source, about, encoder, head, folder / VECTORS)
+        self.write_vectors(source, recorded_start, encoder, head, folder / VECTORS)
         if is_first():
             write_classes(folder, listed)
             with written_whole(folder / ROWS) as path, path.open("wb") as file:
@@ -541,7 +599,7 @@ class MLNormClassesSystem(ClassSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
-            length=about["row_length"],
+            length=recorded_start["row_length"],
         )
         groups = np.zeros(len(classes), np.uint16)
         groups[: len(listed.concepts)] = listed.groups
@@ -550,13 +608,13 @@ class MLNormClassesSystem(ClassSystem):
     def write_vectors(
         self,
         source: CandidateBatches,
-        about: Mapping[str, Any],
+        recorded_start: Mapping[str, Any],
         encoder: Any,
         head: dict[str, np.ndarray],
         path: Path,
     ) -> None:
         """Write the vector of each term, without dropout and by the running statistics."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         placed = place(merge_encoder(graph, encoder))
         data = source.dataset
         to_class = jax.jit(apply_head)
@@ -574,7 +632,7 @@ class MLNormClassesSystem(ClassSystem):
             int(data.term_start[-1]),
             make,
             chunk=TERMS_AT_ONCE,
-            about=hash_of(source.manifest, encoder, head),
+            provenance=provenance_of(source.manifest, encoder, head),
             what="vectors of all terms",
         )
 
@@ -598,10 +656,10 @@ class MLNormClassesSystem(ClassSystem):
                 if number not in of_group:
                     of_group[number] = np.flatnonzero(groups >> number & 1)
                 concepts = of_group[number]
-                here = min(self.candidates, concepts.size)
+                count = min(self.candidates, concepts.size)
                 mine = np.flatnonzero(numbers == number)
-                _, nearest = search(vectors[terms[mine]], unit[concepts], here)
-                found[mine, :here] = concepts[nearest]
+                _, nearest = search(vectors[terms[mine]], unit[concepts], count)
+                found[mine, :count] = concepts[nearest]
             return found
 
         write_rows(
@@ -609,20 +667,20 @@ class MLNormClassesSystem(ClassSystem):
             len(rows),
             make,
             chunk=TERMS_AT_ONCE,
-            about=hashlib.sha256(np.ascontiguousarray(table).data).hexdigest(),
+            provenance=hashlib.sha256(np.ascontiguousarray(table).data).hexdigest(),
             what="candidates of all terms",
         )
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
         Of each term those that are of its semantic group (and have a term in its language, if
         asked); the candidates of one term are negatives of all others.
         """
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             whole = {
                 name: constrain(mesh, array.reshape(-1, *array.shape[3:]), EVERYWHERE)
                 for name, array in batch.items()
@@ -647,6 +705,29 @@ class MLNormClassesSystem(ClassSystem):
         heldout = HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = cosines_with_classes(
+            bert, params, params["statistics"], rows, terms, self.model.pooling
+        )
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+
+    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        return {**super().answers(run, terms), "cosines": cosines}
+
+    # ---- When it is trained ----
+
+    def trained(self, run: SavedRun) -> Trained:
+        found = super().trained(run)
+        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+
+    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+        return export_classifier(self, run, out, **options)
+
 
 # -------------------------------------------------------------------------------------------------
 # Recipes of MLNorm (Wajsbürt, Sarfati and Tannier 2021), and one for small machines.
@@ -654,13 +735,16 @@ class MLNormClassesSystem(ClassSystem):
 # Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 # value where it stands. What a recipe does not set is the default of `MLNormSystem` and `TermSpec`:
 #
-# | value | where it stands | |---|---| | mean of the word pieces, linear to 350, ReLU, batch norm,
-# 20 x cosine | paper, 4.2 and 5 | | the softmax over the concepts of the mention's semantic group |
-# paper, equation 5; the released code takes all concepts in step 1: --no-within-group | | 128 terms
-# a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 | | encoder 2e-5
-# after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5 | | classes
-# from Xavier's uniform, head as PyTorch begins a linear layer | released code alone | | Adam
-# without weight decay, gradients not clipped | released code alone |
+# | value | where it stands |
+# |---|---|
+# | mean of the word pieces, linear to 350, ReLU, batch norm, 20 x cosine | paper, 4.2 and 5 |
+# | the softmax over the concepts of the mention's semantic group | paper, equation 5; the released
+#     code takes all concepts in step 1: --no-within-group |
+# | 128 terms a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 |
+# | encoder 2e-5 after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5
+#     |
+# | classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
+# | Adam without weight decay, gradients not clipped | released code alone |
 
 # Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
 # those of a step.
@@ -785,7 +869,7 @@ class HeldOutClasses:
         source: whose folder has `heldout/`.
     """
 
-    def __init__(self, system: ClassSystem, source: BatchSource):
+    def __init__(self, system: MLNormSystem | MLNormClassesSystem, source: BatchSource):
         self.system = system
         lines = mention_rows(source.folder / "heldout" / "mentions.tsv")
         self.classes = classes_of(source.folder)
@@ -808,7 +892,7 @@ class HeldOutClasses:
     def scores(self, view: View) -> dict[str, float]:
         """The scores of a run at one of its steps, and the number of classes."""
         classifier = ConceptClassifier(
-            self.encoder(view.params["encoder"], view.about),
+            self.encoder(view.params["encoder"], view.recorded_start),
             {**view.params["head"], **(view.extra or view.params["statistics"])},
             np.asarray(view.params["classes"]),
             self.classes,
@@ -828,9 +912,9 @@ class HeldOutClasses:
         rounded = {name: round(float(value), 4) for name, value in scores.items()}
         return {**rounded, "classes": len(self.classes.concepts)}
 
-    def encoder(self, params: Any, about: Mapping[str, Any]) -> TermEncoder:
+    def encoder(self, params: Any, recorded_start: Mapping[str, Any]) -> TermEncoder:
         """What encodes with the parameters of the moment."""
-        graph, _ = split_encoder(self.system.structure(about))
+        graph, _ = split_encoder(self.system.structure(recorded_start))
         return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
 
 
@@ -839,8 +923,7 @@ class HeldOutClasses:
 #
 # Beside what `export_encoder` writes
 #   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias,
-#   scale,
-#                          shift, and its running mean and variance, [D] each
+#                          scale, shift, and its running mean and variance, [D] each
 #   classes.tsv            the concept of each row and its semantic groups
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
@@ -859,7 +942,9 @@ def is_classifier(path: str | Path) -> bool:
     return (Path(path) / SETTINGS).is_file()
 
 
-def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
+def trained_classifier(
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun
+) -> ConceptClassifier:
     """The classifier of a run."""
     return ConceptClassifier(
         encoder_of(run),
@@ -871,7 +956,7 @@ def trained_classifier(system: ClassSystem, run: SavedRun) -> ConceptClassifier:
 
 
 def export_classifier(
-    system: ClassSystem, run: SavedRun, out: Path, **options: Any
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
     """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
 
@@ -884,7 +969,7 @@ def export_classifier(
 
     def write(folder: Path) -> dict[str, float]:
         write_classifier(folder, classifier, run.folder / CLASSES)
-        return {"probabilities in PyTorch": compare(folder, classifier)}
+        return {"probabilities in PyTorch": compare_classifier(folder, classifier)}
 
     return export_trained(system, run, out, beside=write, **options)
 
@@ -899,7 +984,7 @@ def write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path)
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
 
 
-def compare(folder: Path, classifier: ConceptClassifier) -> float:
+def compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:
@@ -908,9 +993,9 @@ def compare(folder: Path, classifier: ConceptClassifier) -> float:
     import torch
 
     module = load_module(folder / MODULE)
-    there: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
-    there.append(None)
-    groups = [there[place % len(there)] for place in range(len(PROBE_TERMS))]
+    known_groups: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
+    known_groups.append(None)
+    groups = [known_groups[place % len(known_groups)] for place in range(len(PROBE_TERMS))]
     with torch.inference_mode():
         theirs = module.ConceptClassifier(folder).probabilities(PROBE_TERMS, groups).numpy()
     index, ours = classifier.nearest(PROBE_TERMS, groups, k=min(100, len(classifier.concepts)))

@@ -95,7 +95,7 @@ def nearest_by_mean(
     while left.size:
         some = [vectors[left] for vectors in queries]
         lists = [nearest(one, key, wanted) for one, key in zip(some, keys, strict=True)]
-        least = np.mean([there[:, -1] for there, _ in lists], axis=0)
+        least = np.mean([distances[:, -1] for distances, _ in lists], axis=0)
         index = np.sort(np.concatenate([name for _, name in lists], axis=1), axis=1)
         new = np.ones(index.shape, bool)  # not found by another encoder, too
         new[:, 1:] = index[:, 1:] != index[:, :-1]
@@ -149,12 +149,12 @@ def nearest_concepts(
     left, wanted = np.arange(len(queries[0])), k
     while left.size:
         wanted = min(wanted, len(names[0]))
-        there, name = nearest_by_mean([one[left] for one in queries], names, wanted)
+        distances, name = nearest_by_mean([one[left] for one in queries], names, wanted)
         first = is_first_of_row(name_concepts[name])
         enough = first.sum(axis=1) >= k
         # The first k of a row's new concepts: a stable order puts them in front.
         place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
-        distance[left[enough]] = np.take_along_axis(there[enough], place, axis=1)
+        distance[left[enough]] = np.take_along_axis(distances[enough], place, axis=1)
         found[left[enough]] = np.take_along_axis(name[enough], place, axis=1)
         left, wanted = left[~enough], 4 * wanted
     return distance, found

@@ -55,19 +55,19 @@ def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
         if of_another_run(identity["start"]):
             tell(f"{run} began with another run: see that this one was trained without its fold")
     folds, seeds = [read_fold(batch["fold"]) for batch in batches], [b["seed"] for b in batches]
-    told = ", ".join(
+    found = ", ".join(
         f"{run} without {fold} of seed {seed}"
         for run, fold, seed in zip(runs, folds, seeds, strict=True)
     )
     of = folds[0].of
     if sorted(folds) != [(number, of) for number in range(1, of + 1)]:
         raise BadInput(
-            f"--folds: found {told}; expected a run without each of {of} folds, 1/{of} to "
+            f"--folds: found {found}; expected a run without each of {of} folds, 1/{of} to "
             f"{of}/{of}, once"
         )
     if len(set(seeds)) > 1:
         raise BadInput(
-            f"--folds: found {told}; expected runs of one --seed, which divides the mentions into "
+            f"--folds: found {found}; expected runs of one --seed, which divides the mentions into "
             "folds"
         )
     run_without = np.empty(of + 1, np.int64)

@@ -16,7 +16,7 @@ import tyro
 from jax.sharding import Mesh
 from safetensors.numpy import save_file
 
-from coder_jax.devices.hosts import is_first, say
+from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import local_copy
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
@@ -28,6 +28,7 @@ from coder_jax.models.hf_weights import read_config
 from coder_jax.systems.encoder_system import (
     PACKED,
     EncoderSystem,
+    Head,
     ModelConfig,
     RunWithEncoder,
     drop_vectors,
@@ -69,7 +70,7 @@ from coder_jax.training.system import (
     RunConfig,
     SavedRun,
     Scorer,
-    Tick,
+    StepKey,
     Trained,
     Tree,
     View,
@@ -127,49 +128,39 @@ INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers beg
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MentionSystem(EncoderSystem):
-    """A system that learns from mentions, with a dense layer on its encoder."""
+class DenseHead(Head):
+    """A dense layer on the encoder."""
 
-    content: ClassVar[Any] = MentionRun
-    best: ClassVar[str | None] = "dev/accuracy"
-    head: ClassVar[str]
-    """The part that the dense layer is."""
-    outputs: ClassVar[int]
+    name: str
+    outputs: int
     """Its width."""
+    seed: int
 
-    def told_of_data(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        counts = dataset["counts"]
-        return {
-            "mentions": f"{dataset['name']} {dataset['release']}",
-            "training mentions": f"{counts['train: mentions']:,}",
-            "concepts": f"{counts['concepts']:,}",
-            "names": f"{counts['names']:,}",
-            "cleaning": dataset["cleaning"],
-        }
+    def part(self) -> Part:
+        return Part(decay=True)
 
-    # ---- The dense layer ----
-
-    def head_parts(self) -> dict[str, Part]:
-        return {self.head: Part(decay=True)}
-
-    def head_shapes(self, about: Mapping[str, Any], width: int) -> Params:
+    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
         sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
-        shapes = {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
-        return {self.head: shapes}
+        return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
-    def new_heads(self, shapes: Params) -> Params:
-        if self.head not in shapes:
-            return {}
-        kernel = shapes[self.head]["kernel"]
-        normal = jax.random.normal(jax.random.key(self.batch.seed), kernel.shape)
-        return {
-            self.head: {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)},
-        }
+    def init_params(self, shapes: Tree) -> Tree:
+        normal = jax.random.normal(jax.random.key(self.seed), shapes["kernel"].shape)
+        return {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
 
-    def carried_heads(
-        self, run: SavedRun, manifest: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> Params:
-        return {self.head: run.params[self.head]} if self.head in run.params else {}
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+        return run.params[self.name]
+
+
+def summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model card tells of the data, from run.json."""
+    counts = dataset["counts"]
+    return {
+        "mentions": f"{dataset['name']} {dataset['release']}",
+        "training mentions": f"{counts['train: mentions']:,}",
+        "concepts": f"{counts['concepts']:,}",
+        "names": f"{counts['names']:,}",
+        "cleaning": dataset["cleaning"],
+    }
 
 
 def dev_mentions(data: MentionDataset) -> MentionSplit:
@@ -275,15 +266,15 @@ NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecallSystem(MentionSystem):
+class RecallSystem(EncoderSystem):
     """One encoder for mentions and names, trained by triplets and by the number of concepts."""
 
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    content: ClassVar[Any] = MentionRun
+    best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
-    head: ClassVar[str] = "number"
-    outputs: ClassVar[int] = MOST_NUMBERS
 
     batch: Annotated[RecallSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=RecallSpec
@@ -299,7 +290,14 @@ class RecallSystem(MentionSystem):
     refresh_steps: int = 0
     """Steps after which the online negatives are found anew; 0: an epoch (section 3.1.2)."""
 
-    def told(self) -> dict[str, Any]:
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return (DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
+
+    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        return summary_of_mentions(dataset)
+
+    def hyperparameters(self) -> dict[str, Any]:
         return {"margin": self.margin, "number weight": self.number_weight}
 
     def validate(self, optimizer: OptimizerConfig) -> None:
@@ -311,7 +309,7 @@ class RecallSystem(MentionSystem):
                 "cls, mean (the paper's) or pieces"
             )
 
-    def fitted(self, source: BatchSource) -> Self:
+    def resolved_for(self, source: BatchSource) -> Self:
         assert isinstance(source, RecallBatches)
         online = self.batch.negatives == "online"
         every = (self.refresh_steps or source.steps_per_epoch) if online else 0
@@ -319,17 +317,17 @@ class RecallSystem(MentionSystem):
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         source = RecallBatches(data, self.batch, cut, **self.planned(rows, steps))
-        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
         return source
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
 
             def read(rows: list[jax.Array], ids: jax.Array | None, terms: int) -> Any:
@@ -338,7 +336,7 @@ class RecallSystem(MentionSystem):
                     tokens, positions, segments, terms, self.model.pooling, ids
                 )
 
-            vector_BGND, first_BGND = read_terms(read, batch, tick, mesh, seed)
+            vector_BGND, first_BGND = read_terms(read, batch, step_key, mesh, seed)
             blocks, groups, mentions = batch["numbers"].shape
             width = vector_BGND.shape[-1]
             names = slice(mentions, 2 * mentions)
@@ -375,7 +373,7 @@ class RecallSystem(MentionSystem):
         if view.step == 0:
             rows = fixed_negatives(data, "random", kn, self.batch.seed).rows
         else:
-            encoder = self.generator(params, view.about, source).encoder
+            encoder = self.generator(params, view.recorded_start, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
             names = view.computed.get(NAME_VECTORS)
@@ -400,7 +398,7 @@ class RecallSystem(MentionSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            generator = self.generator(view.params, view.about, source)
+            generator = self.generator(view.params, view.recorded_start, source)
             names = generator.encode(list(data.names.strings), progress=True)
             if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
                 (view.computed[NAME_VECTORS],) = names
@@ -410,10 +408,10 @@ class RecallSystem(MentionSystem):
         return score
 
     def generator(
-        self, params: Params, about: Mapping[str, Any], source: BatchSource
+        self, params: Params, recorded_start: Mapping[str, Any], source: BatchSource
     ) -> CandidateGenerator:
         """The generator with some parameters, on one device."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
             merge_encoder(graph, params["encoder"]),
             load_tokenizer(source.folder / "tokenizer"),
@@ -469,15 +467,15 @@ HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has th
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankSystem(MentionSystem):
+class RankSystem(EncoderSystem):
     """An encoder of pairs, trained to tell right candidates from others."""
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    content: ClassVar[Any] = MentionRun
+    best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
-    head: ClassVar[str] = "score"
-    outputs: ClassVar[int] = 1
     pools: ClassVar[bool] = False
 
     batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
@@ -489,7 +487,14 @@ class RankSystem(MentionSystem):
     head_dropout: float = 0.3
     """Of the vector of a pair (the authors' code)."""
 
-    def told(self) -> dict[str, Any]:
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return (DenseHead(name="score", outputs=1, seed=self.batch.seed),)
+
+    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        return summary_of_mentions(dataset)
+
+    def hyperparameters(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
 
     def validate(self, optimizer: OptimizerConfig) -> None:
@@ -504,12 +509,14 @@ class RankSystem(MentionSystem):
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
-        say(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
         return source
 
     # ---- Parameters ----
 
-    def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def start_to_record(
+        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
+    ) -> dict[str, Any]:
         types = read_config(encoder["config"]).type_vocab_size
         if types < 2:
             raise BadInput(
@@ -517,17 +524,17 @@ class RankSystem(MentionSystem):
                 "apart by two: use a BERT"
             )
         kinds = list(manifest["keyword_kinds"])
-        return {**super().about(encoder, manifest), "keyword_kinds": kinds}
+        return {**super().start_to_record(encoder, manifest), "keyword_kinds": kinds}
 
     # ---- The loss ----
 
-    def loss(self, about: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Mean binary cross-entropy over the pairs (equation 11)."""
-        graph, _ = split_encoder(self.structure(about))
+        graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
-        number, after = len(about["keyword_kinds"]), self.mask == "after"
+        number, after = len(recorded_start["keyword_kinds"]), self.mask == "after"
 
-        def pass_loss(params: Params, extra: Tree, batch: Batch, tick: Tick) -> Any:
+        def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
 
             def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
@@ -535,10 +542,10 @@ class RankSystem(MentionSystem):
                 probes = Probes(kinds=kinds, types=types, number=number, after=after)
                 return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
 
-            vector_BGND = read_terms(read, batch, tick, mesh, seed, beside=("kinds", "types"))
+            vector_BGND = read_terms(read, batch, step_key, mesh, seed, beside=("kinds", "types"))
             vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
             if seed is not None:
-                vector_ND = drop_vectors(vector_ND, seed, tick, HEAD_SITE, self.head_dropout)
+                vector_ND = drop_vectors(vector_ND, seed, step_key, HEAD_SITE, self.head_dropout)
             logit_N = score_of(vector_ND, params["score"])
             label_N = batch["labels"].reshape(-1).astype(jnp.float32)
             loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
@@ -560,12 +567,12 @@ class RankSystem(MentionSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.about))
+            graph, _ = split_encoder(self.structure(view.recorded_start))
             found = probabilities(
                 merge_encoder(graph, view.params["encoder"]),
                 view.params["score"],
                 pairs,
-                probes=len(view.about["keyword_kinds"]),
+                probes=len(view.recorded_start["keyword_kinds"]),
                 mask=self.mask,
             ).reshape(lists.names.shape)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)
@@ -630,15 +637,20 @@ def neighbours(terms: int) -> np.ndarray:
 # Each is a page of a lab book: the command, how long it takes where, what to expect, and for each
 # value where it stands. What a recipe does not set is the default of its system and batches:
 #
-# | value | where it stands | |---|---| | margin 1 on raw Euclidean distances; 4 names of others per
-# mention; 10 candidates | paper, 3.1.1 and 4.2 | | online negatives, found anew each epoch; before
-# the first step any names | paper, 3.1.2 | | number of concepts 1, 2, 3 and more, from [CLS]
-# through BERT's pooler | classes: paper, 3.1.1; pooler: released code alone | | keyword masks after
-# the softmax, not normalized again | paper, equation 9; the released code has them before it:
-# --mask before | | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3
-# before it | paper, equations 10 and 11; dropout: released code alone | | AdamW at 2e-5 | paper,
-# 4.2 | | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released
-# code alone |
+# | value | where it stands |
+# |---|---|
+# | margin 1 on raw Euclidean distances; 4 names of others per mention; 10 candidates | paper, 3.1.1
+#     and 4.2 |
+# | online negatives, found anew each epoch; before the first step any names | paper, 3.1.2 |
+# | number of concepts 1, 2, 3 and more, from [CLS] through BERT's pooler | classes: paper, 3.1.1;
+#     pooler: released code alone |
+# | keyword masks after the softmax, not normalized again | paper, equation 9; the released code has
+#     them before it: --mask before |
+# | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3 before it | paper,
+#     equations 10 and 11; dropout: released code alone |
+# | AdamW at 2e-5 | paper, 4.2 |
+# | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released code
+#     alone |
 
 SMALL = "sentence-transformers/all-MiniLM-L6-v2"
 ADAM = OptimizerConfig(
@@ -817,7 +829,7 @@ def export_ranker(system: RankSystem, run: SavedRun, out: Path, **options: Any) 
 
     def write(folder: Path) -> dict[str, float]:
         write_ranker(folder, ranker)
-        return {"probabilities in PyTorch": compare(folder, ranker)}
+        return {"probabilities in PyTorch": compare_ranker(folder, ranker)}
 
     return export_trained(system, run, out, beside=write, **options)
 
@@ -837,7 +849,7 @@ def write_ranker(folder: Path, ranker: TermRanker) -> None:
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
 
 
-def compare(folder: Path, ranker: TermRanker) -> float:
+def compare_ranker(folder: Path, ranker: TermRanker) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:

@@ -107,7 +107,7 @@ def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):
     for backend, dtype in (("cpu", "float32"), ("gpu", "bfloat16")):
         monkeypatch.setattr("jax.default_backend", lambda backend=backend: backend)
         assert encoder_arguments.load_encoder(args, None).bert.dtype == dtype
-        assert RECIPES["small"]().system.decided().model.dtype == dtype
+        assert RECIPES["small"]().system.resolved().model.dtype == dtype
 
 
 def test_vectors_are_kept_unless_told_otherwise(monkeypatch):

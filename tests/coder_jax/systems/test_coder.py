@@ -10,7 +10,7 @@ import pytest
 from naive_losses import naive
 
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.coder import group_loss as loss_of_group
+from coder_jax.systems.encoder_system import unit_length
 from coder_jax.systems.group_system import (
     Group,
     MultiSimilarity,
@@ -20,7 +20,6 @@ from coder_jax.systems.group_system import (
     relation_matrices,
     relation_queries,
     translated,
-    unit,
 )
 
 LOSS = CoderSystem(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
@@ -45,14 +44,13 @@ def group_loss(vectors, concepts, relations, table, loss):
         queries = relation_queries(relation_matrices(table, relations), relations, heads)
     else:
         queries = translated(table, relations, heads)
-    return loss_of_group(
+    return loss.group_loss(
         Group(
             vectors=jnp.asarray(vectors),
             concepts=jnp.asarray(concepts),
             relations=relations,
             queries=queries.reshape(K, D),
-        ),
-        loss,
+        )
     )
 
 
@@ -151,7 +149,7 @@ def test_zero_and_huge_vectors_keep_the_gradient_finite():
 
 
 def test_unit():
-    vectors = unit(jnp.array([[3.0, 4.0], [0.0, 0.0], [1e-15, 0.0]]))
+    vectors = unit_length(jnp.array([[3.0, 4.0], [0.0, 0.0], [1e-15, 0.0]]))
     np.testing.assert_allclose(vectors, [[0.6, 0.8], [0, 0], [1e-3, 0]], rtol=1e-6)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from naive_losses import naive
 
-from coder_jax.systems.coder_v1 import CoderV1System, group_loss
+from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.group_system import Group, MultiSimilarity, cosine
 
 U, M, D, S = 3, 2, 6, 4
@@ -72,7 +72,7 @@ def paper_parts(group, loss):
 @pytest.mark.parametrize("relations", [(2, 0, 2), (2, -1, 4)])
 def test_equals_the_formulas(relations):
     group = random_group(relations)
-    total, metrics = group_loss(group, LOSS)
+    total, metrics = LOSS.group_loss(group)
     term, transe, types = paper_parts(group, LOSS)
     assert transe > 0.1, "the margin is violated somewhere, or the test shows nothing"
     got = (metrics["loss_term"], metrics["loss_relation"], metrics["loss_type"], total)
@@ -82,7 +82,7 @@ def test_equals_the_formulas(relations):
 
 def test_what_is_told_of_the_group():
     group = random_group((2, -1, 4))
-    _, metrics = group_loss(group, LOSS)
+    _, metrics = LOSS.group_loss(group)
     vectors, queries = np.asarray(group.vectors), np.asarray(group.queries)
     farther = [
         math.dist(queries[i], vectors[K + i]) < math.dist(queries[i], vectors[2 * K + i])
@@ -97,12 +97,12 @@ def test_what_is_told_of_the_group():
 def test_the_ablations_leave_parts_out():
     group = random_group()
     term, transe, types = paper_parts(group, LOSS)
-    without_relations = group_loss(group, dataclasses.replace(LOSS, mu=0.0))[0]
-    without_types = group_loss(group, dataclasses.replace(LOSS, type_weight=0.0))[0]
+    without_relations = dataclasses.replace(LOSS, mu=0.0).group_loss(group)[0]
+    without_types = dataclasses.replace(LOSS, type_weight=0.0).group_loss(group)[0]
     bare = dataclasses.replace(group, queries=None, type_logits=None)
     assert float(without_relations) == pytest.approx(term + 0.3 * types, rel=2e-5)
     assert float(without_types) == pytest.approx(term + 0.7 * transe, rel=2e-5)
-    assert float(group_loss(bare, LOSS)[0]) == pytest.approx(term, rel=2e-5)
+    assert float(LOSS.group_loss(bare)[0]) == pytest.approx(term, rel=2e-5)
 
 
 def test_a_group_without_relations_or_types_adds_nothing():
@@ -110,7 +110,7 @@ def test_a_group_without_relations_or_types_adds_nothing():
     group = dataclasses.replace(group, types=jnp.full(3 * K, -1))
 
     def total(group):
-        return group_loss(group, LOSS)[0]
+        return LOSS.group_loss(group)[0]
 
     value, gradient = jax.value_and_grad(total, allow_int=True)(group)
     assert float(value) == pytest.approx(paper_parts(random_group(), LOSS)[0], rel=2e-5)

@@ -21,11 +21,13 @@ from coder_jax.systems.encoder_system import (
     remove_rows,
     write_rows,
 )
+from coder_jax.systems.recipes import SYSTEMS
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training import start as start_module
 from coder_jax.training.checkpoints import read_params, saved_steps
 from coder_jax.training.run_folder import read_identity
 from coder_jax.training.start import read_other_run
+from coder_jax.training.system import System
 from coder_jax.training.train import train
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process import BadInput
@@ -46,8 +48,8 @@ def with_pooling(whole, pooling):
 
 
 def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, capsys):
-    system = with_pooling(config(first, tmp_path), "mean").system.decided()
-    about, params = system.start(source)
+    system = with_pooling(config(first, tmp_path), "mean").system.resolved()
+    about, params = system.load_initial(source)
     assert set(params) == {"encoder"}, "what was learnt beside it is new"
     trained = read_params(first, 6)["encoder"]
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
@@ -94,24 +96,24 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_with_the_same_step_aga
     assert told["step"] == 6 and saved_steps(other)[-1] == 9
     assert read_identity(out)["start"] == start
     with pytest.raises(BadInput, match=f"{flag} .*begins with its checkpoint of step 4, which is"):
-        read_other_run(flag, str(other), best=False, noted={"step": 4})
+        read_other_run(flag, str(other), best=False, provenance={"step": 4})
 
 
 def test_all_hosts_begin_with_the_step_that_the_first_one_sees(first, source, monkeypatch):
     monkeypatch.setattr(start_module, "first_decides", lambda own: 3 if own == 6 else own)
-    about, params = config(first, "x").system.decided().start(source)
+    about, params = config(first, "x").system.resolved().load_initial(source)
     assert about["encoder"]["run"]["step"] == 3
     trained = read_params(first, 3)["encoder"]
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
 
 
 def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
-    system = config(first, tmp_path).system.decided()
+    system = config(first, tmp_path).system.resolved()
     other = Stops(source, after=99)
     tokenizer = source.manifest["tokenizer"] | {"hash": "f" * 64}
     other.manifest = source.manifest | {"tokenizer": tokenizer}
     with pytest.raises(BadInput, match="build the dataset with that run's tokenizer"):
-        system.start(other)
+        system.load_initial(other)
     identity = read_identity(first)
     for name, parts, message in (
         ("no checkpoint", {}, "has no checkpoint yet; train it first"),
@@ -120,13 +122,13 @@ def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
         (tmp_path / name).mkdir()
         write_identity(tmp_path / name / RUN.file, RUN, {**identity, **parts})
         with pytest.raises(BadInput, match=message):
-            config(tmp_path / name, tmp_path / "x").system.decided().start(source)
+            config(tmp_path / name, tmp_path / "x").system.resolved().load_initial(source)
     spoiled = copy.deepcopy(identity)
     spoiled["config"]["system"]["model"] = None
     shutil.copytree(first, tmp_path / "spoiled")
     write_identity(tmp_path / "spoiled" / RUN.file, RUN, spoiled)
     with pytest.raises(BadInput, match="config.system.model is null; expected"):
-        config(tmp_path / "spoiled", tmp_path / "x").system.decided().start(source)
+        config(tmp_path / "spoiled", tmp_path / "x").system.resolved().load_initial(source)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ class Fails(Exception):
     """In the middle of the work."""
 
 
-def rows_of(path, chunk, *, fail_at=None, about="these"):
+def rows_of(path, chunk, *, fail_at=None, provenance="these"):
     """The array that is written, and the bounds of the chunks that were made."""
     made = []
 
@@ -261,7 +263,7 @@ def rows_of(path, chunk, *, fail_at=None, about="these"):
         return np.arange(2 * first, 2 * last).reshape(-1, 2)
 
     try:
-        write_rows(path, 10, make, chunk=chunk, about=about, what="rows")
+        write_rows(path, 10, make, chunk=chunk, provenance=provenance, what="rows")
     except Fails:
         return None, made
     return np.load(path), made
@@ -279,12 +281,12 @@ def rows_of(path, chunk, *, fail_at=None, about="these"):
 def test_it_goes_on_with_what_is_of_the_same(tmp_path, chunk, about, made):
     path = tmp_path / "rows.npy"
     assert rows_of(path, 4, fail_at=8) == (None, [(0, 4), (4, 8)])
-    rows, again = rows_of(path, chunk, about=about)
+    rows, again = rows_of(path, chunk, provenance=about)
     assert again == made
     np.testing.assert_array_equal(rows, np.arange(20).reshape(10, 2))
     assert set(tmp_path.iterdir()) == {path, tmp_path / "rows.npy.about"}, "chunks are gone"
-    assert rows_of(path, chunk, about=about)[1] == [], "what is there is not made again"
-    assert len(rows_of(path, chunk, about="still others")[1]) == -(-10 // chunk)
+    assert rows_of(path, chunk, provenance=about)[1] == [], "what is there is not made again"
+    assert len(rows_of(path, chunk, provenance="still others")[1]) == -(-10 // chunk)
     remove_rows(path, tmp_path / "never_made.npy")
     assert not list(tmp_path.iterdir())
 
@@ -312,3 +314,9 @@ def test_a_whole_file_is_known_by_its_note_alone(tmp_path):
     rows_of(path, 10)
     (tmp_path / "rows.npy.about").unlink()
     assert rows_of(path, 10)[1] == [(0, 10)]
+
+
+def test_no_system_is_more_than_three_classes_deep():
+    for system in SYSTEMS.values():
+        chain = [one for one in system.__mro__ if issubclass(one, System)]
+        assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))

@@ -130,7 +130,7 @@ def test_half_way_between_start_and_end(model, straight):
 def test_a_ranker_of_pairs_needs_token_types(model):
     about = {"config": json.loads((model / "config.json").read_text()), "pooler": False}
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs.*: use a BERT"):
-        RankSystem().about(about, {"keyword_kinds": []})
+        RankSystem().start_to_record(about, {"keyword_kinds": []})
 
 
 def test_one_with_word_pieces_gets_more_of_them(tmp_path, capsys):

@@ -23,32 +23,32 @@ def test_run_json_is_published_last_and_files_that_stay_only_once(monkeypatch, t
     store = open_bucket(url)[0]
     whole = store.put_file
     monkeypatch.setattr(store, "put_file", lambda file, to: (put.append(to), whole(file, to)))
-    (files.here / "tokenizer").mkdir()
+    (files.folder / "tokenizer").mkdir()
     for name in ("run.json", "metrics.jsonl", "tokenizer/vocab.txt"):
-        (files.here / name).write_text(name)
-    (files.here / "lock").touch()
+        (files.folder / name).write_text(name)
+    (files.folder / "lock").touch()
     files.publish()
     assert len(put) == 3 and put[-1].endswith("/run.json")
-    (files.here / "metrics.jsonl").write_text("two lines")
+    (files.folder / "metrics.jsonl").write_text("two lines")
     files.publish()
     assert [name.rsplit("/", 1)[1] for name in put[3:]] == ["metrics.jsonl"]
     again = RunFiles(url)
-    assert again.here != files.here
-    assert (again.here / "metrics.jsonl").read_text() == "two lines"
-    assert (again.here / "tokenizer" / "vocab.txt").read_text() == "tokenizer/vocab.txt"
+    assert again.folder != files.folder
+    assert (again.folder / "metrics.jsonl").read_text() == "two lines"
+    assert (again.folder / "tokenizer" / "vocab.txt").read_text() == "tokenizer/vocab.txt"
 
 
 def test_an_index_is_published_fetched_and_gone_when_it_is_gone_here():
     url = f"{BUCKET}/runs/refreshed"
     files = RunFiles(url)
     for name in ("run.json", "index/2/near.npy", "index/.4.partial/near.npy", "words/list.txt"):
-        (files.here / name).parent.mkdir(parents=True, exist_ok=True)
-        (files.here / name).write_text(name)
+        (files.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (files.folder / name).write_text(name)
     files.publish()
     again = RunFiles(url)
-    found = {str(p.relative_to(again.here)) for p in again.here.rglob("*") if p.is_file()}
+    found = {str(p.relative_to(again.folder)) for p in again.folder.rglob("*") if p.is_file()}
     assert found == {"run.json", "index/2/near.npy", "words/list.txt"}
-    (files.here / "index" / "2" / "near.npy").unlink()
+    (files.folder / "index" / "2" / "near.npy").unlink()
     files.publish()
     assert names_at(url) == {"run.json", "words/list.txt"}
 
@@ -67,9 +67,9 @@ def test_a_start_that_was_cut_off_is_no_hindrance():
     url = f"{BUCKET}/runs/cut"
     files, root = open_bucket(url)
     files.pipe_file(f"{root}/tokenizer/vocab.txt", b"[PAD]")
-    assert not any(RunFiles(url).here.iterdir())
+    assert not any(RunFiles(url).folder.iterdir())
 
 
 def test_a_folder_of_this_machine_is_worked_on_itself(tmp_path):
     with RunFiles(tmp_path) as files:
-        assert (files.here, files.name) == (tmp_path, str(tmp_path))
+        assert (files.folder, files.name) == (tmp_path, str(tmp_path))

@@ -88,7 +88,7 @@ def test_only_the_first_host_writes(tmp_path, monkeypatch, capsys):
     log = MetricsLog(tmp_path / "absent", 0, 30)
     log.write(1, {"loss": 1.0})
     log.show(1, {"loss": 1.0})
-    log.say("step 1")
+    log.log("step 1")
     assert log.seconds >= 0
     log.close()
     assert not (tmp_path / "absent").exists()

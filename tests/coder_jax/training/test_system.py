@@ -425,7 +425,7 @@ def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
         return types.SimpleNamespace(last_step=10)
 
     monkeypatch.setattr("data_pipeline.batches.stream.BatchMaker", source)
-    monkeypatch.setattr("data_pipeline.batches.files.BatchFiles", source)
+    monkeypatch.setattr("coder_jax.systems.encoder_system.BatchFiles", source)
     monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda folder: None)
     data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
     open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))

@@ -25,8 +25,8 @@ from coder_jax.systems.bne import (
     bne_loss,
     bne_released,
     choose_negatives,
-    compare,
-    describe,
+    compare_names,
+    describe_names,
     write_files,
 )
 from coder_jax.systems.encoder_system import averaged
@@ -66,7 +66,7 @@ def steps_on(names, devices, **changes):
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
     config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, eps=1e-3))
     system = config.system
-    about = system.start(source_of(config, names))[0]
+    about = system.load_initial(source_of(config, names))[0]
     step = make_step(config, about, NameBatches.packed, devices=jax.devices()[:devices])
     state = new_state(step.like, system, {}, step.parts, step.optimizer)
     source = system.open(names, step.cut, rows=0, steps=3)
@@ -418,7 +418,7 @@ def test_it_cleans_by_itself_in_every_library(exported, tmp_path, rules):
     encoder = exported[1]
     cleaning = TermEncoder(encoder.reader, None, encoder.settings.changed(cleaning=rules))
     write_files(tmp_path, cleaning, {})
-    assert max(compare(tmp_path, cleaning).values()) <= 1e-5
+    assert max(compare_names(tmp_path, cleaning).values()) <= 1e-5
     assert "does so by itself" in (tmp_path / "README.md").read_text()
 
 
@@ -531,8 +531,8 @@ def test_the_card_says_what_it_is_and_how_to_use_it(exported):
 
 def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trained):
     system, run = load_run(trained[0])
-    assert describe(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
-    card = describe(system, averaged(trained[0], run, 2))
+    assert describe_names(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
+    card = describe_names(system, averaged(trained[0], run, 2))
     assert card["recipe"]["weights"] == "the mean of steps 4, 8" and card["results"] == []
 
 

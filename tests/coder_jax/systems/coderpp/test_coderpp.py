@@ -106,7 +106,7 @@ def test_neighbours_by_bfloat16_and_of_concepts_by_the_means_of_their_terms(
         folder.mkdir()
         draw = NeighbourDraw(data, spec)
         neighbours.write_neighbours(
-            folder, draw, place(bert), pooling="cls", products=products, about="tiny"
+            folder, draw, place(bert), pooling="cls", products=products, provenance="tiny"
         )
         found = np.load(folder / NEIGHBOURS)
         if products == "exact":
@@ -162,7 +162,7 @@ def test_several_devices_find_and_learn_what_one_does(run, straight, tmp_path, d
 def test_without_a_share_neighbours_are_never_looked_for(model):
     for share, every in ((0.0, 0), (0.5, 2)):
         system = config_of(model, "x", dataclasses.replace(SPEC, mined_share=share)).system
-        assert system.fitted(None).refresh_steps == every
+        assert system.resolved_for(None).refresh_steps == every
 
 
 @pytest.mark.parametrize(

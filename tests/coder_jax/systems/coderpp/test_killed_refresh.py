@@ -91,6 +91,6 @@ def test_damaged_vectors_of_a_refresh_say_to_delete_them(data, tmp_path, monkeyp
     monkeypatch.setattr(neighbours, "write_rows", damaged)
     words = r"some\.npy.* delete it and give the same command again"
     with pytest.raises(BadInput, match=words):
-        neighbours.write_vectors(tmp_path / "some.npy", data, None, pooling="cls", about="x")
+        neighbours.write_vectors(tmp_path / "some.npy", data, None, pooling="cls", provenance="x")
     with pytest.raises(BadInput, match=words):
-        neighbours.write_means(tmp_path / "some.npy", data, None, about="x")
+        neighbours.write_means(tmp_path / "some.npy", data, None, provenance="x")

@@ -32,9 +32,9 @@ from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import averaged, interpolated, trained_settings
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
-from coder_jax.training.start import start
+from coder_jax.training.start import load_start
 from coder_jax.training.state import place_read
-from coder_jax.training.system import Tick
+from coder_jax.training.system import StepKey
 from coder_jax.training.train import train
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.batches.stream import BatchMaker
@@ -83,7 +83,7 @@ def quick_loss() -> Iterator[None]:
     """A loss that reads no terms: the gradients of many layers take minutes to compile."""
 
     def loss(system, about, mesh, *, dropout=True):
-        def of_pass(params, extra, batch, tick):
+        def of_pass(params, extra, batch, step_key):
             return sum(jnp.sum(array) for array in jax.tree.leaves(params)), (extra, {})
 
         return of_pass
@@ -147,7 +147,7 @@ def test_another_run_begins_with_it(trained, how):
     other = still(trained.out if how == "init" else trained.model, trained.out.parent / "other")
     if how == "from":
         other = dataclasses.replace(other, start=str(trained.out))
-    about, initial = start(other, trained.source)
+    about, initial = load_start(other, trained.source)
     structure, like = split_encoder(other.system.structure(about))
     placed = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(
@@ -187,15 +187,17 @@ def test_twelve_layers_as_by_hand(tmp_path):
     bert, hf_config, _ = load_bert(model)
     structure, encoder = split_encoder(bert)
     system = short.system
-    about = system.about({"config": hf_config, "pooler": False}, source.manifest)
+    about = system.start_to_record({"config": hf_config, "pooler": False}, source.manifest)
     shapes, _ = system.shapes(about)
-    begun = system.begin({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
+    begun = system.init_params({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
     assert begun.keys() == {"relations"}
     params = {"encoder": encoder, **begun}
     loss = system.loss(about, make_mesh(1, jax.devices()[:1]), dropout=False)
     # Rises over one step, then stays; the relations do not decay.
     rate = optax.join_schedules([lambda _: 5e-4, lambda _: 1e-3], [1])
-    gradient = jax.jit(jax.grad(lambda params, batch, tick: loss(params, {}, batch, tick)[0]))
+    gradient = jax.jit(
+        jax.grad(lambda params, batch, step_key: loss(params, {}, batch, step_key)[0])
+    )
     by_hand = optax.adamw(
         rate,
         weight_decay=optimizer.weight_decay,
@@ -207,7 +209,7 @@ def test_twelve_layers_as_by_hand(tmp_path):
     state = by_hand.init(params)
     for step, batch in enumerate(source.batches(0, 3)):
         one_pass = {name: array[0] for name, array in batch.items()}
-        updates, state = by_hand.update(gradient(params, one_pass, Tick(step, 0)), state, params)
+        updates, state = by_hand.update(gradient(params, one_pass, StepKey(step, 0)), state, params)
         params = optax.apply_updates(params, updates)
     trained_system, run = load_run(tmp_path / "run")
     settings = trained_settings(run)

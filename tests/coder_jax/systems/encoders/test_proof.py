@@ -18,7 +18,7 @@ from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import interpolated, trained_settings
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_notes, read_params
-from coder_jax.training.start import start
+from coder_jax.training.start import load_start
 from coder_jax.training.system import PROOF, START
 from coder_jax.training.train import train
 from data_pipeline.batches.files import BatchFiles
@@ -67,12 +67,12 @@ def test_layers_in_another_order_are_refused_by_who_reads_a_run(trained, tmp_pat
 def test_and_by_who_begins_with_it(model, source, trained, tmp_path, monkeypatch, how):
     other = config(trained if how == "init" else model, tmp_path / "other")
     other = dataclasses.replace(
-        other, system=other.system.decided(), start=str(trained) if how == "from" else ""
+        other, system=other.system.resolved(), start=str(trained) if how == "from" else ""
     )
-    assert start(other, source)[1]
+    assert load_start(other, source)[1]
     monkeypatch.setattr(coder_jax.training.start, "read_params", swapped)
     with pytest.raises(BadInput, match="the run to start from gives other vectors than training"):
-        start(other, source)
+        load_start(other, source)
 
 
 def test_both_ends_of_an_interpolation(trained):

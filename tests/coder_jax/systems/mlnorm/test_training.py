@@ -24,7 +24,7 @@ from coder_jax.systems.mlnorm.training import jitter, jittered
 from coder_jax.systems.trained_models import load_classifier, load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, Config, RunConfig, Tick, check_proof
+from coder_jax.training.system import PROOF, Config, RunConfig, StepKey, check_proof
 from coder_jax.training.train import train
 from data_pipeline import batch_files
 from data_pipeline.batches.candidates import classes_of
@@ -144,18 +144,18 @@ def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
     monkeypatch.setattr(training, "term_vectors", stops)
     batch = next(BatchMaker(dataset, CALM.batch, StepCut()).batches(0, 1))
     batch = {name: jnp.asarray(array[0]) for name, array in batch.items()}
-    tick = Tick(jnp.int32(5), jnp.int32(0))
+    step_key = StepKey(jnp.int32(5), jnp.int32(0))
     mesh = make_mesh(8, jax.devices()[:1])
 
     def encoded(system, dropout):
         with pytest.raises(Encoded) as found:
             system.loss(ABOUT, mesh, dropout=dropout)(
-                {"encoder": unlike_encoder()}, {}, batch, tick
+                {"encoder": unlike_encoder()}, {}, batch, step_key
             )
         return found.value.args[0]
 
     still = dataclasses.replace(CALM, jitter_noise=0.0, jitter_drop=0.0)
-    expected = jittered(batch, token_ids(batch, tick, CALM.batch.seed), noise=0.5, drop=0.3)
+    expected = jittered(batch, token_ids(batch, step_key, CALM.batch.seed), noise=0.5, drop=0.3)
     assert (expected["tokens"] != batch["tokens"]).any()
     for system, dropout, rows in (
         (CALM, True, expected),

@@ -49,7 +49,7 @@ def test_an_epoch_s_negatives_are_the_nearest_names_of_others(mentions, generato
     out, _ = generator
     config = config_of("recall", mentions, out)
     source = source_of(config, mentions)
-    assert config.system.fitted(source).refresh_steps == source.steps_per_epoch == 2
+    assert config.system.resolved_for(source).refresh_steps == source.steps_per_epoch == 2
     last = STEPS - 2
     found = np.load(out / "index" / str(last) / NEGATIVES)
     data = source.dataset
@@ -453,7 +453,7 @@ def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator, ca
     config = config_of("rank", lists, "x")
     model = dataclasses.replace(config.system.model, init=str(generator[0]))
     system = dataclasses.replace(config.system, model=model)
-    about, initial = system.start(source_of(config, lists), None)
+    about, initial = system.load_initial(source_of(config, lists), None)
     _, run = load_run(generator[0])
     assert about["encoder"]["run"]["step"] == run.step
     said = "".join(capsys.readouterr())
@@ -468,7 +468,9 @@ def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator, ca
 def test_an_encoder_without_token_types_is_refused(lists):
     system = config_of("rank", lists, "x").system
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
-        system.about({"config": TINY.to_hf() | {"type_vocab_size": 1}}, {"keyword_kinds": []})
+        system.start_to_record(
+            {"config": TINY.to_hf() | {"type_vocab_size": 1}}, {"keyword_kinds": []}
+        )
 
 
 @pytest.mark.parametrize(
