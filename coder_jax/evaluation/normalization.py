@@ -93,8 +93,8 @@ class NormalizationBenchmark(Benchmark):
         ),
         Flag(
             "--predictions",
-            "folder for a TSV file of each benchmark, fold and pooling: mentions, gold, its rank, "
-            "and the five nearest concepts",
+            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
+            "mentions, gold, its rank, and the five nearest concepts",
             argparse={"type": Path, "metavar": "DIR"},
         ),
     )

@@ -55,11 +55,16 @@ SETTINGS = {
     "workers": "threads; one gives the same vectors each time, several are quicker and do not",
 }
 
+COMMON = (
+    *("--text", "--variant", "--out", "--dictionary", "--dictionary-languages"),
+    *("--exclude-concepts", "--stop-names", "--size", "--epochs", "--workers", "--overwrite"),
+)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.skip_gram"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv)
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv, common=COMMON)
 
 
 def build(args: argparse.Namespace) -> int:
