@@ -46,7 +46,7 @@ PURPOSES = {
     },
     "compare encoders": {
         "evaluate": "score an encoder on benchmarks, or compare the scores of two",
-        "report": "show scores, training curves, maps and neighbours of an encoder in one HTML file",
+        "report": "show scores, curves, maps and neighbours of an encoder in one HTML file",
     },
     "publish": {
         "export": "write a checkpoint as a folder for the Hugging Face Hub",

@@ -37,7 +37,7 @@ class BadInput(Exception):
 # progress.
 
 SECONDS_BETWEEN_LINES = 30.0
-QUIET = "print results, warnings and errors alone: no progress"  # of the flag --quiet
+QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
 
 _quiet = [False]
 
@@ -264,7 +264,7 @@ HELP_FLAGS = ("-h", "--help", "--help-all")
 EXAMPLES_SHOWN = 2
 MOST_COLUMNS = 100
 _COMMAND = re.compile(r"^ +(?:python -m|bash|echo) (?:.*\\\n)*.*\n?", re.MULTILINE)
-_CLAUSE = re.compile(r"(?<=[^.])[;.:] (?![^(]*\))")  # ends what --help shows of an option's help
+_CLAUSE = re.compile(r"(?<=[^.])[;.] (?![^(]*\))")  # ends what --help shows of an option's help
 _DEFAULT = re.compile(r"\(default: [^()]*\)$")
 
 
@@ -323,7 +323,8 @@ class _ShortHelp(argparse.Action):
 def _typed(option: argparse.Action) -> str:
     """An option with its value, as it is typed: --model FOLDER."""
     if not option.option_strings:
-        return str(option.metavar or option.dest.upper())
+        name = str(option.metavar or option.dest.upper())
+        return f"[{name}]" if option.nargs == "?" else name
     flag = option.option_strings[0]
     if option.nargs == 0:
         return flag
@@ -364,10 +365,10 @@ def short_help(usage: str, about: str, rows: Iterable[tuple[str, str]], count: i
     )
 
 
-def option_table(rows: Iterable[tuple[str, str]]) -> str:
-    """Options and what they do, in two columns."""
+def option_table(rows: Iterable[tuple[str, str]], widest: int = 30) -> str:
+    """Options and what they do, in two columns, of which the first has at most `widest` letters."""
     rows = list(rows)
-    width = min(30, max((len(flag) for flag, _ in rows), default=0))
+    width = min(widest, max((len(flag) for flag, _ in rows), default=0))
     lines = []
     for flag, text in rows:
         first = f"  {flag:<{width}}  "
@@ -387,7 +388,7 @@ def option_table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def first_clause(text: str) -> str:
-    """The help of an option to its first semicolon, colon or full stop; and its default."""
+    """The help of an option to its first semicolon or full stop; and its default."""
     words = " ".join(text.split())
     clause = _CLAUSE.split(words, maxsplit=1)[0].removesuffix(".")
     default = _DEFAULT.search(words)

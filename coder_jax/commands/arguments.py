@@ -64,7 +64,10 @@ def add_model_arguments(
         help=f"how terms are cleaned first (default: the model's). {ALL_IN_WORDS}",
     )
     parser.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help="cut terms to so many tokens (default: the model's)"
+        "--max-length",
+        type=int,
+        metavar="TOKENS",
+        help="cut terms to so many tokens (default: the model's)",
     )
     parser.add_argument(
         "--attend-padding",
@@ -88,10 +91,10 @@ def add_cache_argument(parser: argparse._ActionsContainer) -> None:
         "--no-cache",
         dest="cache",
         action="store_false",
-        help=f"encode the dictionary again; without this flag its vectors, if it has {LEAST_TERMS:,} "
+        help=f"encode the dictionary again; otherwise its vectors, if it has {LEAST_TERMS:,} "
         f"terms or more, are kept in {kept_folder()} (or below CODER_JAX_CACHE) for the next time. "
-        f"The oldest are deleted when all need more than {LIMIT} gigabytes (default: "
-        f"{DEFAULT_GB:g})",
+        f"The oldest are deleted when all need more than {LIMIT} gigabytes ({DEFAULT_GB:g} "
+        "if it is not set)",
     )
 
 
@@ -205,8 +208,7 @@ def add_dictionary_choices(
         action=Values,
         nargs=nargs,
         metavar="SAB",
-        help="use only terms of these vocabularies; "
-        + several.format("SNOMEDCT_US,MSH"),
+        help="use only terms of these vocabularies; " + several.format("SNOMEDCT_US,MSH"),
     )
     group.add_argument(
         "--semantic-types",
@@ -214,8 +216,8 @@ def add_dictionary_choices(
         commas=False,  # names of types hold commas: `read_dictionary` knows them
         nargs=nargs,
         metavar="TYPE",
-        help="use only concepts of these semantic types; numbers or names, in any case ('Disease or "
-        "Syndrome'); " + several.format("T047,T191"),
+        help="use only concepts of these semantic types; numbers or names, in any case "
+        "('Disease or Syndrome'); " + several.format("T047,T191"),
     )
 
 

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from coder_jax.commands.arguments import add_cache_argument
 
-
 COMMON = ("--model", "--data", "--out", "-k", "--folds")
 
 

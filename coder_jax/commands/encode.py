@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="encode the terms of a dictionary instead, in its order: a TSV file of term<TAB>CUI, a "
-        "table whose header names its columns, or a dataset folder (the strings as its source "
+        help="encode the terms of a dictionary instead, in its order; a TSV file of term<TAB>CUI, "
+        "a table whose header names its columns, or a dataset folder (the strings as its source "
         "writes them)",
     )
     add_dictionary_choices(parser, several_words=False)

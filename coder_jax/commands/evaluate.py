@@ -52,12 +52,13 @@ both when the same command is given again. It runs on one host: of several, star
 with JAX_NUM_PROCESSES=1.
 
 Examples:
-  python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
       --benchmark heldout=data/hpo/heldout cadec=benchmarks/cadec sim=benchmarks/umnsrs-sim.txt
+  python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --pooling cls mean --benchmark fr=mentions_fr.tsv --dictionary data/umls \\
       --dictionary-languages ENG --json sapbert.json
+  python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
   python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary data/umls \\
       --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
   python -m coder_jax evaluate --model coder_all --json quaero.json --dictionary data/umls \\
@@ -73,7 +74,6 @@ Examples:
       --benchmark mine=my_mentions.tsv --predictions predictions
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
       --benchmark mine=my_mentions.tsv --cutoffs runs/demo/export/cutoffs.json
-  python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model runs/recall --ranker runs/rank --json chip.json \\
       --benchmark chip=data/chip
   python -m coder_jax evaluate --model runs/recall_[1-5] --ranker runs/rank_[1-5] \\
@@ -142,7 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME=PATH",
-        help="test sets; NAME is yours to choose, and --help-all lists the formats of PATH",
+        help="test sets, each with a name of your choice (--help-all lists the formats)",
     )
     parser.add_argument(
         "--json",
@@ -169,8 +169,8 @@ def add_cutoffs(group: argparse._ArgumentGroup) -> None:
         "--cutoffs",
         type=Path,
         metavar="FILE",
-        help="also measure the cut-offs for `normalize --precision`, and write them here; `normalize` "
-        "finds cutoffs.json in the model's folder by itself",
+        help="also measure the cut-offs for `normalize --precision`, and write them here; "
+        "`normalize` finds cutoffs.json in the model's folder by itself",
     )
     group.add_argument(
         "--candidates",
@@ -185,8 +185,8 @@ def add_encoder(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--vectors-of",
         choices=("words", "names", "concepts"),
-        help="score vectors of words, names or concepts; --model is a file in word2vec's formats or "
-        "cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)",
+        help="score vectors of words, names or concepts; --model is a file in word2vec's formats "
+        "or cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)",
     )
 
 
@@ -197,9 +197,9 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]PATH",
-        help="terms to search; a TSV file of term<TAB>CUI, a table (.csv, "
-        ".tsv, .xlsx) with a header such as concept, term, language, vocabulary, a dataset folder "
-        "or MRCONSO.RRF; for one benchmark (NAME=PATH), or for all that have none of their own",
+        help="terms to search (TSV of term<TAB>CUI, a table, a dataset folder or MRCONSO.RRF); a "
+        "table (.csv, .tsv, .xlsx) has a header such as concept, term, language, vocabulary; for "
+        "one benchmark (NAME=PATH), or for all that have none of their own",
     )
     add_dictionary_choices(group)
     add_cache_argument(group)
@@ -207,8 +207,8 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "--dictionary-concepts-of",
         nargs="+",
         metavar="SAB",
-        help="use all terms of the concepts that are in these vocabularies (such as ICD9CM, for the "
-        "papers' case studies)",
+        help="use all terms of the concepts that are in these vocabularies (such as ICD9CM, for "
+        "the papers' case studies)",
     )
     group.add_argument(
         "--retired-cuis",

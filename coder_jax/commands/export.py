@@ -18,8 +18,8 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
-  python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
+  python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
 """
@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-
 
 COMMON = (
     *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
@@ -69,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interpolate",
         type=float,
         metavar="WEIGHT",
-        help="average with the encoder before training: 1 is the trained one, 0 the old one. After a "
-        "long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
+        help="average with the encoder before training (1: only the trained one, 0: only the old "
+        "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
         "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that is "
         "hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
     )

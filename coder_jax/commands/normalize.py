@@ -27,7 +27,7 @@ vectors are kept on this machine: the second time is quick. It may be larger tha
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
 mentions are of one, in whatever languages it was trained on. Similarity and confidence are its
-probability; below --threshold there is no answer. With --by classes a --dictionary only tells
+probability; below --min-similarity there is no answer. With --by classes a --dictionary only tells
 the names of the concepts; else it is searched, as above.
 
 A generator (recipe recall), with a --ranker or without, answers with as many concepts as it takes
@@ -39,15 +39,15 @@ code<TAB>name, as code.txt of CHIP-2019 is.
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
+  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --decided decisions.csv list.csv
   python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
-  python -m coder_jax normalize --model runs/s2 --semantic-group DISO --threshold 0.1 \\
+  python -m coder_jax normalize --model runs/s2 --semantic-group DISO --min-similarity 0.1 \\
       --by classes --dictionary data/fr_all mentions_fr.txt
   python -m coder_jax normalize --model runs/recall --ranker runs/rank --dictionary codes.tsv \\
       mentions.txt
-  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
 """
 
 from __future__ import annotations
@@ -143,15 +143,24 @@ def add_table(group: argparse._ArgumentGroup) -> None:
         help="write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all)",
     )
     group.add_argument(
-        "--prefix", default="", metavar="TEXT", help="put this before the names of the added columns"
+        "--prefix",
+        default="",
+        metavar="TEXT",
+        help="put this before the names of the added columns",
     )
     group.add_argument(
-        "--separator", metavar="SIGN", help="sign between columns (default: found in the file: comma, ; or tab)"
+        "--separator",
+        metavar="SIGN",
+        help="sign between columns (default: found in the file: comma, ; or tab)",
     )
     group.add_argument(
-        "--encoding", metavar="NAME", help="encoding of the list, such as latin-1 or cp1252 (default: UTF-8)"
+        "--encoding",
+        metavar="NAME",
+        help="encoding of the list, such as latin-1 or cp1252 (default: UTF-8)",
     )
-    group.add_argument("--sheet", metavar="NAME", help="sheet of an .xlsx file (default: the first)")
+    group.add_argument(
+        "--sheet", metavar="NAME", help="sheet of an .xlsx file (default: the first)"
+    )
 
 
 def add_answers(group: argparse._ArgumentGroup) -> None:
@@ -170,7 +179,6 @@ def add_answers(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--min-similarity",
-        "--threshold",
         type=float,
         metavar="S",
         help="leave terms empty whose nearest concept is less similar, or whose class is less "
@@ -180,8 +188,8 @@ def add_answers(group: argparse._ArgumentGroup) -> None:
         "--precision",
         type=float,
         metavar="P",
-        help="leave uncertain terms empty, so that about this share of answers is right (0.9 = 9 of "
-        "10); needs a cutoffs.json of `evaluate --cutoffs`",
+        help="leave uncertain terms empty, so that about this share of answers is right (0.9 = 9 "
+        "of 10); needs a cutoffs.json of `evaluate --cutoffs`",
     )
     group.add_argument(
         "--language",
@@ -229,8 +237,8 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="terms to search; a table with the columns term and concept, a dataset folder, or "
-        "MRCONSO.RRF",
+        help="terms to search (a table with columns term and concept, a dataset folder or "
+        "MRCONSO.RRF)",
     )
     add_dictionary_choices(group, several_words=False)
     group.add_argument(

@@ -80,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="terms for the maps and the explorer: a TSV file of term<TAB>CUI, a table whose header names its columns, a "
-        "dataset folder, or MRCONSO.RRF",
+        help="terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose "
+        "header names its columns, a dataset folder, or MRCONSO.RRF",
     )
     add_dictionary_choices(parser)
     add_cache_argument(parser)
@@ -91,8 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]JSON",
-        help="scores to show, files of `evaluate --json`; NAME is what the tables call the encoder, "
-        "or `before` or `after` (training)",
+        help="scores to show, files of `evaluate --json`; NAME is what the tables call the "
+        "encoder, or `before` or `after` (training)",
     )
     parser.add_argument(
         "--mentions",

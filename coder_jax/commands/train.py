@@ -19,7 +19,7 @@ import tyro
 from coder_jax.systems.recipes import RECIPES, config_of
 from coder_jax.training.run_folder import read_identity, small_files
 from coder_jax.training.system import Config
-from data_pipeline.batches.spec import BatchSource
+from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import RUN
 from data_pipeline.process import (
@@ -106,7 +106,9 @@ def brief_help(settings: Config, source: str, recipe: str | None) -> str:
             *str(__doc__).splitlines()[:1],
             "",
             "Recipes (--recipe NAME --help explains one: commands, duration, what to expect):",
-            option_table((purpose, ", ".join(names)) for purpose, names in PURPOSES.items()),
+            option_table(
+                ((purpose, ", ".join(names)) for purpose, names in PURPOSES.items()), widest=40
+            ),
             "",
             f"Examples:\n{EXAMPLES}",
             "",
@@ -261,11 +263,7 @@ def open_source(config: Config) -> BatchSource:
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
         )
-    if system.groups % run.passes:
-        raise BadInput(
-            f"{system.groups} groups do not divide evenly into {run.passes} passes; use a number "
-            f"of passes that divides {system.groups}"
-        )
+    check_passes(system.groups, run.passes)
     cut = step_cut(make_mesh(system.groups // run.passes), run.passes)
     return system.open(folder, cut, rows=run.rows, steps=config.optimizer.steps)
 

@@ -51,8 +51,8 @@ class CoderSystem(RelationSystem):
             )
         if self.batch.corrupted_tails:
             raise BadInput(
-                "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
-                "a recipe of CODER v1"
+                "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "
+                "coder_v1_eng"
             )
 
     def head_parts(self) -> dict[str, Part]:

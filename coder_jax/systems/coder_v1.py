@@ -53,21 +53,21 @@ class CoderV1System(RelationSystem):
         super().validate(optimizer)
         if self.mu and not self.batch.corrupted_tails:
             raise BadInput(
-                f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
-                "use --corrupted-tails or --mu 0"
+                f"--mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "give --corrupted-tails or --mu 0"
             )
         if self.type_weight and not self.batch.semantic_types:
             raise BadInput(
-                f"type_weight is {self.type_weight}, but the batches tell no semantic types; use "
-                "--semantic-types or --type-weight 0"
+                f"--type-weight is {self.type_weight}, but the batches have no semantic types; "
+                "give --semantic-types or --type-weight 0"
             )
 
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         super().needs(manifest, folder)
         if self.type_weight and not manifest["semantic_types"]:
             raise BadInput(
-                f"type_weight is {self.type_weight}, but {folder} has no semantic types "
-                "(MRSTY.RRF); use --type-weight 0"
+                f"--type-weight is {self.type_weight}, but {folder} has no semantic types "
+                "(MRSTY.RRF); give --type-weight 0"
             )
 
     def head_parts(self) -> dict[str, Part]:

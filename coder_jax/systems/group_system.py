@@ -442,8 +442,8 @@ class RelationSystem(GroupSystem):
         super().validate(optimizer)
         if self.mu and self.batch.draw in ("synonyms", "pairs"):
             raise BadInput(
-                f"mu is {self.mu}, but the draw {self.batch.draw!r} takes no relations; "
-                "use --mu 0 or another draw"
+                f"--mu is {self.mu} and --draw is {self.batch.draw}, which takes no relations; "
+                "give --mu 0 or another --draw"
             )
 
     def told(self) -> dict[str, Any]:
@@ -452,7 +452,7 @@ class RelationSystem(GroupSystem):
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.mu and not manifest["relations"]:
             raise BadInput(
-                f"mu is {self.mu}, but {folder} has no relations; use --mu 0 to train on "
+                f"--mu is {self.mu}, but {folder} has no relations; give --mu 0 to train on "
                 "synonyms alone"
             )
 

@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.hosts import first_decides, say
-from coder_jax.training.checkpoints import (
-    best_step,
-    read_extra,
-    read_notes,
-    read_params,
-    saved_steps,
-)
 from coder_jax.training.run_folder import before_change, read_identity, small_files
 from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
@@ -70,6 +63,9 @@ def read_other_run(flag: str, out: str, *, best: bool, noted: Mapping[str, Any] 
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
     """
+    # Imported here, as it imports Orbax: `train --help` stays quick.
+    from coder_jax.training.checkpoints import best_step, read_notes, read_params, saved_steps
+
     folder = small_files(out)
     identity = read_identity(folder)
     steps = saved_steps(Path(out))
@@ -108,6 +104,8 @@ def start(
     other = read_other_run(
         "--from", config.start, best=system.best is not None, noted=(noted or {}).get("from")
     )
+    from coder_jax.training.checkpoints import read_extra  # as above
+
     extra = read_extra(Path(config.start), other.step) if system.carries_extra else {}
     about, params = system.carry(dataclasses.replace(other.saved, extra=extra), source)
     say(f"starting from step {other.step} of {config.start}: {', '.join(params)}")

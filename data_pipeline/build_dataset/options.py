@@ -142,7 +142,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="PATH",
-        help="UMLS, SNOMED CT, LOINC, an ontology, or your own table; a UMLS release (META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), "
+        help="UMLS, SNOMED CT, LOINC, an ontology, or your own table; a UMLS release (META "
+        "folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), "
         "OBO ontology (.obo, .obo.gz), your own table of terms (.tsv, .csv, .xlsx), SNOMED CT "
         "(Snapshot folder or release .zip, RF2) or LOINC (Loinc.csv, release folder or .zip)",
     )
@@ -174,8 +175,8 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="LAT",
-        help="languages to keep, such as ENG FRE, the most wanted first; a string that a concept has in several languages "
-        "keeps the first (default: all; ENG first, then A to Z)",
+        help="languages to keep, such as ENG FRE, the most wanted first; a string that a "
+        "concept has in several languages keeps the first (default: all; ENG first, then A to Z)",
     )
     filters.add_argument(
         "--sources",
@@ -205,7 +206,13 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         "English terms, whatever the vocabulary, and all other concepts come in, too, with "
         "their English terms of CHV and MSH",
     )
-    filters.add_argument("--term-types", nargs="+", default=(), metavar="TTY", help="types of terms to keep, such as PT SY")
+    filters.add_argument(
+        "--term-types",
+        nargs="+",
+        default=(),
+        metavar="TTY",
+        help="types of terms to keep, such as PT SY",
+    )
     filters.add_argument(
         "--relations",
         nargs="+",

@@ -87,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text", type=Path, nargs="+", required=True, metavar="FILE", help="files of text"
     )
     required.add_argument(
-        "--variant", choices=VARIANTS, required=True, help="what gets a vector (see above)"
+        "--variant",
+        choices=VARIANTS,
+        required=True,
+        help="what gets a vector (--help-all explains)",
     )
     required.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     text = parser.add_argument_group("text")

@@ -120,7 +120,7 @@ class ClassSystem(EncoderSystem):
         check_least(self, 1, "width")
         if not 0 < self.scale <= 40:
             raise BadInput(
-                f"scale is {self.scale}; it must be more than 0 and at most 40: e^-2s is computed"
+                f"--scale is {self.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
             )
 
     def about(self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,7 +302,7 @@ class MLNormSystem(ClassSystem):
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         if not 0 <= self.jitter_noise < math.inf:
-            raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
+            raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
 
     def needs(self, manifest: Mapping[str, Any], folder: Path) -> None:

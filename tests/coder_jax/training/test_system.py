@@ -182,7 +182,7 @@ def test_devices_and_passes_change_nothing(run, tmp_path, normal, devices, passe
 
 
 def test_a_loss_that_needs_the_whole_batch_has_one_pass(run, tmp_path):
-    with pytest.raises(BadInput, match="passes is 2, but the loss of toy needs the whole batch"):
+    with pytest.raises(BadInput, match="--passes is 2, but the loss of toy needs the whole batch"):
         run(tmp_path / "run", passes=2)
     assert not (tmp_path / "run").exists()
 
@@ -292,7 +292,7 @@ def test_help_explains_every_flag(capsys):
         (["--b2", "1"], "b2 is 1.0; it must be less than 1"),
         (["--mu", "nan"], "mu is nan; it must be a finite number"),
         (["--mu", "-3"], "mu is -3.0; it must be at least 0"),
-        (["--relation.margin", "inf"], "margin is inf; it must be a finite number"),
+        (["--relation.margin", "inf"], "--relation.margin is inf; expected a finite number"),
         (["--passes", "0"], "passes is 0; it must be at least 1"),
         (["--rows", "-1"], "rows is -1; it must be at least 0"),
         (["--eval-steps", "-3"], "eval_steps is -3; it must be at least 0"),

@@ -70,7 +70,7 @@ def test_and_by_who_begins_with_it(model, source, trained, tmp_path, monkeypatch
         other, system=other.system.decided(), start=str(trained) if how == "from" else ""
     )
     assert start(other, source)[1]
-    monkeypatch.setattr(coder_jax.training.start, "read_params", swapped)
+    monkeypatch.setattr(coder_jax.training.checkpoints, "read_params", swapped)
     with pytest.raises(BadInput, match="the run to start from gives other vectors than training"):
         start(other, source)
 
