@@ -13,15 +13,19 @@ if sys.version_info < (3, 11):  # noqa: UP036
     )
     sys.exit(2)
 
-import argparse
 import importlib
+import importlib.metadata
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.build_dataset.__main__ import main as build
 from data_pipeline.process import (
-    QUIET,
+    HELP_FLAGS,
     check_flags,
+    command_parser,
     did_you_mean,
     message_of,
     quiet,
@@ -29,37 +33,65 @@ from data_pipeline.process import (
     without_other_bars,
 )
 
-VERBS = {
-    "train": "train an encoder on a built dataset, or go on where a run stopped",
-    "evaluate": "score an encoder on benchmarks",
-    "encode": "turn terms into vectors",
-    "extend-vocabulary": "give an encoder word pieces or characters of a terminology",
-    "candidates": "find the concepts nearest to mentions, for a ranker to learn from",
-    "normalize": "map free-text mentions to the concepts of a dictionary",
-    "export": "write a checkpoint as a folder for the Hugging Face Hub",
-    "report": "put scores, curves, maps and neighbours of an encoder into one HTML file",
+PURPOSES = {
+    "map terms to concepts": {
+        "normalize": "map free-text terms to the concepts of a dictionary",
+        "encode": "turn terms into vectors",
+    },
+    "train an encoder": {
+        "build": "make a dataset from a terminology: UMLS, SNOMED CT, an ontology, your own table",
+        "train": "train an encoder on a dataset, or resume a run",
+        "extend-vocabulary": "add word pieces or characters of a terminology to an encoder",
+        "candidates": "find the nearest concepts of mentions, for training a ranker",
+    },
+    "compare encoders": {
+        "evaluate": "score an encoder on benchmarks, or compare the scores of two",
+        "report": "show scores, curves, maps and neighbours of an encoder in one HTML file",
+    },
+    "publish": {
+        "export": "write a checkpoint as a folder for the Hugging Face Hub",
+    },
 }
+VERBS = {verb: what for verbs in PURPOSES.values() for verb, what in verbs.items()}
 WIDTH = max(map(len, VERBS))
-HELP = {"-h", "--help"}
+HELP = set(HELP_FLAGS)
 
 
 def usage() -> str:
     """What to type."""
-    verbs = "\n".join(f"  {verb:<{WIDTH}} {what}" for verb, what in VERBS.items())
-    return (
-        f"usage: python -m coder_jax VERB ...\n\n{verbs}\n\n"
-        "`python -m coder_jax VERB --help` explains a verb, with examples.\n"
-        "Datasets are built with `python -m data_pipeline.build --help`."
+    lines = ["usage: python -m coder_jax VERB ...", ""]
+    for purpose, verbs in PURPOSES.items():
+        lines += [f"{purpose}:", *(f"  {verb:<{WIDTH}}  {what}" for verb, what in verbs.items())]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "`python -m coder_jax VERB --help` explains a verb, with examples; --version shows the "
+            "version.",
+            "Other data: python -m data_pipeline.build_mentions, .derive_keywords, .skip_gram "
+            "(--help).",
+        ]
     )
+
+
+def version() -> str:
+    """The version of the package that runs."""
+    try:
+        return importlib.metadata.version("coder-jax")
+    except importlib.metadata.PackageNotFoundError:  # a clone that was not installed
+        project = Path(__file__).parent.parent / "pyproject.toml"
+        if not project.is_file():
+            return "of an unknown version"
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status is that of `data_pipeline.process.run_command`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in HELP:
+    if not words or words[0] in HELP or words[0] == "--version":
 
         def show() -> int:
-            print(usage())
+            print(f"coder_jax {version()}" if "--version" in words[:1] else usage())
             return 0 if words else 2
 
         return run_command(show, when_asked=None)
@@ -68,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = f"there is no verb {verb!r}{did_you_mean(verb, VERBS)}"
         print(f"error: {said}\n\n{usage()}", file=sys.stderr)
         return 2
+    if verb == "build":
+        return build(rest, "python -m coder_jax build")
     without_other_bars(rest)
     try:
         set_up_xla()
@@ -99,13 +133,9 @@ def work(verb: str, command: ModuleType, words: list[str]) -> int:
         parsed = command.parse(words)
         wanted = parsed.run.quiet
     else:
-        parser = argparse.ArgumentParser(
-            prog=f"python -m coder_jax {verb}",
-            description=command.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+        parser = command_parser(
+            f"python -m coder_jax {verb}", command.__doc__, command.add_arguments, command.COMMON
         )
-        command.add_arguments(parser)
-        parser.add_argument("--quiet", action="store_true", help=QUIET)
         check_flags(parser, words)
         parsed = parser.parse_args(words)
         wanted = parsed.quiet

@@ -30,7 +30,8 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.derive_keywords"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, derive, argv)
+    common = ("--dictionary", "--out", "--mentions", "--ending-names", "--part-names", "--purity")
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, derive, argv, common=common)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

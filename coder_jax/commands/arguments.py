@@ -48,8 +48,8 @@ def add_model_arguments(
         action=Models if many else "store",
         nargs="+" if several_models == "words" else None,
         metavar="FOLDER_OR_HUB_ID",
-        help="the encoder to use"
-        + (f"; of several generators of candidates ({many}) the mean counts" if many else ""),
+        help="the encoder, a folder or a hub id"
+        + (f"; only for recall several ({many}), which are averaged" if many else ""),
     )
     parser.set_defaults(models=[])
     parser.add_argument(
@@ -61,23 +61,27 @@ def add_model_arguments(
     parser.add_argument(
         "--cleaning",
         metavar="RULES",
-        help=f"rules that terms go through first (default: the model's). {ALL_IN_WORDS}",
+        help=f"how terms are cleaned first (default: the model's). {ALL_IN_WORDS}",
     )
     parser.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help="cut longer terms (default: the model's)"
+        "--max-length",
+        type=int,
+        metavar="TOKENS",
+        help="cut terms to so many tokens (default: the model's)",
     )
     parser.add_argument(
         "--attend-padding",
         action="store_true",
         default=None,
-        help="as the published CODER checkpoints were trained; use with --pooling pooler",
+        help="attend to padding, as the published CODER checkpoints were trained; use with "
+        "--pooling pooler",
     )
     parser.add_argument(
         "--dtype",
         choices=("auto", "float32", "bfloat16"),
         default="float32",
         help="arithmetic of the encoder; auto, as in training, is bfloat16 on an accelerator and "
-        "float32 on CPUs (default: float32, with which published scores compare)",
+        "float32 on CPUs. Published scores compare with float32 (default: float32)",
     )
 
 
@@ -87,10 +91,10 @@ def add_cache_argument(parser: argparse._ActionsContainer) -> None:
         "--no-cache",
         dest="cache",
         action="store_false",
-        help=f"encode the dictionary anew; else its vectors, if it has {LEAST_TERMS:,} terms or "
-        f"more, are kept in {kept_folder()} (below CODER_JAX_CACHE, where that is set). What was "
-        f"not used for longest goes when all need more than {LIMIT} gigabytes (default: "
-        f"{DEFAULT_GB:g})",
+        help=f"encode the dictionary again; otherwise its vectors, if it has {LEAST_TERMS:,} "
+        f"terms or more, are kept in {kept_folder()} (or below CODER_JAX_CACHE) for the next time. "
+        f"The oldest are deleted when all need more than {LIMIT} gigabytes ({DEFAULT_GB:g} "
+        "if it is not set)",
     )
 
 
@@ -196,16 +200,15 @@ def add_dictionary_choices(
         action=Values,
         nargs=nargs,
         metavar="LANGUAGE",
-        help="of a dataset, a release or a table with such a column, take the terms in these "
-        "languages only; " + several.format("ENG,FRE"),
+        help="use only terms in these languages; for a dictionary with languages: a dataset, a "
+        "release or a table; " + several.format("ENG,FRE"),
     )
     group.add_argument(
         "--dictionary-sources",
         action=Values,
         nargs=nargs,
         metavar="SAB",
-        help="of these, take the terms of these vocabularies only; "
-        + several.format("SNOMEDCT_US,MSH"),
+        help="use only terms of these vocabularies; " + several.format("SNOMEDCT_US,MSH"),
     )
     group.add_argument(
         "--semantic-types",
@@ -213,8 +216,8 @@ def add_dictionary_choices(
         commas=False,  # names of types hold commas: `read_dictionary` knows them
         nargs=nargs,
         metavar="TYPE",
-        help="of these, take the concepts of these semantic types only: numbers or "
-        "names, in whatever case ('Disease or Syndrome'); " + several.format("T047,T191"),
+        help="use only concepts of these semantic types; numbers or names, in any case "
+        "('Disease or Syndrome'); " + several.format("T047,T191"),
     )
 
 
@@ -263,31 +266,31 @@ def add_ranker_arguments(parser: argparse.ArgumentParser, *, several: bool = Fal
         nargs="+",
         default=[],
         metavar="FOLDER",
-        help="rank the candidates of --model by a run of the recipe rank, or its export; of "
-        "several the mean counts",
+        help="rank the candidates of --model by a run of the recipe rank, or its export; several "
+        "are averaged",
     )
     ranker.add_argument(
         "--fusion",
         nargs="+" if several else 1,
         choices=("mean", "recall", "rank"),
         default=["mean"],
-        help="what orders candidates: the mean of both scores, or one of them (default: mean)"
+        help="order candidates by the mean of both scores, or by one of them (default: mean)"
         + ("; a row for each that is given" if several else ""),
     )
     ranker.add_argument(
         "--recall-score",
         choices=("sum", "max"),
         default="sum",
-        help="the generator's score of a distance d: 1 - d / the sum of those of all candidates "
-        "(the paper, default), or of the largest (its code)",
+        help="the generator's score of a distance d; 1 - d / the sum of the distances of all "
+        "candidates (the paper), or 1 - d / the largest (its code) (default: sum)",
     )
     ranker.add_argument(
         "--fourth-above",
         type=float,
         default=0.8,
         metavar="SCORE",
-        help="with a ranker, where three concepts or more are predicted, those after the third "
-        "count, too, if they score above this (default: %(default)s, as in the paper)",
+        help="where a ranker predicts three concepts or more, add those after the third that score "
+        "above this (default: %(default)s)",
     )
 
 

@@ -28,6 +28,8 @@ from pathlib import Path
 
 from coder_jax.commands.arguments import add_cache_argument
 
+COMMON = ("--model", "--data", "--out", "-k", "--folds")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -36,8 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         nargs="+",
         metavar="FOLDER_OR_HUB_ID",
-        help="a run of the recipe recall, its export, or any encoder; of several the mean of their "
-        "distances counts",
+        help="a run of the recipe recall, its export, or any encoder; several are averaged",
     )
     parser.add_argument(
         "--data",
@@ -58,13 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="CANDIDATES",
-        help="of each mention (default: %(default)s, as in the paper)",
+        help="candidates for each mention (default: %(default)s)",
     )
     parser.add_argument(
         "--folds",
         action="store_true",
-        help="the models are runs, each trained with another --fold: each training mention gets "
-        "the candidates of the one that has not seen it; the other mentions those of all together",
+        help="answer each training mention with the run that was trained without it; --model then "
+        "names runs with different --fold, and all other mentions get the candidates of all runs",
     )
     add_cache_argument(parser)
 

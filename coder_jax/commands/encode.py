@@ -44,19 +44,24 @@ from data_pipeline.process import BadInput, tell
 if TYPE_CHECKING:
     from coder_jax.encoding.vector_files import Terms
 
+COMMON = (
+    *("--model", "--out", "--dictionary", "--dictionary-languages", "--storage", "--pooling"),
+    *("--max-length", "--dtype"),
+)
 ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "terms", nargs="?", help="text file, one term per line; - is stdin (the default)"
+        "terms", nargs="?", help="text file with one term per line (default: stdin)"
     )
     parser.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="encode its terms, in its order: a TSV file of term<TAB>CUI, a table whose header "
-        "names its columns, or a dataset folder (the strings as its source writes them)",
+        help="encode the terms of a dictionary instead, in its order; a TSV file of term<TAB>CUI, "
+        "a table whose header names its columns, or a dataset folder (the strings as its source "
+        "writes them)",
     )
     add_dictionary_choices(parser, several_words=False)
     parser.add_argument(
@@ -66,15 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--storage",
         choices=("float32", "float16"),
         default="float32",
-        help="how vectors are stored; float16 is half the size, for cosines good to 1e-3 (default: "
-        "float32)",
+        help="precision of the file; float16 is half the size, and cosines are good to 1e-3 "
+        "(default: float32)",
     )
     parser.add_argument(
         "--terms-per-chunk",
         type=int,
         default=TERMS_PER_CHUNK,
         metavar="TERMS",
-        help="encoded and written at a time: what a kill may lose (default: %(default)s)",
+        help="terms that are encoded and written at a time; a kill may lose so many (default: "
+        "%(default)s)",
     )
     add_model_arguments(parser)
 

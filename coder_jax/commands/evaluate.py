@@ -1,4 +1,6 @@
-"""Score an encoder on benchmarks: a table on stdout, all scores and the protocol as JSON.
+"""Score an encoder on benchmarks, or compare the scores of two encoders.
+
+It prints a table, and writes all scores, with how they were measured, as JSON.
 
 The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
 Hugging Face; or, with --vectors-of, a file of word vectors (a term is the mean of its words) or of
@@ -50,12 +52,13 @@ both when the same command is given again. It runs on one host: of several, star
 with JAX_NUM_PROCESSES=1.
 
 Examples:
-  python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
       --benchmark heldout=data/hpo/heldout cadec=benchmarks/cadec sim=benchmarks/umnsrs-sim.txt
+  python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --pooling cls mean --benchmark fr=mentions_fr.tsv --dictionary data/umls \\
       --dictionary-languages ENG --json sapbert.json
+  python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
   python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary data/umls \\
       --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
   python -m coder_jax evaluate --model coder_all --json quaero.json --dictionary data/umls \\
@@ -71,7 +74,6 @@ Examples:
       --benchmark mine=my_mentions.tsv --predictions predictions
   python -m coder_jax evaluate --model runs/demo/export --dictionary terms.tsv --json mine.json \\
       --benchmark mine=my_mentions.tsv --cutoffs runs/demo/export/cutoffs.json
-  python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model runs/recall --ranker runs/rank --json chip.json \\
       --benchmark chip=data/chip
   python -m coder_jax evaluate --model runs/recall_[1-5] --ranker runs/rank_[1-5] \\
@@ -126,6 +128,13 @@ if TYPE_CHECKING:
 # The arguments of `python -m coder_jax evaluate`, in groups, and what they must be.
 
 
+COMMON = (
+    *("--model", "--benchmark", "--json", "--dictionary", "--compare", "--pooling"),
+    *("--dictionary-languages", "--retired-cuis", "--predictions", "--cutoffs", "--ranker"),
+    *("--vectors-of", "--no-cache"),
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--benchmark",
@@ -133,21 +142,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME=PATH",
-        help="what to score it on; NAME is yours to choose",
+        help="test sets, each with a name of your choice (--help-all lists the formats)",
     )
     parser.add_argument(
         "--json",
         type=Path,
         metavar="OUT",
-        help="file for scores and protocol; where it is /dev/stdout, the tables go to stderr",
+        help="file to write all scores to; for /dev/stdout the tables go to stderr",
     )
     parser.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="score nothing: compare two files of --json, mention by mention",
+        help="compare two files of --json, mention by mention; nothing is scored",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="for all random draws (default: 0)")
     add_cutoffs(parser.add_argument_group("normalize"))
     add_encoder(parser.add_argument_group("encoder"))
     add_dictionary(parser.add_argument_group("dictionary"))
@@ -160,14 +169,14 @@ def add_cutoffs(group: argparse._ArgumentGroup) -> None:
         "--cutoffs",
         type=Path,
         metavar="FILE",
-        help="also measure in the mentions how sure `normalize` may be, and write it here: "
-        "cutoffs.json in the model's folder is found by itself",
+        help="also measure the cut-offs for `normalize --precision`, and write them here; "
+        "`normalize` finds cutoffs.json in the model's folder by itself",
     )
     group.add_argument(
         "--candidates",
         choices=KINDS,
         default="both",
-        help="for --cutoffs: what is near, as in `normalize` (default: both)",
+        help="for --cutoffs, how similar concepts are found, as in `normalize` (default: both)",
     )
 
 
@@ -176,8 +185,8 @@ def add_encoder(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--vectors-of",
         choices=("words", "names", "concepts"),
-        help="what --model has vectors of: a file in word2vec's formats or cui2vec's, or a folder "
-        "of `python -m data_pipeline.skip_gram`, which alone may have names",
+        help="score vectors of words, names or concepts; --model is a file in word2vec's formats "
+        "or cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)",
     )
 
 
@@ -188,9 +197,9 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]PATH",
-        help="terms to search, and names of concepts: a TSV file of term<TAB>CUI, a table (.csv, "
-        ".tsv, .xlsx) with a header such as concept, term, language, vocabulary, a dataset folder "
-        "or the MRCONSO.RRF of a release; for one benchmark (NAME=PATH) or for all that bring none",
+        help="terms to search (TSV of term<TAB>CUI, a table, a dataset folder or MRCONSO.RRF); a "
+        "table (.csv, .tsv, .xlsx) has a header such as concept, term, language, vocabulary; for "
+        "one benchmark (NAME=PATH), or for all that have none of their own",
     )
     add_dictionary_choices(group)
     add_cache_argument(group)
@@ -198,16 +207,15 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
         "--dictionary-concepts-of",
         nargs="+",
         metavar="SAB",
-        help="of these, take all terms of the concepts that these vocabularies have "
-        "(such as ICD9CM, for the papers' case studies)",
+        help="use all terms of the concepts that are in these vocabularies (such as ICD9CM, for "
+        "the papers' case studies)",
     )
     group.add_argument(
         "--retired-cuis",
         metavar="FILE",
-        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of gold "
-        "and dictionary count as what they were merged into; where pairs and concepts have one "
-        "without a concept vector, that of what it was merged into is taken (default: the list of "
-        "the dictionary, where it is a dataset folder; none: no list)",
+        help="replace merged CUIs of gold and dictionary; MRCUI.RRF, a dataset's retired_cuis.tsv, "
+        "or a TSV file of old<TAB>new. With concept vectors a CUI without a vector gets that of "
+        "what it was merged into (default: that of the dictionary; none: no list)",
     )
 
 

@@ -18,8 +18,8 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
-  python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
+  python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
 """
@@ -30,6 +30,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
+COMMON = (
+    *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
+    *("--pytorch-bin", "--push-to-hub", "--private"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -37,41 +42,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="RUN",
-        help="folder of a training run, here or in a bucket",
+        help="folder of a training run; may be in a bucket",
     )
     parser.add_argument(
         "--out",
         required=True,
         type=Path,
         metavar="DIR",
-        help="folder to write, here or in a bucket; an earlier export there is replaced",
+        help="folder to write; may be in a bucket, and an earlier export there is replaced",
     )
     parser.add_argument(
         "--step",
         type=int,
-        help="of the checkpoint (default: the best, if its system has a score, else the newest)",
+        metavar="STEP",
+        help="which checkpoint to export (default: the best if the recipe has a score, else the "
+        "newest)",
     )
     parser.add_argument(
         "--average",
         type=int,
         metavar="CHECKPOINTS",
-        help="the mean of the encoders of so many checkpoints, up to that of --step",
+        help="average the encoders of so many checkpoints, the last being that of --step",
     )
     parser.add_argument(
         "--interpolate",
         type=float,
         metavar="WEIGHT",
-        help="an encoder between the one that the run began with and its own, which has this "
-        "weight, 0 to 1: of a long run 0.6 to 0.8 keeps the new names and what the start knew "
-        "(benchmarks/README.md, Ablations). Export some, and take the smallest weight that is "
-        "hardly below the best by `evaluate` on the dataset's heldout/, not on what is to be "
-        "reported",
+        help="average with the encoder before training (1: only the trained one, 0: only the old "
+        "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
+        "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that is "
+        "hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
     )
     parser.add_argument(
         "--license",
         metavar="ID",
-        help="license of the weights for the model card, as the hub spells it (default: that of "
-        "the initial encoder)",
+        help="license for the model card, as the hub spells it (default: that of the initial "
+        "encoder)",
     )
     parser.add_argument(
         "--pytorch-bin", action="store_true", help="also write pytorch_model.bin, for old software"
@@ -79,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--push-to-hub",
         metavar="REPO",
-        help="upload to this repository of the Hugging Face Hub (organisation/name)",
+        help="upload to this repository of the Hugging Face Hub, organisation/name",
     )
     parser.add_argument(
         "--private", action="store_true", help="make the repository private if it is new"

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from coder_jax.export.vocabulary import Extendable, Extended
     from data_pipeline.dataset.vocabulary import WordPieceVocabulary, Words
 
+COMMON = (
+    *("--model", "--terms", "--out", "--pieces", "--characters", "--languages"),
+    "--min-frequency",
+)
 PIECES = 8000
 MOST_PIECES = 1_000_000
 EXAMPLES = 8  # words that become shorter
@@ -68,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE_OR_DATASET",
-        help="strings to learn from: text files of one term a line, tables (term<TAB>CUI, or "
+        help="strings to learn from; text files of one term a line, tables (term<TAB>CUI, or "
         "with a header that names the columns: .csv, .tsv, .xlsx), MRCONSO.RRF, folders of "
         "datasets or of mentions (of these the names and the training split)",
     )
@@ -81,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=PIECES,
         metavar="N",
-        help="how many to add at most: characters that the vocabulary lacks first, then pieces of "
+        help="most pieces to add; characters that the vocabulary lacks come first, then pieces of "
         "several characters (default: %(default)s)",
     )
     what.add_argument(
@@ -94,16 +98,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=2,
         metavar="N",
-        help="how often a character, or a pair of pieces that become one, must occur in the terms "
-        "(default: %(default)s)",
+        help="fewest occurrences of a character, or of a pair of pieces that become one (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--languages",
         action=Values,
         nargs="+",
         metavar="LANGUAGE",
-        help="of a dataset, a release or a table with such a column, the terms in these languages "
-        "only; several with commas, as in FRE,GER, or blanks between them",
+        help="only terms in these languages, such as FRE,GER; for a dataset, a release or a table "
+        "with a column of languages",
     )
 
 

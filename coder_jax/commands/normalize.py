@@ -1,4 +1,6 @@
-"""Map a list of terms to the concepts of a dictionary: a list in, the same list coded.
+"""Map a list of medical terms to the concepts of a dictionary.
+
+A list goes in, and the same list comes out with a concept for each term.
 
 The list is a table (.csv, .tsv, .xlsx) whose column --column holds the terms, or a text file with
 one term per line, or stdin. Of a table all columns are kept, and these are added:
@@ -25,7 +27,7 @@ vectors are kept on this machine: the second time is quick. It may be larger tha
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
 mentions are of one, in whatever languages it was trained on. Similarity and confidence are its
-probability; below --threshold there is no answer. With --by classes a --dictionary only tells
+probability; below --min-similarity there is no answer. With --by classes a --dictionary only tells
 the names of the concepts; else it is searched, as above.
 
 A generator (recipe recall), with a --ranker or without, answers with as many concepts as it takes
@@ -37,15 +39,15 @@ code<TAB>name, as code.txt of CHIP-2019 is.
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
+  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --decided decisions.csv list.csv
   python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
-  python -m coder_jax normalize --model runs/s2 --semantic-group DISO --threshold 0.1 \\
+  python -m coder_jax normalize --model runs/s2 --semantic-group DISO --min-similarity 0.1 \\
       --by classes --dictionary data/fr_all mentions_fr.txt
   python -m coder_jax normalize --model runs/recall --ranker runs/rank --dictionary codes.tsv \\
       mentions.txt
-  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
 """
 
 from __future__ import annotations
@@ -92,6 +94,11 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # The arguments of `python -m coder_jax normalize`, in groups, and what they must be.
 
+COMMON = (
+    *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
+    *("--precision", "--min-similarity", "--dictionary-languages", "--dictionary-sources"),
+    *("--semantic-types", "--codes-of"),
+)
 MOST_K = 1000
 SHOWN_IN_REVIEW = 5
 # Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
@@ -104,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="-",
         metavar="LIST",
-        help="table with --column, or text file with one term per line; - is stdin (default)",
+        help="table with --column, or text file with one term per line (default: stdin)",
     )
     add_table(parser.add_argument_group("the list"))
     add_answers(parser.add_argument_group("answers"))
@@ -115,35 +122,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_table(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--column", metavar="NAME", help="of a table, the column with the terms")
+    group.add_argument("--column", metavar="NAME", help="column of the table that has the terms")
     group.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="the coded list: .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)",
+        help="file to write, .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)",
     )
     group.add_argument(
         "-k",
         type=int,
-        help="concepts for each term, a row for each (default: 1, or as many as a term means where "
-        "a generator or a ranker tells)",
+        metavar="N",
+        help="concepts for each term, a row for each; a generator or a ranker (recall, rank) gives "
+        "as many as the term means (default: 1)",
     )
     group.add_argument(
         "--codes-of",
         metavar="SAB,SAB",
         type=lambda value: value.split(","),
-        help="codes of these vocabularies only, such as SNOMEDCT_US,ICD10CM (default: of all)",
+        help="write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all)",
     )
     group.add_argument(
-        "--prefix", default="", metavar="TEXT", help="before the names of the added columns"
+        "--prefix",
+        default="",
+        metavar="TEXT",
+        help="put this before the names of the added columns",
     )
     group.add_argument(
-        "--separator", metavar="SIGN", help="between columns (default: found out: comma, ; or tab)"
+        "--separator",
+        metavar="SIGN",
+        help="sign between columns (default: found in the file: comma, ; or tab)",
     )
     group.add_argument(
-        "--encoding", metavar="NAME", help="of text, such as latin-1 or cp1252 (default: UTF-8)"
+        "--encoding",
+        metavar="NAME",
+        help="encoding of the list, such as latin-1 or cp1252 (default: UTF-8)",
     )
-    group.add_argument("--sheet", metavar="NAME", help="of an .xlsx file (default: the first)")
+    group.add_argument(
+        "--sheet", metavar="NAME", help="sheet of an .xlsx file (default: the first)"
+    )
 
 
 def add_answers(group: argparse._ArgumentGroup) -> None:
@@ -157,45 +174,47 @@ def add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--semantic-group",
         metavar="GROUP",
-        help="of all terms of the list, such as DISO or ANAT: only its classes are answers",
+        help="semantic group of all terms of the list, such as DISO or ANAT: only classes of this "
+        "group are answers",
     )
     group.add_argument(
         "--min-similarity",
-        "--threshold",
         type=float,
         metavar="S",
-        help="no answer where the nearest concept is further away, or a class less probable "
-        "(default: always one)",
+        help="leave terms empty whose nearest concept is less similar, or whose class is less "
+        "probable (default: none)",
     )
     group.add_argument(
         "--precision",
         type=float,
         metavar="P",
-        help="no answer where it is less sure than what makes this share of answers right, such as "
-        "0.9; needs cutoffs.json",
+        help="leave uncertain terms empty, so that about this share of answers is right (0.9 = 9 "
+        "of 10); needs a cutoffs.json of `evaluate --cutoffs`",
     )
     group.add_argument(
         "--language",
         metavar="LANGUAGE",
-        help="of the list, such as GER: takes what was measured of this language (default: of all)",
+        help="language of the list, such as GER: use the cut-offs that were measured for it "
+        "(default: those of all languages)",
     )
     group.add_argument(
         "--cutoffs",
         type=Path,
         metavar="FILE",
-        help="what was measured, from `evaluate --cutoffs` (default: cutoffs.json of the model)",
+        help="cut-offs for --precision, from `evaluate --cutoffs` (default: cutoffs.json of the "
+        "model)",
     )
     group.add_argument(
         "--candidates",
         choices=KINDS,
-        help="what is near: by the encoder's vectors, by letters (three-letter pieces, which find "
-        "typing errors and names of other languages), or by both joined (default: both; vectors "
-        f"where the dictionary has more than {MOST_TERMS_BY_LETTERS:,} terms)",
+        help="how similar concepts are found: by the encoder's vectors, by letters (three-letter "
+        "pieces, which find typing errors and similar names in other languages), or by both "
+        f"(default: both; vectors for a dictionary of more than {MOST_TERMS_BY_LETTERS:,} terms)",
     )
     group.add_argument(
         "--abbreviations",
         metavar="FILE",
-        help="your own, as lines of abbreviation<TAB>words; they are written out before a look-up",
+        help="write out your own abbreviations before a look-up: lines of abbreviation<TAB>words",
     )
 
 
@@ -204,14 +223,13 @@ def add_review(group: argparse._ArgumentGroup) -> None:
         "--review",
         type=Path,
         metavar="HTML",
-        help="write a page, for a browser without network, on which people accept and reject",
+        help="also write a web page on which people accept or reject answers; it needs no network",
     )
     group.add_argument(
         "--decided",
         type=Path,
         metavar="CSV",
-        help="what was decided there, as the page saves it: these terms are coded so, the others "
-        "anew",
+        help="use decisions that the --review page saved; all other terms are mapped again",
     )
 
 
@@ -219,15 +237,15 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="terms to search: a table with the columns term and concept, a dataset folder, or the "
-        "MRCONSO.RRF of a release",
+        help="terms to search (a table with columns term and concept, a dataset folder or "
+        "MRCONSO.RRF)",
     )
     add_dictionary_choices(group, several_words=False)
     group.add_argument(
         "--dictionary-vectors",
         type=Path,
         metavar="NPY",
-        help="the vectors of the dictionary, from `python -m coder_jax encode --dictionary`",
+        help="vectors of the dictionary, made with `encode --dictionary`",
     )
     group.add_argument(
         "--retired-cuis",

@@ -59,6 +59,10 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.whole import is_stdout
 from data_pipeline.process import BadInput
 
+COMMON = (
+    *("--model", "--out", "--dictionary", "--dictionary-languages", "--results", "--compare"),
+    *("--mentions", "--ranker", "--curves", "--terms"),
+)
 MOST_TERMS = 50_000  # 5 MB of page, and seconds to find the neighbours of all
 WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
 WHEN_STOPPED = "stopped; the same command starts over"
@@ -71,13 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pooling",
         choices=POOLINGS,
-        help="how its terms become vectors (default: the model's own, or cls)",
+        help="how a term becomes a vector (default: the model's own, or cls)",
     )
     parser.add_argument(
         "--dictionary",
         metavar="PATH",
-        help="terms to show: a TSV file of term<TAB>CUI, a table whose header names its columns, a "
-        "dataset folder, or MRCONSO.RRF",
+        help="terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose "
+        "header names its columns, a dataset folder, or MRCONSO.RRF",
     )
     add_dictionary_choices(parser)
     add_cache_argument(parser)
@@ -87,22 +91,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]JSON",
-        help="files of `evaluate --json`; NAME is what the tables call their encoder, or says that "
-        "they were made `before` or `after` training",
+        help="scores to show, files of `evaluate --json`; NAME is what the tables call the "
+        "encoder, or `before` or `after` (training)",
     )
     parser.add_argument(
         "--mentions",
         metavar="FILE",
-        help="mentions for a model with classes, a line each, with CUIs behind a tab where these "
-        "are known (default: those that the dataset of --dictionary holds out); for recall and "
-        "rank a folder of mentions, which for a ranker has candidates",
+        help="mentions to answer. For a model with classes a text file, one mention a line, with "
+        "CUIs behind a tab where these are known (default: those that the dataset of --dictionary "
+        "holds out); for recall and rank a folder of mentions, which for a ranker has candidates",
     )
     parser.add_argument(
         "--ranker",
         nargs="+",
         default=[],
         metavar="FOLDER",
-        help="rank the candidates that --model finds by runs of the recipe rank, or their exports",
+        help="rankers of the candidates that --model finds; runs of the recipe rank, or exports",
     )
     parser.add_argument(
         "--curves",
@@ -110,7 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="JSON",
-        help="learning curves: the curves.json of `python -m launch.ablation` with several --steps",
+        help="learning curves to show; the curves.json of `python -m launch.ablation` with several "
+        "--steps",
     )
     parser.add_argument(
         "--compare",
@@ -118,21 +123,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]RUN_OR_MODEL",
-        help="encoders whose maps stand beside",
+        help="other encoders, whose maps are drawn side by side with this one's",
     )
     parser.add_argument(
         "--terms",
         type=int,
+        metavar="N",
         default=MOST_TERMS,
-        help=f"most terms in the explorer (default: {MOST_TERMS:,}); 10,000 add about 1 MB",
+        help="most terms in the explorer; 10,000 add about 1 MB (default: %(default)s)",
     )
     parser.add_argument(
         "--neighbours",
         type=int,
+        metavar="N",
         default=12,
-        help="nearest terms of each in the explorer (default: 12)",
+        help="nearest terms that the explorer lists for a term (default: 12)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of terms (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="for the choice of terms (default: 0)")
     parser.add_argument(
         "--out", type=Path, metavar="HTML", help="file to write (default: report.html in the run)"
     )

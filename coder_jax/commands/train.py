@@ -1,39 +1,54 @@
-"""Train an encoder on a built dataset, or go on where a run stopped.
+"""Train an encoder on a built dataset, or resume a run.
 
-    python -m coder_jax train --recipe coder_eng --data datasets/umls --out runs/coder_eng
-
-A recipe sets every value; flags change single ones. The same command on the same --out goes on
-where the run stopped; another configuration or dataset is refused (but --extend gives a run more
-steps). --data, --init and --out may be folders in a bucket, s3://... or gs://...
-(requirements-cloud.txt).
+A recipe sets all values, and flags change single ones. The same command with the same --out resumes
+the run; another configuration or dataset is refused (but --extend gives a run more steps). --data,
+--init and --out may be folders in a bucket, s3://... or gs://... (requirements-cloud.txt).
 """
 
 import argparse
+import dataclasses
 import inspect
-import re
+import sys
+import types
 from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import docstring_parser
 import tyro
 
 from coder_jax.systems.recipes import RECIPES, config_of
 from coder_jax.training.run_folder import read_identity, small_files
 from coder_jax.training.system import Config
-from data_pipeline.batches.spec import BatchSource
+from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import RUN
-from data_pipeline.process import BadInput, did_you_mean
+from data_pipeline.process import (
+    HELP_FLAGS,
+    BadInput,
+    did_you_mean,
+    first_clause,
+    option_table,
+)
 
-WHICH = """\
-An ontology of your own on one machine: small, or coderpp_small; of many languages: small_all. The
-UMLS on accelerators: coder_eng for English, coder_all for all languages, then coderpp to train
-these on with nearest neighbours. Mentions whose semantic group is known: mlnorm, mlnorm_classes.
-Mentions that may mean several concepts: recall, then rank. A light encoder without a BERT, of words
-and characters: bne. The others are there to compare with: SapBERT, the first CODER paper. The flags
-of the papers' ablations are in launch/README.md."""
-OF_ONE = """\
---recipe NAME --help tells of one recipe: its commands, how long it takes, what to expect.
-
---config takes the settings of a run that is there, from its folder or its run.json."""
+PURPOSES = {
+    "your own terminology, on one machine": ("small", "small_synonyms", "coderpp_small"),
+    "many languages, on one machine": ("small_all",),
+    "the UMLS on accelerators": ("coder_eng", "coder_all", "coderpp"),
+    "mentions with a known semantic group": ("mlnorm", "mlnorm_classes", "mlnorm_small"),
+    "mentions of several concepts": ("recall", "rank", "recall_small", "rank_small"),
+    "a light encoder without BERT": ("bne", "bne_small", "bne_released"),
+    "other methods, to compare with": (
+        *("sapbert", "small_sapbert", "coder_v1_eng", "coder_v1_all", "small_v1", "small_transe"),
+    ),
+}
+COMMON = (
+    *("data", "out", "init", "from", "steps", "learning_rate", "warmup_steps", "groups"),
+    *("triplets", "terms", "passes", "eval_steps", "extend", "quiet"),
+)
+EXAMPLES = """\
+  python -m coder_jax train --recipe small --data data/hpo --out runs/hpo
+  python -m coder_jax train --recipe coder_eng --data data/umls --out runs/coder_eng --passes 2"""
+PROG = "python -m coder_jax train"
 
 
 def parse(arguments: list[str]) -> Config:
@@ -42,25 +57,154 @@ def parse(arguments: list[str]) -> Config:
     Raises:
         BadInput: if neither is given, or there is no such recipe or run.
     """
-    prog = "python -m coder_jax train"
-    chooser = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False)
+    chooser = argparse.ArgumentParser(prog=PROG, add_help=False, allow_abbrev=False)
     chooser.add_argument("--recipe")
     chooser.add_argument("--config")
     chosen, flags = chooser.parse_known_args(arguments)
-    about = f"{__doc__}\n{WHICH}\n\n{list_of_recipes()}\n\n{OF_ONE}"
-    if chosen.recipe in RECIPES:
-        written = inspect.cleandoc(RECIPES[chosen.recipe].__doc__ or "")
-        about = re.sub(r"^\|", "    |", written, flags=re.MULTILINE)  # a row stays in its line
-    if chosen.recipe is None and chosen.config is None and {"-h", "--help"} & set(flags):
-        chosen.recipe = "coder_eng"
+    asked = set(HELP_FLAGS) & set(flags)
+    if asked:
+        named = chosen.recipe is not None or chosen.config is not None
+        settings, source = starting_settings(
+            chosen.recipe if named else DEFAULT_RECIPE, chosen.config
+        )
+        recipe = chosen.recipe if chosen.recipe in RECIPES else None
+        print((full_help if "--help-all" in asked else brief_help)(settings, source, recipe))
+        sys.exit(0)
     settings, source = starting_settings(chosen.recipe, chosen.config)
     return tyro.cli(
         Config[type(settings.system)],  # type: ignore
         args=flags,
         default=settings,
-        prog=f"{prog} {source}",
-        description=f"{about}\n\nDefaults below are those of {source}.",
+        prog=f"{PROG} {source}",
+        add_help=False,
     )
+
+
+# -------------------------------------------------------------------------------------------------
+# --help of a typed configuration: of the flags that COMMON names; --help-all: of all.
+
+DEFAULT_RECIPE = "coder_eng"  # whose values --help shows where none is named
+CHOOSERS = (
+    ("--recipe NAME", "what to train and with which values; one of the above"),
+    ("--config RUN", "take the settings of an existing run, from its folder or its run.json"),
+)
+
+
+def brief_help(settings: Config, source: str, recipe: str | None) -> str:
+    """What --help prints: with a recipe what it is for, else which recipes there are."""
+    options = [row for _, rows in option_groups(settings) for row in rows]
+    by_name = {name: (typed, text) for name, typed, text in options}
+    shown = [by_name[name] for name in COMMON if name in by_name]
+    count = len(options) + len(CHOOSERS)
+    if recipe is not None:
+        head = [about_recipe(recipe), "", f"Options (defaults of {source}):"]
+        rows = shown
+    else:
+        head = [
+            f"usage: {PROG} --recipe NAME --data DATASET --out RUN [options]",
+            "",
+            *str(__doc__).splitlines()[:1],
+            "",
+            "Recipes (--recipe NAME --help explains one: commands, duration, what to expect):",
+            option_table(
+                ((purpose, ", ".join(names)) for purpose, names in PURPOSES.items()), widest=40
+            ),
+            "",
+            f"Examples:\n{EXAMPLES}",
+            "",
+            f"Options (defaults of {source}):",
+        ]
+        rows = [*CHOOSERS, *shown]
+    table = option_table((typed, first_clause(text)) for typed, text in rows)
+    return "\n".join([*head, table, "", f"--help-all shows all {count} options"])
+
+
+def full_help(settings: Config, source: str, recipe: str | None) -> str:
+    """What --help-all prints: every option, in groups."""
+    if recipe is not None:
+        parts = [about_recipe(recipe)]
+    else:
+        parts = [f"usage: {PROG} --recipe NAME [options]", str(__doc__).strip(), list_of_recipes()]
+    parts += [f"Defaults below are those of {source}.", "what to train:\n" + option_table(CHOOSERS)]
+    for title, rows in option_groups(settings):
+        parts.append(f"{title}:\n" + option_table((typed, text) for _, typed, text in rows))
+    return "\n\n".join(parts)
+
+
+def about_recipe(recipe: str) -> str:
+    """What a recipe's docstring teaches."""
+    return inspect.cleandoc(RECIPES[recipe].__doc__ or "")
+
+
+def option_groups(settings: Config) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """The flags of a configuration in groups: name, flag as it is typed, and help of each."""
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+
+    def add(part: Any, prefix: str, title: str) -> None:
+        hints = get_type_hints(type(part), include_extras=True)
+        described = descriptions(type(part))
+        for field in dataclasses.fields(part):
+            kind, marks = unwrapped(hints[field.name])
+            if tyro.conf.Suppress in marks:
+                continue
+            name = next((mark.name for mark in marks if hasattr(mark, "name")), field.name)
+            value = getattr(part, field.name)
+            if dataclasses.is_dataclass(value):
+                inside = f"{prefix}{name}." if name else prefix
+                add(value, inside, TITLES.get(field.name, f"loss: {field.name}"))
+                continue
+            flag = "--" + (prefix + name).replace("_", "-")
+            shown = f"(default: {shown_value(value)})" if value not in ("", ()) else ""
+            text = f"{described.get(field.name, '')} {shown}".strip()
+            row = (prefix + name, f"{flag} {value_name(kind)}".rstrip(), text)
+            groups.setdefault(title, []).append(row)
+
+    add(settings, "", "the start")
+    return list(groups.items())
+
+
+TITLES = {
+    "system": "the loss",
+    "batch": "what a batch is made of",
+    "model": "the encoder",
+    "optimizer": "optimizer and schedule",
+    "run": "the run: data, checkpoints, evaluation",
+}
+
+
+def descriptions(kind: type) -> dict[str, str]:
+    """What stands below each field of a dataclass and of its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(base):
+            for one in docstring_parser.parse_from_object(base).params:
+                found[one.arg_name] = one.description or ""
+    return found
+
+
+def unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without its `Annotated`, and what that says."""
+    return (hint.__origin__, hint.__metadata__) if hasattr(hint, "__metadata__") else (hint, ())
+
+
+def value_name(kind: Any) -> str:
+    """What stands for a value of this type: nothing for a switch."""
+    if kind is bool:
+        return ""
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    if get_origin(kind) is tuple:
+        return f"{value_name(get_args(kind)[0])} ..."
+    if get_origin(kind) in (types.UnionType, Union):
+        return value_name(next(one for one in get_args(kind) if one is not type(None)))
+    return {int: "N", float: "X"}.get(kind, "TEXT")
+
+
+def shown_value(value: Any) -> str:
+    """A default as it is typed."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]:
@@ -71,22 +215,25 @@ def starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]
         folder = Path(run).parent if Path(run).name == RUN.file else Path(run)
         return config_of(read_identity(small_files(folder))), f"--config {run}"
     if recipe is None:
-        raise BadInput(f"found no --recipe; expected one of\n{list_of_recipes()}\n{WHICH}")
+        raise BadInput(f"found no --recipe; expected one of\n{list_of_recipes()}")
     if recipe not in RECIPES:
         raise BadInput(
-            f"there is no recipe {recipe!r}{did_you_mean(recipe, RECIPES)}\n"
-            f"{list_of_recipes()}\n{WHICH}"
+            f"there is no recipe {recipe!r}{did_you_mean(recipe, RECIPES)}; expected one of\n"
+            f"{list_of_recipes()}"
         )
     return RECIPES[recipe](), f"--recipe {recipe}"
 
 
 def list_of_recipes() -> str:
-    """A line for each recipe."""
+    """A line for each recipe, by what it is for."""
     width = max(map(len, RECIPES))
-    return "\n".join(
-        f"    --recipe {name:<{width}}  {(recipe.__doc__ or '').splitlines()[0]}"
-        for name, recipe in RECIPES.items()
-    )
+    lines = []
+    for purpose, names in PURPOSES.items():
+        lines.append(f"  {purpose}:")
+        for name in names:
+            what = (RECIPES[name].__doc__ or "").splitlines()[0]
+            lines.append(f"    --recipe {name:<{width}}  {what}")
+    return "\n".join(lines)
 
 
 WHEN_ASKED_TO_STOP = "saving after this step, then stopping; the same command goes on"
@@ -116,11 +263,7 @@ def open_source(config: Config) -> BatchSource:
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
         )
-    if system.groups % run.passes:
-        raise BadInput(
-            f"{system.groups} groups do not divide evenly into {run.passes} passes; use a number "
-            f"of passes that divides {system.groups}"
-        )
+    check_passes(system.groups, run.passes)
     cut = step_cut(make_mesh(system.groups // run.passes), run.passes)
     return system.open(folder, cut, rows=run.rows, steps=config.optimizer.steps)
 

@@ -244,10 +244,10 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation.name_pairs import Cosine
-        from coder_jax.evaluation.normalization import evaluate_normalization
+        from coder_jax.evaluation.normalization import ACCURACY_AT, evaluate_normalization
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"])
+        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
         record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
         baselines = {name: dict(scores) for name, scores in self.without_encoder.items()}
         if options["wmd"]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import Row, Table
 from coder_jax.evaluation.vectors import Vectors, terms_only
@@ -99,15 +99,6 @@ terms:    a TSV file with the header term, or language and term; or paper:cross-
 terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
           paper:knowledge, the CODER paper's case studies: lists the nearest terms of
           --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM)."""
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--nearest",
-            "terms: how many are listed for each (default: 5)",
-            default=NEAREST,
-            least=1,
-            argparse={"type": int},
-        ),
-    )
     flags_under: ClassVar[str] = "mentions and terms"
 
     @classmethod
@@ -131,7 +122,9 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
         return [self.dictionary]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return case_study_record(self, nearest_terms(vectors, self, options["nearest"]), encoder)
+        return case_study_record(
+            self, nearest_terms(vectors, self, options["neighbours"] or NEAREST), encoder
+        )
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:

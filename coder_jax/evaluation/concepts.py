@@ -44,8 +44,8 @@ FLAGS = (
     ),
     Flag(
         "--neighbours",
-        "how many are looked at around each (default: 40, the papers')",
-        default=NEIGHBOURS,
+        "nearest concepts that MCSM looks at (default: 40, as in the papers), or nearest terms "
+        "that are listed for each term of case studies (default: 5)",
         least=1,
         argparse={"type": int},
     ),
@@ -130,7 +130,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         chosen = {name: options[name] for name in ("only_these_types", "sample", "seed")}
-        chosen = {"k": options["neighbours"], **chosen}
+        chosen = {"k": options["neighbours"] or NEIGHBOURS, **chosen}
         result, counts = evaluate_concept_similarity(vectors, self, **chosen)
         return concept_similarity_record(self, result, counts, encoder, **chosen)
 

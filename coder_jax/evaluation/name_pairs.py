@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, ahead_and_tied
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 FILE = "concepts.tsv"
 HELD_OUT = f"heldout/{FILE}"
+COVERAGE_AT = (1, 5, 10, 20, 50)  # the k of coverage at k, unless --k says otherwise
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,6 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
           at k: the share of a name's synonyms among the k names nearest to it, of all names of the
           concepts that training has not seen.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--coverage-k",
-            "the k of coverage at k (default: 1 5 10 20 50)",
-            default=[1, 5, 10, 20, 50],
-            least=1,
-            argparse={"nargs": "+", "type": int, "metavar": "K"},
-        ),
-    )
     flags_under: ClassVar[str] = "names"
 
     @classmethod
@@ -123,7 +115,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         return self.names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        ks = sorted(set(options["coverage_k"]))
+        ks = sorted(set(options["k"] or COVERAGE_AT))
         number = {concept: place for place, concept in enumerate(self.sizes)}
         concepts = np.array([number[concept] for concept in self.concepts])
         found = coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)

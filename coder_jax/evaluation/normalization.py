@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from coder_jax.models.bert import Bert
 
 
+ACCURACY_AT = (1, 3, 5)  # the k of acc@k, unless --k says otherwise
+
 # -------------------------------------------------------------------------------------------------
 # Normalization: mentions, gold concepts and the dictionary that is searched for them.
 #
@@ -86,15 +88,14 @@ class NormalizationBenchmark(Benchmark):
     flags: ClassVar[tuple[Flag, ...]] = (
         Flag(
             "--k",
-            "the k of acc@k (default: 1 3 5)",
-            default=[1, 3, 5],
+            "the k of acc@k, and of coverage at k (default: 1 3 5; of coverage 1 5 10 20 50)",
             least=1,
             argparse={"nargs": "+", "type": int},
         ),
         Flag(
             "--predictions",
-            "folder for a TSV file of each benchmark, fold and pooling: mentions, gold, its rank, "
-            "and the five nearest concepts",
+            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
+            "mentions, gold, its rank, and the five nearest concepts",
             argparse={"type": Path, "metavar": "DIR"},
         ),
     )
@@ -142,7 +143,7 @@ class NormalizationBenchmark(Benchmark):
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"])
+        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
         record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
         return with_answers(record, self, result, vectors, options)
 
@@ -152,7 +153,7 @@ class NormalizationBenchmark(Benchmark):
 
         The scores are means over the folds, or languages, that are counted in the last column.
         """
-        ks = options["k"]
+        ks = options["k"] or ACCURACY_AT
         header = ["normalization", "pooling", "mentions", "terms", "concepts"]
         scores = [f"acc@{k}" for k in ks]
         missing = missing_column(records)

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelCardData
-
 from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
 from data_pipeline.terminology.cleaning import IN_WORDS
@@ -107,6 +105,8 @@ def model_card(
       settings: pooling, cleaning and length of the model.
       relations: those in the folder.
     """
+    from huggingface_hub import ModelCardData  # takes half a second
+
     base = card.get("base_model")
     metadata = ModelCardData(
         license=card.get("license"),

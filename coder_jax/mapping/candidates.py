@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sparse_dot_topn import sp_matmul_topn
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
@@ -38,6 +37,8 @@ class Characters:
 
     def __init__(self, terms: Sequence[str]):
         self.terms = terms
+        from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
+
         self._weigh = TfidfVectorizer(
             analyzer="char_wb",  # pieces do not go over the ends of words
             ngram_range=(LETTERS, LETTERS),

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from sklearn.linear_model import LogisticRegression
 
 from coder_jax.mapping.candidates import SAME, Candidates
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
@@ -187,6 +186,8 @@ class Confidence(NamedTuple):
         if len(np.unique(right)) < 2:
             share = (np.sum(right) + 1) / (len(right) + 2)
             return cls(float(np.log(share / (1 - share))), 0.0, 0.0)
+        from sklearn.linear_model import LogisticRegression  # takes a second
+
         model = LogisticRegression(C=10, max_iter=1000)
         model.fit(np.stack([similarities, margins], axis=1), right)
         return cls(float(model.intercept_[0]), *map(float, model.coef_[0]))

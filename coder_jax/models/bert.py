@@ -14,7 +14,6 @@ from flax import nnx
 
 from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout
-from coder_jax.models.fused_attention import fits, fused_attention
 
 # -------------------------------------------------------------------------------------------------
 # Sequences of two parts whose attention is led by keywords.
@@ -273,6 +272,9 @@ class Layer(nnx.Module):
         rows, length, width = x_RLD.shape
         head_width = width // config.num_heads
         qkv_RL3HK = self.qkv(x_RLD).reshape(rows, length, 3, config.num_heads, head_width)
+        # Imported here, as it imports Pallas: `train --help` stays quick.
+        from coder_jax.models.fused_attention import fits, fused_attention
+
         if mask.segments_RL is not None and fits(length, head_width, self.dtype):
             return fused_attention(
                 qkv_RL3HK,

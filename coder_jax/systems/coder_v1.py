@@ -66,15 +66,15 @@ class TypeHead(GroupHead):
     def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
         if self.weight and not batch.semantic_types:
             raise BadInput(
-                f"type_weight is {self.weight}, but the batches tell no semantic types; use "
-                "--semantic-types or --type-weight 0"
+                f"--type-weight is {self.weight}, but the batches have no semantic types; "
+                "give --semantic-types or --type-weight 0"
             )
 
     def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.weight and not manifest["semantic_types"]:
             raise BadInput(
-                f"type_weight is {self.weight}, but {folder} has no semantic types "
-                "(MRSTY.RRF); use --type-weight 0"
+                f"--type-weight is {self.weight}, but {folder} has no semantic types "
+                "(MRSTY.RRF); give --type-weight 0"
             )
 
     def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
@@ -125,8 +125,8 @@ class CoderV1System(EncoderSystem):
         super().validate(optimizer)
         if self.mu and not self.batch.corrupted_tails:
             raise BadInput(
-                f"mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
-                "use --corrupted-tails or --mu 0"
+                f"--mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
+                "give --corrupted-tails or --mu 0"
             )
 
     def hyperparameters(self) -> dict[str, Any]:

@@ -109,8 +109,8 @@ class CoderPlusPlusSystem(EncoderSystem):
             check_least(self, 1, "refresh_steps")
         if self.mu and self.batch.mined_triplets == self.batch.triplets:
             raise BadInput(
-                f"mu is {self.mu}, but mined_share is {self.batch.mined_share}: groups of "
-                "neighbours alone have no relations; use --mu 0 or a smaller --mined-share"
+                f"--mu is {self.mu} and --mined-share is {self.batch.mined_share}: groups of "
+                "neighbours alone have no relations; give --mu 0 or a smaller --mined-share"
             )
 
     def hyperparameters(self) -> dict[str, Any]:

@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import tyro
-from huggingface_hub import ModelCard
 from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
@@ -47,7 +46,6 @@ from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder
 from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
-from coder_jax.training.checkpoints import read_params, saved_steps
 from coder_jax.training.metrics import read_metrics
 from coder_jax.training.run_folder import is_run, read_identity, small_files
 from coder_jax.training.start import OtherRun, read_other_run
@@ -277,13 +275,12 @@ class ModelConfig:
     """The encoder that is trained."""
 
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Folder or hub id of the encoder to start from: a BERT, RoBERTa (XLM-R, CamemBERT) or
-    ModernBERT; or the folder of a run, with whose encoder this one begins (--from takes all that it
-    has learnt)."""
+    """Encoder to start from, a folder or a hub id; a BERT, RoBERTa (XLM-R, CamemBERT) or
+    ModernBERT, or the folder of a run, whose encoder is taken (--from takes all that it learnt)."""
     pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
-    """How the hidden states of a term become its vector."""
+    """How the hidden states of a term become its vector: [CLS], the mean, ..."""
     dropout: float | None = None
-    """Rate for hidden states and attention; the initial encoder's own rates if None."""
+    """Dropout rate of hidden states and attention; None: the initial encoder's own rates."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
 
@@ -603,6 +600,8 @@ def check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> 
 
 def read_license(folder: Path) -> str | None:
     """The license that the model card in a Hugging Face folder states, if there is one."""
+    from huggingface_hub import ModelCard  # takes half a second
+
     card = folder / "README.md"
     return ModelCard.load(card).data.license if card.exists() else None
 
@@ -785,6 +784,9 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
     Raises:
         BadInput: if it has too few, or what it trained is no encoder alone.
     """
+    # Imported here, as it imports Orbax: `train --help` stays quick.
+    from coder_jax.training.checkpoints import read_params, saved_steps
+
     check(run, "--average")
     steps = [step for step in saved_steps(out) if step <= run.step][-checkpoints:]
     if not 2 <= checkpoints == len(steps):

@@ -466,8 +466,8 @@ class RelationTable(GroupHead):
     def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
         if self.mu and batch.draw in ("synonyms", "pairs"):
             raise BadInput(
-                f"mu is {self.mu}, but the draw {batch.draw!r} takes no relations; "
-                "use --mu 0 or another draw"
+                f"--mu is {self.mu} and --draw is {batch.draw}, which takes no relations; "
+                "give --mu 0 or another --draw"
             )
         if self.lazy and optimizer.b1**2 >= optimizer.b2:
             raise BadInput(
@@ -478,7 +478,7 @@ class RelationTable(GroupHead):
     def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
         if self.mu and not manifest["relations"]:
             raise BadInput(
-                f"mu is {self.mu}, but {folder} has no relations; use --mu 0 to train on "
+                f"--mu is {self.mu}, but {folder} has no relations; give --mu 0 to train on "
                 "synonyms alone"
             )
 
@@ -542,6 +542,6 @@ def check_no_corrupted_tails(batch: BatchSpec) -> None:
     """BadInput for tails that the loss of CODER and CODER++ would take for others."""
     if batch.corrupted_tails:
         raise BadInput(
-            "corrupted_tails is on, but only CODER v1 uses them; use --no-corrupted-tails, or "
-            "a recipe of CODER v1"
+            "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "
+            "coder_v1_eng"
         )

@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.hosts import first_decides, log
-from coder_jax.training.checkpoints import (
-    best_step,
-    read_extra,
-    read_notes,
-    read_params,
-    saved_steps,
-)
 from coder_jax.training.run_folder import before_change, read_identity, small_files
 from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
@@ -73,6 +66,9 @@ def read_other_run(
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
     """
+    # Imported here, as it imports Orbax: `train --help` stays quick.
+    from coder_jax.training.checkpoints import best_step, read_notes, read_params, saved_steps
+
     folder = small_files(out)
     identity = read_identity(folder)
     steps = saved_steps(Path(out))
@@ -114,6 +110,8 @@ def load_start(
         best=system.best is not None,
         provenance=(recorded_start or {}).get("from"),
     )
+    from coder_jax.training.checkpoints import read_extra  # as above
+
     extra = read_extra(Path(config.start), other.step) if system.init_needs_extra else {}
     start, params = system.init_from_run(dataclasses.replace(other.saved, extra=extra), source)
     log(f"starting from step {other.step} of {config.start}: {', '.join(params)}")

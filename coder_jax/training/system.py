@@ -23,7 +23,7 @@ import numpy as np
 import tyro
 from jax.sharding import Mesh
 
-from data_pipeline.batches.spec import BatchSource, StepCut
+from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
 from data_pipeline.files.identity import GONE, Run, typed
 from data_pipeline.process import BadInput
 
@@ -342,17 +342,17 @@ class OptimizerConfig:
     """AdamW with linear warm-up and linear decay to zero."""
 
     steps: int = 100_000
-    """Optimizer steps of the whole run."""
+    """Optimizer steps of the run."""
     learning_rate: float = 2e-5
-    """Peak of the learning rate."""
+    """Highest learning rate, after the warm-up."""
     warmup_steps: int = 10_000
-    """Steps over which the rate rises."""
+    """Steps in which the learning rate rises from 0; fewer than --steps."""
     schedule: Literal["linear", "constant"] = "linear"
-    """After the warm-up the rate falls in a line to 0 at the last step, or stays."""
+    """After the warm-up the learning rate falls linearly to 0 at the last step, or is constant."""
     weight_decay: float = 0.01
-    """Of kernels and embeddings; biases and norms do not decay."""
+    """Weight decay of kernels and embeddings; biases and norms have none."""
     clip_norm: float = 1.0
-    """Largest global gradient norm; 0 never clips."""
+    """Gradients are clipped to this global norm; 0 never clips."""
     b1: float = 0.9
     """Decay of Adam's mean of the gradient."""
     b2: float = 0.999
@@ -369,34 +369,35 @@ class RunConfig:
     """
 
     data: str = ""
-    """Folder of a built dataset, or of batches written by data_pipeline.batch_files."""
+    """Folder of the dataset; or of batches written by data_pipeline.batch_files."""
     out: str = ""
-    """Folder of the run; a run that is there already goes on."""
+    """Folder of the run; a run that is already there is resumed."""
     passes: int = 1
-    """Parts of a step that follow one another; more of them need less memory."""
+    """Gradient accumulation in so many parts of a step, for less memory; it must divide the groups
+    of a step. Raise it if there is too little memory."""
     rows: int = 0
-    """Packed rows to provide for the fullest block; planned from the dataset if 0."""
+    """Packed rows to provide for the fullest block; 0: planned from the dataset."""
     shard_encoder: bool = False
-    """Spread encoder and moments over all devices: less memory, more communication."""
+    """Divide encoder and moments over all devices: less memory, more communication."""
     log_steps: int = 10
     """Steps between lines of metrics.jsonl."""
     eval_steps: int = 0
-    """Steps between evaluations on the held-out terms; 0 never evaluates."""
+    """Steps between evaluations on the held-out terms (0: never)."""
     eval_terms: int = 10_000
-    """Most terms to search in such an evaluation: those of the held-out concepts, then others."""
+    """Most terms to search in these evaluations: those of the held-out concepts, then others."""
     save_steps: int = 10_000
     """Steps between checkpoints that are kept."""
     save_minutes: float = 15.0
-    """Minutes between checkpoints that make place for the next one."""
+    """Minutes between checkpoints of which only the newest two are kept."""
     restore_step: int = 0
-    """Go on from this step's checkpoint if the newest one cannot be read; 0 stops there."""
+    """Resume from this step's checkpoint if the newest one cannot be read; 0: stop then."""
     extend: bool = False
-    """Let --steps be more than the run in --out has: it becomes longer. It goes on from its newest
-    checkpoint, at the learning rate that a run of --steps steps has there."""
+    """Let a run continue to more --steps than it was started with. The schedule is recomputed for
+    the new length, so with --schedule linear the learning rate jumps up."""
     track: Literal["none", "wandb", "mlflow"] = "none"
-    """Send metrics there, too; needs its package (pip install wandb, pip install mlflow)."""
+    """Also send metrics to this service; needs pip install wandb or mlflow."""
     quiet: bool = False
-    """Print warnings and errors alone: no progress, no scores."""
+    """Print only warnings and errors."""
 
 
 # The least values of numbers above.
@@ -409,6 +410,7 @@ LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | 
     0,
 )
 BELOW = {"b1": 1, "b2": 1}
+UNNAMED = ("batch", "model")  # parts of a system whose name is not in the flags of their values
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,8 +423,8 @@ class Config(Generic[S]):
         default_factory=OptimizerConfig
     )
     start: Annotated[str, tyro.conf.arg(name="from")] = ""
-    """Folder of another run, with whose newest parameters (for a system that chooses by a score,
-    its best ones) this one begins."""
+    """Folder of another run whose parameters this one starts from; the newest ones, or the best if
+    the recipe chooses by a score."""
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
@@ -430,37 +432,40 @@ class Config(Generic[S]):
         optimizer, run = self.optimizer, self.run
         if not 0 <= optimizer.warmup_steps < optimizer.steps:
             raise BadInput(
-                f"warmup_steps is {optimizer.warmup_steps} and steps is {optimizer.steps}; "
-                "the warm-up must be shorter than the run"
+                f"--warmup-steps is {optimizer.warmup_steps} and --steps is {optimizer.steps}: the "
+                "warm-up must be shorter than the run; give "
+                f"--warmup-steps {optimizer.steps // 10} or more --steps"
             )
         self.system.validate(optimizer)
         for settings in (optimizer, run, self.system):
             check_numbers(settings)
         if self.system.best is not None and not run.eval_steps:
             raise BadInput(
-                f"eval_steps is 0, but of {self.system.name} the checkpoint with the best "
-                f"{self.system.best} is taken; use --eval-steps N"
+                f"--eval-steps is 0, but {self.system.name} takes the checkpoint with the best "
+                f"{self.system.best}; give --eval-steps 1 or more"
             )
         if self.system.whole and run.passes > 1:
             raise BadInput(
-                f"passes is {run.passes}, but the loss of {self.system.name} needs the whole batch "
-                "at once; use --passes 1 and, if memory is short, more devices"
+                f"--passes is {run.passes}, but the loss of {self.system.name} needs the whole "
+                "batch at once; give --passes 1 and, if memory is short, more devices or fewer "
+                "--pairs"
             )
 
 
-def check_numbers(settings: Any) -> None:
+def check_numbers(settings: Any, prefix: str = "") -> None:
     """BadInput for a setting, at any depth, that is no finite number or outside of its bounds."""
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
+        flag = flag_of(f"{prefix}{name}")
         if dataclasses.is_dataclass(value):
-            check_numbers(value)
+            check_numbers(value, "" if name in UNNAMED else f"{name}.")
         elif isinstance(value, int | float):
             if not math.isfinite(value):
-                raise BadInput(f"{name} is {value}; it must be a finite number")
+                raise BadInput(f"{flag} is {value}; expected a finite number")
             if name in LEAST and value < LEAST[name]:
-                raise BadInput(f"{name} is {value}; it must be at least {LEAST[name]}")
+                raise BadInput(f"{flag} is {value}; expected {LEAST[name]} or more")
             if name in BELOW and value >= BELOW[name]:
-                raise BadInput(f"{name} is {value}; it must be less than {BELOW[name]}")
+                raise BadInput(f"{flag} is {value}; expected less than {BELOW[name]}")
 
 
 def to_json(config: Config) -> dict[str, Any]:

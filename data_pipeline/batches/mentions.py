@@ -850,8 +850,8 @@ class RankSpec:
         check_least(self, 0, "seed")
         if self.row_length < self.pair_length:
             raise BadInput(
-                f"row_length is {self.row_length}, but pairs have up to {self.pair_length} tokens; "
-                f"use a row_length of at least {self.pair_length}"
+                f"--row-length is {self.row_length} and --pair-length is {self.pair_length}: a "
+                f"pair must fit into a row; give --row-length {self.pair_length} or more"
             )
         check_divides(self, "pairs")
 

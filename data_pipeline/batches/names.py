@@ -481,7 +481,7 @@ class NameSpec:
         check_divides(self, "pairs")
         if self.pairs < 2:
             raise BadInput(
-                "pairs is 1: negatives come from the other pairs of a step; use 2 or more"
+                "--pairs is 1: negatives come from the other pairs of a step; give 2 or more"
             )
 
 

@@ -13,11 +13,18 @@ from data_pipeline.process import BadInput
 # What settings have to fulfil, of all kinds of batches and of the systems that take them.
 
 
+def flag_of(name: str) -> str:
+    """The flag of `train` that sets a value: --row-length of row_length."""
+    return f"--{name.replace('_', '-')}"
+
+
 def check_least(settings: Any, least: float, *names: str) -> None:
     """BadInput if one of these settings is less."""
     for name in names:
         if getattr(settings, name) < least:
-            raise BadInput(f"{name} is {getattr(settings, name)}; it must be at least {least}")
+            raise BadInput(
+                f"{flag_of(name)} is {getattr(settings, name)}; expected {least} or more"
+            )
 
 
 def check_rate(settings: Any, *names: str) -> None:
@@ -25,7 +32,7 @@ def check_rate(settings: Any, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(settings, name) < 1:
             raise BadInput(
-                f"{name} is {getattr(settings, name)}; it must be at least 0 and less than 1"
+                f"{flag_of(name)} is {getattr(settings, name)}; expected 0 or more, and less than 1"
             )
 
 
@@ -33,9 +40,34 @@ def check_divides(spec: Any, what: str) -> None:
     """BadInput if so many of a step do not divide evenly into its groups."""
     if getattr(spec, what) % spec.groups:
         raise BadInput(
-            f"{getattr(spec, what)} {what} do not divide evenly into {spec.groups} parts; use a "
-            f"number of groups that divides the {what}"
+            f"{flag_of(what)} is {getattr(spec, what)} and --groups is {spec.groups}: all groups "
+            f"have the same number of {what}; give a multiple of {spec.groups} as {flag_of(what)}, "
+            "or other --groups"
         )
+
+
+def check_passes(groups: int, passes: int, blocks: int = 1) -> None:
+    """BadInput if the groups of a step do not divide evenly into its passes, and these into blocks.
+
+    Args:
+        groups, passes: of a step.
+        blocks: of a pass, which lie on different devices.
+    """
+    if groups % (passes * blocks) == 0:
+        return
+    found = f"--passes is {passes} and --groups is {groups}"
+    if groups == 1:
+        raise BadInput(
+            f"{found}: gradient accumulation takes a step apart by its groups, and one group "
+            "cannot be divided, as its loss compares all its terms with each other; leave "
+            "--passes out. If memory is short: a smaller batch (--triplets, --pairs or --terms, as "
+            "the recipe has it), more devices with --shard-encoder, or several smaller groups"
+        )
+    over = f" on {blocks} blocks of devices" if blocks > 1 else ""
+    raise BadInput(
+        f"{found}: gradient accumulation needs as many groups in each pass{over}; give --passes "
+        f"that divides {groups // blocks or groups}, or other --groups"
+    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -58,32 +90,31 @@ class BatchSpec:
     """
 
     draw: Literal["relations", "concepts", "synonyms", "pairs"] = "relations"
-    """What fills a group: relation rows (the paper), concepts that have a synonym with one of
-    their relations, or such concepts alone; or pairs of two names of a concept (SapBERT)."""
+    """What fills a group: relations (the paper); concepts that have a synonym, each with one of its
+    relations; synonyms alone; or pairs of two names of a concept (SapBERT)."""
     names: Literal["any", "distinct", "unlike", "languages"] = "any"
-    """Which terms of its concept a triplet's repeats show: any (the paper); none twice while others
-    are left; each in another language while there are others, so that all languages of a concept
-    come equally often; or (unlike) such as share few word pieces. Then a name that shares over 60 %
-    of its pieces with its concept's first is no synonym to the draws that take concepts that have
-    one."""
+    """Which names of its concepts a triplet shows when it is repeated: any (the paper); distinct:
+    none twice while others are left; languages: each in another language while there are others;
+    unlike: names that share few word pieces. With unlike, a name that shares over 60 % of its
+    pieces with its concept's first one does not count as a synonym."""
     groups: int = 8
-    """G, groups per step; the paper's gradient accumulation."""
+    """Independent groups in a step (batch = groups x triplets x repeats x 2 terms). The paper
+    accumulates gradients over them; here they are one step, and --passes accumulates."""
     triplets: int = 16
-    """U, distinct triplets in a group."""
+    """Distinct triplets in a group."""
     repeats: int = 8
-    """m, times that each triplet occurs in its group."""
+    """Times that each triplet occurs in its group, with other names each time."""
     fill_pairs: int = 0
-    """If not 0, k: as many triplets follow as fill so many pairs of a group, each of them as often
-    as head and tail both have terms, at most `repeats` times, no term twice (CODER v1). `triplets`
-    does not count then."""
+    """CODER v1: add triplets until a group has so many pairs (0: off). A triplet comes as often as
+    head and tail both have terms, at most --repeats times, no term twice; --triplets is ignored."""
     corrupted_tails: bool = False
     """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
     semantic_types: bool = False
-    """Tell the semantic type of each term's concept (CODER v1's type loss)."""
+    """Add the semantic type of each term's concept to a batch (for CODER v1's type loss)."""
     row_length: int = 128
     """Tokens in a packed row."""
     seed: int = 0
-    """Of the order of the triplets, the choice of terms and the dropout."""
+    """For the order of the triplets, the choice of terms and the dropout."""
 
     @property
     def pairs(self) -> int:
@@ -120,8 +151,8 @@ class BatchSpec:
         check_least(self, 0, "fill_pairs", "seed")
         if self.fill_pairs and self.names == "any":
             raise BadInput(
-                f"fill_pairs is {self.fill_pairs} and names is 'any': groups that are filled with "
-                "pairs show no term of a triplet twice; use --names distinct or --names unlike"
+                f"--fill-pairs is {self.fill_pairs} and --names is any: groups that are filled "
+                "with pairs show no term of a triplet twice; give --names distinct or unlike"
             )
         if self.draw == "pairs":
             needed = {"repeats": 1, "names": "any", "fill_pairs": 0}
@@ -131,15 +162,18 @@ class BatchSpec:
                 "semantic_types": False,
             }.items():
                 if getattr(self, name) != value:
+                    typed = f"{flag_of(name)} {value}"
+                    if value is False:
+                        typed = flag_of(f"no_{name}")
                     raise BadInput(
-                        f"{name} is {getattr(self, name)}, but the draw 'pairs' takes each pair of "
-                        f"names once, as it is, and needs {value}; or use another draw"
+                        f"--draw is pairs and {flag_of(name)} is {getattr(self, name)}: this draw "
+                        f"takes each pair of names once, as it is; give {typed}, or another --draw"
                     )
         if self.draw == "relations" and self.repeats < 2:
             raise BadInput(
-                f"repeats is {self.repeats}: with the draw 'relations' each triplet must occur at "
-                "least twice in its group, or terms have no positives (CODER, section 3.3); use "
-                "repeats of 2 or more"
+                f"--repeats is {self.repeats}: with --draw relations each triplet must be in its "
+                "group at least twice, or terms have no positives (CODER, section 3.3); give "
+                "--repeats 2 or more"
             )
 
 
@@ -206,12 +240,7 @@ class StepCut:
         Raises:
             BadInput: if the groups of a step do not divide evenly.
         """
-        if spec.groups % (self.passes * self.blocks):
-            over = f" and {self.blocks} blocks" if self.blocks > 1 else ""
-            raise BadInput(
-                f"{spec.groups} groups do not divide evenly into {self.passes} passes{over}; use a "
-                f"number of passes that divides {spec.groups // self.blocks or spec.groups}"
-            )
+        check_passes(spec.groups, self.passes, self.blocks)
         return spec.groups // (self.passes * self.blocks)
 
     def groups(self, spec: StepSpec) -> np.ndarray:
@@ -360,27 +389,28 @@ class NeighbourSpec(BatchSpec):
         BatchSpec.validate(self)
         check_least(self, 1, "neighbours")
         if not 0 <= self.mined_share <= 1:
-            raise BadInput(f"mined_share is {self.mined_share}; it must be from 0 to 1")
+            raise BadInput(f"--mined-share is {self.mined_share}; expected 0 to 1")
         if self.mined_share and not self.mined_triplets:
             raise BadInput(
-                f"mined_share is {self.mined_share}: of {self.triplets} triplets that is none; use "
-                f"at least {1 / self.triplets:.3g}, or 0"
+                f"--mined-share is {self.mined_share} and --triplets is {self.triplets}: that is "
+                f"no triplet; give --mined-share {1 / self.triplets:.3g} or more, or 0"
             )
         if 0 < self.mined_pairs <= self.neighbours:
             raise BadInput(
-                f"neighbours is {self.neighbours}, but a group has room for {self.mined_pairs} "
+                f"--neighbours is {self.neighbours}, but a group has room for {self.mined_pairs} "
                 f"pairs of an anchor and its neighbours ({self.mined_triplets} triplets x "
-                f"{self.repeats}); use fewer neighbours, or more triplets or a larger mined_share"
+                f"{self.repeats}); give fewer --neighbours, more --triplets or a larger "
+                "--mined-share"
             )
         if self.draw == "pairs":
             raise BadInput(
-                "draw is 'pairs', which neighbours are not mixed with; use --draw synonyms"
+                "--draw is pairs, which cannot be mixed with neighbours; give --draw synonyms"
             )
         for name in ("fill_pairs", "corrupted_tails", "semantic_types"):
             if getattr(self, name):
                 raise BadInput(
-                    f"{name} is {getattr(self, name)}, but groups with neighbours have none (it is "
-                    "of CODER v1); leave it out"
+                    f"{flag_of(name)} is for CODER v1, and groups with neighbours have no such "
+                    "terms; leave it out"
                 )
 
 
@@ -406,7 +436,7 @@ class TermSpec:
     """Languages of the dataset whose terms are drawn, such as FRE; none: all. Concepts stay as they
     are, those without such a term too."""
     seed: int = 0
-    """Of the order of the terms and the dropout."""
+    """For the order of the terms and the dropout."""
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:

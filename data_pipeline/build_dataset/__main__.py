@@ -113,7 +113,13 @@ examples:
 """
 
 
-def main(argv: list[str] | None = None) -> int:
+COMMON = (
+    *("--source", "--out", "--tokenizer", "--languages", "--sources", "--relations"),
+    *("--cleaning", "--max-length", "--hold-out", "--exclude-terms", "--overwrite"),
+)
+
+
+def main(argv: list[str] | None = None, name: str = "python -m data_pipeline.build") -> int:
     """Runs the command; its exit status is that of `run_command`."""
 
     def add(parser: argparse.ArgumentParser) -> None:
@@ -123,12 +129,13 @@ def main(argv: list[str] | None = None) -> int:
         add_arguments(parser)
 
     return run_parsed(
-        "python -m data_pipeline.build",
+        name,
         __doc__,
         EXAMPLES,
         add,
         build,
         argv,
+        common=COMMON,
         when_asked="stopping soon; the same command goes on",
         when_stopped="stopped; the same command goes on",
     )

@@ -142,7 +142,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="PATH",
-        help="UMLS release (META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), "
+        help="UMLS, SNOMED CT, LOINC, an ontology, or your own table; a UMLS release (META "
+        "folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), "
         "OBO ontology (.obo, .obo.gz), your own table of terms (.tsv, .csv, .xlsx), SNOMED CT "
         "(Snapshot folder or release .zip, RF2) or LOINC (Loinc.csv, release folder or .zip)",
     )
@@ -151,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="dataset folder to make, here or in a bucket (s3://..., gs://...)",
+        help="dataset folder to make; may be in a bucket (s3://..., gs://...)",
     )
     required.add_argument(
         "--tokenizer",
@@ -174,15 +175,15 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="LAT",
-        help="languages, the most wanted first: a string that a concept has in several languages "
-        "keeps the first (default: all; ENG first, then A to Z)",
+        help="languages to keep, such as ENG FRE, the most wanted first; a string that a "
+        "concept has in several languages keeps the first (default: all; ENG first, then A to Z)",
     )
     filters.add_argument(
         "--sources",
         nargs="+",
         default=(),
         metavar="SAB",
-        help="vocabularies, of terms and of relations: MSH NCI; or those of the terms of a "
+        help="vocabularies to keep, such as MSH NCI; or those of the terms of a "
         "language: ENG=CHV,MSH FRE=MSHFRE (a language that is not named keeps all of its, and "
         "relations stay)",
     )
@@ -205,13 +206,19 @@ def _add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         "English terms, whatever the vocabulary, and all other concepts come in, too, with "
         "their English terms of CHV and MSH",
     )
-    filters.add_argument("--term-types", nargs="+", default=(), metavar="TTY", help="PT, SY, ...")
+    filters.add_argument(
+        "--term-types",
+        nargs="+",
+        default=(),
+        metavar="TTY",
+        help="types of terms to keep, such as PT SY",
+    )
     filters.add_argument(
         "--relations",
         nargs="+",
         default=(),
         metavar="LABEL",
-        help="relation labels REL|RELA with wild cards, quoted: 'CHD|isa' 'RO|*'",
+        help="relation labels REL|RELA to keep, quoted, such as 'CHD|isa' 'RO|*'",
     )
     filters.add_argument(
         "--keep-suppressed",
@@ -269,8 +276,8 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         "--hold-out",
         type=float,
         metavar="FRACTION_OR_COUNT",
-        help="take one synonym out of so many concepts, into DIR/heldout: a fraction below 1 of "
-        "the concepts that have one, or a number",
+        help="set aside one synonym of so many concepts for evaluation, in DIR/heldout; a fraction "
+        "below 1 of the concepts that have one, or a number",
     )
     heldout.add_argument(
         "--hold-out-languages",
@@ -306,7 +313,7 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
         "--exclude-terms",
         type=Path,
         metavar="FILE",
-        help="tab-separated mention and CUI with that header: test terms to keep out of the data. "
+        help="test terms to keep out of the data; tab-separated mention and CUI with that header. "
         "With --hold-out the other terms of their concepts are in heldout/dictionary.tsv. Several "
         "CUIs of a mention are joined with |",
     )

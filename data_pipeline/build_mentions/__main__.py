@@ -39,12 +39,16 @@ examples:
     python -m data_pipeline.build_mentions --train coded.xlsx --hold-out 0.1 \\
         --dictionary terms.xlsx --tokenizer MODEL --out data/own
 """
+COMMON = (
+    *("--train", "--dictionary", "--out", "--tokenizer", "--dev", "--test", "--hold-out"),
+    *("--gold", "--mention-types", "--keywords", "--overwrite"),
+)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.build_mentions"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv)
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv, common=COMMON)
 
 
 def build(args: argparse.Namespace) -> int:

@@ -55,11 +55,16 @@ SETTINGS = {
     "workers": "threads; one gives the same vectors each time, several are quicker and do not",
 }
 
+COMMON = (
+    *("--text", "--variant", "--out", "--dictionary", "--dictionary-languages"),
+    *("--exclude-concepts", "--stop-names", "--size", "--epochs", "--workers", "--overwrite"),
+)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.skip_gram"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv)
+    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv, common=COMMON)
 
 
 def build(args: argparse.Namespace) -> int:
@@ -82,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text", type=Path, nargs="+", required=True, metavar="FILE", help="files of text"
     )
     required.add_argument(
-        "--variant", choices=VARIANTS, required=True, help="what gets a vector (see above)"
+        "--variant",
+        choices=VARIANTS,
+        required=True,
+        help="what gets a vector (--help-all explains)",
     )
     required.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     text = parser.add_argument_group("text")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from data_pipeline import process
 from data_pipeline.process import progress_bar
@@ -22,6 +21,8 @@ class CharacterTfIdf:
     """
 
     def __init__(self, names: Sequence[str], longest: int = 1):
+        from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
+
         self._weigh = TfidfVectorizer(analyzer="char", ngram_range=(1, longest))
         self._names = self._weigh.fit_transform(names).T.tocsr()
 

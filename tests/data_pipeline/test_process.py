@@ -341,7 +341,9 @@ def test_unknown_flags_are_named_before_what_is_missing_because_of_them():
     parser = argparse.ArgumentParser(prog="python -m coder_jax encode")
     parser.add_argument("--model", required=True)
     parser.add_argument("--dictionary")
-    with pytest.raises(BadInput, match="no option --modle; did you mean --model. .*encode --help"):
+    with pytest.raises(
+        BadInput, match="no option --modle; did you mean --model. .*encode --help-all"
+    ):
         check_flags(parser, ["--modle", "m"])
     with pytest.raises(BadInput, match="no option --modle; did you mean --model"):
         check_flags(parser, ["--modle=m"])

@@ -138,7 +138,7 @@ def check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
     check_least(system, 1, "width")
     if not 0 < system.scale <= 40:
         raise BadInput(
-            f"scale is {system.scale}; it must be more than 0 and at most 40: e^-2s is computed"
+            f"--scale is {system.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
         )
 
 
@@ -307,7 +307,7 @@ class MLNormSystem(EncoderSystem):
         super().validate(optimizer)
         check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
-            raise BadInput(f"jitter_noise is {self.jitter_noise}; it must be at least 0")
+            raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
 
     def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:

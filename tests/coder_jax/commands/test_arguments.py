@@ -19,7 +19,8 @@ def test_no_verb_imports_another(repo):
     folder = repo / "coder_jax" / "commands"
     verbs = {f"coder_jax.commands.{verb}".replace("-", "_") for verb in VERBS}
     paths = list(folder.rglob("*.py"))
-    assert {path.stem for path in paths} >= {verb.replace("-", "_") for verb in VERBS}
+    ours = set(VERBS) - {"build"}  # of data_pipeline
+    assert {path.stem for path in paths} >= {verb.replace("-", "_") for verb in ours}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
@@ -116,7 +117,7 @@ def test_vectors_are_kept_unless_told_otherwise(monkeypatch):
     encoder_arguments.add_cache_argument(parser)
     assert parser.parse_args([]).cache and not parser.parse_args(["--no-cache"]).cache
     told = " ".join(parser.format_help().split())
-    for part in ("2,000 terms or more", "/somewhere/vectors", "CODER_JAX_CACHE_GB", "default: 10)"):
+    for part in ("2,000 terms or more", "/somewhere/vectors", "CODER_JAX_CACHE_GB", "(10 if"):
         assert part in told
 
 

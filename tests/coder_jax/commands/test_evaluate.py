@@ -564,7 +564,7 @@ def test_every_kind_of_benchmark_in_one_command(all_kinds, minilm_path, capsys):
     out = files / "out.json"
     assert 0 == run(
         *("--model", minilm_path, "--json", out, "--dictionary", files / "terms.tsv"),
-        *("--neighbours", "2", "--types", "Finding", "Cell", "--epochs", "3", "--nearest", "2"),
+        *("--neighbours", "2", "--types", "Finding", "Cell", "--epochs", "3"),
         *("--benchmark", f"mcsm={files / 'concepts.tsv'}", f"ddbrc={files / 'relations'}"),
         *(f"mantra={files / 'Medline_GSC_de_man.xml'}", f"xl={files / 'en_1k_test_query.txt'}"),
         *(f"mayo={files / 'mayo.csv'}", f"look={files / 'look.tsv'}"),

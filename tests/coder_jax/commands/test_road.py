@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from tiny_ontology import write_ontology
 from coder_jax.__main__ import VERBS, main
 from data_pipeline import batch_files
 from data_pipeline.build_dataset import __main__ as build
+from data_pipeline.build_dataset.__main__ import main as build_main
+from data_pipeline.build_mentions.__main__ import main as mentions_main
+from data_pipeline.derive_keywords import main as keywords_main
+from data_pipeline.skip_gram.__main__ import main as skip_gram_main
 
 SMALL = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 
@@ -128,6 +133,9 @@ def test_usage_names_every_verb(capsys):
     text = capsys.readouterr().out
     assert all(f"  {verb} " in text for verb in VERBS)
     assert main([]) == 2
+    capsys.readouterr()
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"coder_jax \d+\.\d+.*\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -135,4 +143,36 @@ def test_help_of_every_verb_has_an_example(verb, capsys):
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])
     assert stop.value.code == 0
-    assert f"python -m coder_jax {verb} --" in capsys.readouterr().out
+    module = "data_pipeline.build" if verb == "build" else f"coder_jax {verb}"
+    assert f"python -m {module} --" in capsys.readouterr().out
+
+
+COMMANDS = {
+    **{f"coder_jax {verb}": lambda words, verb=verb: main([verb, *words]) for verb in VERBS},
+    "data_pipeline.build": build_main,
+    "data_pipeline.build_mentions": mentions_main,
+    "data_pipeline.skip_gram": skip_gram_main,
+    "data_pipeline.derive_keywords": keywords_main,
+}
+
+
+def help_of(command, word, capsys):
+    with pytest.raises(SystemExit) as stop:
+        COMMANDS[command]([word])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_one_screen_and_all_help_names_every_flag(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = help_of(command, "--help", capsys)
+    lines = text.splitlines()
+    assert len(lines) <= 45 and max(map(len, lines)) <= 100
+    count = int(re.fullmatch(r"--help-all shows all (\d+) options", lines[-1])[1])
+    options = text.partition("\nOptions")[2]
+    flag = re.compile(r"^  (-[\w.-]+)", re.MULTILINE)
+    assert 5 <= len(flag.findall(options)) <= 16
+    all_help = help_of(command, "--help-all", capsys)
+    named = set(flag.findall(all_help)) - {"-h", "--help-all"}
+    assert len(named) == count and named >= set(flag.findall(options))

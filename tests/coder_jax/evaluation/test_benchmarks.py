@@ -196,22 +196,22 @@ def test_which_paths_bring_a_dictionary_along(write, tmp_path):
 
 def test_options_have_the_defaults_of_their_flags():
     assert options_with({}) == {
-        **{"seed": 0, "k": [1, 3, 5], "nearest": 5, "types": [], "neighbours": 40, "epochs": 50},
+        **{"seed": 0, "k": None, "types": [], "neighbours": None, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
-        **{"split": "test", "coverage_k": [1, 5, 10, 20, 50], "exact_match": [], "wmd": False},
+        **{"split": "test", "exact_match": [], "wmd": False},
     }
     assert options_with({"k": [2]})["k"] == [2]
     with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
         options_with({"ks": [2]})
     names = {heading: [f.name for f in flags] for heading, flags in flags_by_heading().items()}
     assert names == {
-        "mentions and terms": ["--k", "--predictions", "--nearest"],
+        "mentions and terms": ["--k", "--predictions"],
         "mentions with semantic groups": [
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
         "mentions of several concepts": ["--split"],
-        "names": ["--exact-match", "--wmd", "--coverage-k"],
+        "names": ["--exact-match", "--wmd"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }

@@ -84,7 +84,7 @@ def test_the_record_and_its_table_by_hand(tmp_path):
     benchmark = read_benchmark("mine", write(tmp_path, rows_of(NAMES, CONCEPTS)))
     angles = np.deg2rad([0, 10, 25, 32, 60])
     vectors = vectors_of(NAMES, np.stack([np.cos(angles), np.sin(angles)], axis=1))
-    record = score(benchmark, vectors, ENCODER, coverage_k=[2, 1])
+    record = score(benchmark, vectors, ENCODER, k=[2, 1])
     # k = 1: 1/2, 1/2, 0 (the kidney stone is nearer), 0, 1. k = 2: 1, 1, 1/2 (one of the two), 0, 1
     assert record.scores == pytest.approx({"coverage@1": 2 / 5, "coverage@2": 3.5 / 5})
     # Words: "of the" are none, so the two first are one; each shares a word with the third.

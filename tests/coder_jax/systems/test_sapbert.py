@@ -68,9 +68,12 @@ def test_by_hand():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"repeats": 2}, "repeats is 2, but the draw 'pairs' .* needs 1; or use another draw"),
-        ({"names": "unlike"}, "names is unlike, but the draw 'pairs'"),
-        ({"corrupted_tails": True}, "corrupted_tails is True, but the draw 'pairs'"),
+        (
+            {"repeats": 2},
+            "--draw is pairs and --repeats is 2: .* give --repeats 1, or",
+        ),
+        ({"names": "unlike"}, "--names is unlike: .* give --names any, or another"),
+        ({"corrupted_tails": True}, "--corrupted-tails is True: .* give --no-corrupted-tails"),
     ],
 )
 def test_settings_that_pairs_have_not(changes, words):

@@ -165,8 +165,8 @@ def test_written_to_files_they_are_the_same(tmp_path):
 @pytest.mark.parametrize(
     "spec, words",
     [
-        (TermSpec(terms=10, groups=4), "10 terms do not divide evenly into 4 parts"),
-        (TermSpec(terms=0), "terms is 0; it must be at least 1"),
+        (TermSpec(terms=10, groups=4), "--terms is 10 and --groups is 4: .* a multiple of 4"),
+        (TermSpec(terms=0), "--terms is 0; expected 1 or more"),
         (TermSpec(terms=4096), "but a step takes 4096"),
     ],
 )
@@ -446,15 +446,21 @@ def test_an_index_of_other_data_is_refused(lists, words, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mined_share": 1.5}, "mined_share is 1.5; it must be from 0 to 1"),
-        ({"mined_share": -0.1}, "mined_share is -0.1; it must be from 0 to 1"),
-        ({"mined_share": 0.01}, "of 8 triplets that is none; use at least 0.125, or 0"),
-        ({"neighbours": 0}, "neighbours is 0; it must be at least 1"),
-        ({"neighbours": 16}, r"neighbours is 16, but a group has room for 16 pairs .* use fewer"),
-        ({"draw": "pairs", "repeats": 1, "names": "any"}, "not mixed with; use --draw synonyms"),
-        ({"corrupted_tails": True}, "corrupted_tails is True, but groups with neighbours have"),
-        ({"semantic_types": True}, "semantic_types is True, but groups with neighbours have"),
-        ({"fill_pairs": 4}, "fill_pairs is 4, but groups with neighbours have"),
+        ({"mined_share": 1.5}, "--mined-share is 1.5; expected 0 to 1"),
+        ({"mined_share": -0.1}, "--mined-share is -0.1; expected 0 to 1"),
+        ({"mined_share": 0.01}, "--triplets is 8: that is no triplet; give --mined-share 0.125 or"),
+        ({"neighbours": 0}, "--neighbours is 0; expected 1 or more"),
+        (
+            {"neighbours": 16},
+            r"--neighbours is 16, but a group has room for 16 pairs .* give fewer",
+        ),
+        (
+            {"draw": "pairs", "repeats": 1, "names": "any"},
+            "cannot be mixed with neighbours; give --draw syn",
+        ),
+        ({"corrupted_tails": True}, "--corrupted-tails is for CODER v1"),
+        ({"semantic_types": True}, "--semantic-types is for CODER v1"),
+        ({"fill_pairs": 4}, "--fill-pairs is for CODER v1, and groups with neighbours have"),
     ],
 )
 def test_settings_that_cannot_be(changes, words):

@@ -190,9 +190,13 @@ def test_an_index_of_other_mentions_is_refused(data, tmp_path):
     ("make", "spec", "words"),
     [
         (RecallBatches, dataclasses.replace(RECALL, pairs=64), "has 8 training mentions"),
-        (RecallBatches, dataclasses.replace(RECALL, pairs=3), "3 pairs do not divide evenly"),
+        (RecallBatches, dataclasses.replace(RECALL, pairs=3), "--pairs is 3 and --groups is"),
         (RankBatches, dataclasses.replace(RANK, pairs=64), "has 20 pairs of a training mention"),
-        (RankBatches, dataclasses.replace(RANK, row_length=20), "row_length is 20, but pairs"),
+        (
+            RankBatches,
+            dataclasses.replace(RANK, row_length=20),
+            "--row-length is 20 and --pair-length is",
+        ),
     ],
 )
 def test_numbers_that_cannot_be(data, make, spec, words):

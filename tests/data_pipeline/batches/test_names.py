@@ -225,7 +225,9 @@ def test_what_cannot_be_used_is_said(names, tmp_path):
         source_of(names, languages=("FRE",))
     with pytest.raises(BadInput, match="has 21 concepts to draw, but a step takes 24; use fewer"):
         source_of(names, pairs=24)
-    with pytest.raises(BadInput, match="9 pairs do not divide evenly into 4 parts"):
+    with pytest.raises(
+        BadInput, match="--pairs is 9 and --groups is 4: .*a multiple of 4 as --pairs"
+    ):
         source_of(names, pairs=9)
 
 

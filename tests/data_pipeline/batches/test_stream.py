@@ -123,7 +123,7 @@ def test_a_filled_group_shows_as_many_different_terms_as_head_and_tail_have(data
 
 
 def test_a_filled_group_shows_no_term_twice_or_says_why_not(dataset):
-    with pytest.raises(BadInput, match="fill_pairs is 21 and names is 'any'"):
+    with pytest.raises(BadInput, match="--fill-pairs is 21 and --names is any"):
         dataclasses.replace(SPECS["filled"], names="any").validate()
 
 
@@ -240,7 +240,7 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"groups": 3, "passes": 2}, "3 groups do not divide evenly into 2 passes"),
+        ({"groups": 3, "passes": 2}, "--passes is 2 and --groups is 3: .* that divides 3"),
         ({"groups": 4, "passes": 4, "blocks": 2}, "into 4 passes and 2 blocks; use .* divides 2"),
         ({"row_length": 8}, "up to 12 tokens, but rows have 8"),
         ({"triplets": 500}, "has 150 triplets, but a group takes 500 distinct"),
@@ -252,8 +252,8 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
             {"triplets": 70, "draw": "synonyms", "names": "unlike"},
             "concepts that have a synonym unlike their first name, but a group takes 70",
         ),
-        ({"repeats": 1}, "repeats is 1: with the draw 'relations'"),
-        ({"groups": 0}, "groups is 0; it must be at least 1"),
+        ({"repeats": 1}, "--repeats is 1: with --draw relations"),
+        ({"groups": 0}, "--groups is 0; expected 1 or more"),
     ],
 )
 def test_messages(dataset, change, message):

@@ -244,7 +244,7 @@ def test_no_relations_is_a_warning(model, tmp_path, capsys):
 
 def test_help_teaches(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["--help"])
+        main(["--help-all"])
     text = capsys.readouterr().out
     assert stop.value.code == 0
     assert "--source umls/2020AA/META --languages ENG" in text and "hp.obo" in text

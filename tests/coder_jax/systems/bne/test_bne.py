@@ -146,8 +146,8 @@ def test_other_vectors_are_another_run(names, trained, tmp_path, on_one_device):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": NameModel(init="x", dropout=1.0)}, "dropout is 1.0; it must be"),
-        ({"model": NameModel(init="x", hidden=0)}, "hidden is 0; it must be at least 1"),
+        ({"model": NameModel(init="x", dropout=1.0)}, "--dropout is 1.0; expected"),
+        ({"model": NameModel(init="x", hidden=0)}, "--hidden is 0; expected 1 or more"),
         ({"synonym_weight": -1.0}, "none may be below 0"),
         (dict.fromkeys(("synonym_weight", "concept_weight", "context_weight"), 0.0), "one must be"),
     ],

@@ -168,12 +168,12 @@ def test_without_a_share_neighbours_are_never_looked_for(model):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"refresh_steps": 0}, "refresh_steps is 0; it must be at least 1"),
+        ({"refresh_steps": 0}, "--refresh-steps is 0; expected 1 or more"),
         (
             {"mu": 1.0, "batch": dataclasses.replace(SPEC, mined_share=1.0)},
-            "have no relations; use",
+            "have no relations; give --mu 0",
         ),
-        ({"batch": dataclasses.replace(SPEC, mined_share=2.0)}, "mined_share is 2.0; it must be"),
+        ({"batch": dataclasses.replace(SPEC, mined_share=2.0)}, "--mined-share is 2.0; expected"),
     ],
 )
 def test_settings_that_cannot_be(model, changes, words):

@@ -9,7 +9,7 @@ from short_run import assert_same_parameters, config, one_device
 from tiny_run import write_tiny_batches
 
 import coder_jax.systems.trained_models
-import coder_jax.training.start
+import coder_jax.training.checkpoints
 from coder_jax.__main__ import main
 from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.encoder import TermEncoder
@@ -70,7 +70,7 @@ def test_and_by_who_begins_with_it(model, source, trained, tmp_path, monkeypatch
         other, system=other.system.resolved(), start=str(trained) if how == "from" else ""
     )
     assert load_start(other, source)[1]
-    monkeypatch.setattr(coder_jax.training.start, "read_params", swapped)
+    monkeypatch.setattr(coder_jax.training.checkpoints, "read_params", swapped)
     with pytest.raises(BadInput, match="the run to start from gives other vectors than training"):
         load_start(other, source)
 

@@ -210,7 +210,7 @@ def test_the_loss_is_that_of_the_union_within_the_group(spoken):
     "changes, words",
     [
         ({"width": 11}, "the run has width 10, this run has 11; give --width 10"),
-        ({"candidates": 0}, "candidates is 0; it must be at least 1"),
+        ({"candidates": 0}, "--candidates is 0; expected 1 or more"),
     ],
 )
 def test_numbers_that_do_not_fit(built, first, changes, words, tmp_path):

@@ -216,10 +216,10 @@ def test_what_is_no_class_model_is_named(built, tmp_path):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"width": 0}, "width is 0; it must be at least 1"),
-        ({"jitter_noise": -0.5}, "jitter_noise is -0.5; it must be at least 0"),
-        ({"jitter_drop": 1.0}, "jitter_drop is 1.0; it must be at least 0 and less than 1"),
-        ({"scale": 50.0}, "scale is 50.0; it must be more than 0 and at most 40"),
+        ({"width": 0}, "--width is 0; expected 1 or more"),
+        ({"jitter_noise": -0.5}, "--jitter-noise is -0.5; expected 0 or more"),
+        ({"jitter_drop": 1.0}, "--jitter-drop is 1.0; expected 0 or more, and less than 1"),
+        ({"scale": 50.0}, "--scale is 50.0; expected more than 0 and at most 40"),
     ],
 )
 def test_numbers_that_cannot_be(changes, words):
