@@ -563,7 +563,7 @@ class EncoderSystem(System):
     def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
         return encoder_proof(self, source, recorded_start)
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": encoder_of(run).encode(terms)}
 
     # ---- When it is trained ----
@@ -1013,8 +1013,9 @@ def encoder_proof(
     structure, _ = split_encoder(plain.structure(recorded_start))
 
     def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
-        how = {"system": plain, "structure": structure, "terms": len(terms)}
-        return compiled_outputs(params, extra, rows, **how)
+        return compiled_outputs(
+            params, extra, rows, system=plain, structure=structure, terms=len(terms)
+        )
 
     return Proof(terms, outputs)
 

@@ -1,4 +1,10 @@
-"""MLNorm (Wajsbürt, Sarfati and Tannier 2021): both steps, token jitter, recipes, export."""
+"""MLNorm: an encoder and one row per concept by a softmax, then rows for all concepts.
+
+Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
+terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021. From top to
+bottom: what both steps share, token jitter, step 1 (sections 4.2 and 4.3.1, equations 4 and 5),
+step 2 (section 4.3.2, equations 6 and 7), recipes, held-out terms, export.
+"""
 
 from __future__ import annotations
 
@@ -418,9 +424,9 @@ class MLNormSystem(EncoderSystem):
         cosines = cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         cosines = saved_cosines(run, trained_classifier(self, run), terms)
-        return {**super().answers(run, terms), "cosines": cosines}
+        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 
@@ -558,7 +564,7 @@ class MLNormClassesSystem(EncoderSystem):
                     f"--from: the run was trained on a dataset whose {what} is {other}, that of "
                     f"{source.folder} is {mine}; expected the same: build one with the other's"
                 )
-        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
+        check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
         recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
         recorded_start["row_length"] = float(learnt[learnt > 0].mean())
@@ -715,9 +721,9 @@ class MLNormClassesSystem(EncoderSystem):
         )
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         cosines = saved_cosines(run, trained_classifier(self, run), terms)
-        return {**super().answers(run, terms), "cosines": cosines}
+        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 
