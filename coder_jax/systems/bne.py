@@ -348,8 +348,15 @@ class BneSystem(System):
                 "found no --init; expected the folder of vectors of words that "
                 "`python -m data_pipeline.skip_gram` makes from text"
             )
-        planned = {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
-        source = NameBatches(data, self.model.init, self.batch, cut, **planned)
+        source = NameBatches(
+            data,
+            self.model.init,
+            self.batch,
+            cut,
+            rows=rows,
+            run_steps=steps,
+            shapes=most_shapes(),
+        )
         counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
         log(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
         return source

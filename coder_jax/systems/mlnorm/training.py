@@ -249,11 +249,13 @@ def jittered(batch: Batch, ids_BRL: jax.Array, *, noise: float, drop: float) -> 
         ids_BRL: uint32, `token_ids` of the batch.
         noise, drop: of `jitter`.
     """
-    drawn = normal(draws(ids_BRL, NOISE_SITE)), draws(ids_BRL, DROP_SITE)
     of_block: Callable[..., tuple[jax.Array, ...]] = jax.vmap(
         partial(jitter, noise=noise, drop=drop)
     )
-    rows = of_block(*(batch[name] for name in PACKED), *drawn)
+    tokens, positions, segments = (batch[name] for name in PACKED)
+    normal_BRL = normal(draws(ids_BRL, NOISE_SITE))
+    uniform_BRL = draws(ids_BRL, DROP_SITE)
+    rows = of_block(tokens, positions, segments, normal_BRL, uniform_BRL)
     return {**batch, **dict(zip(PACKED, rows, strict=True))}
 
 
@@ -501,8 +503,14 @@ class MLNormClassesSystem(EncoderSystem):
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
         self.check_kind(data)
-        sizes = {"width": self.width, "candidates": self.candidates}
-        return CandidateBatches(data, self.batch, cut, **sizes, languages=self.within_language)
+        return CandidateBatches(
+            data,
+            self.batch,
+            cut,
+            width=self.width,
+            candidates=self.candidates,
+            languages=self.within_language,
+        )
 
     # ---- Parameters ----
 
