@@ -423,7 +423,6 @@ class BneSystem(System):
         self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
-
         assert isinstance(source, NameBatches)
         if is_first():
             with whole_folder(folder / COPIED_VECTORS) as new:

@@ -267,9 +267,7 @@ class EncoderRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# What the systems share that train a BERT on terms: the data, the start, the export.
-#
-# A subclass says what a batch is, adds the parts that are trained beside the encoder, and the loss.
+# Systems that train a BERT on terms: the encoder, the parts beside it, the data, start and export.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -466,7 +464,6 @@ class EncoderSystem(System):
         self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], Params]:
         """As `load_initial`, with the encoder of a run that is there."""
-
         taken = recorded_start and recorded_start["encoder"].get("run")
         other = read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
@@ -489,7 +486,6 @@ class EncoderSystem(System):
         self, run: SavedRun, source: BatchSource
     ) -> tuple[dict[str, Any], Params]:
         """As `init_from_run`, of the encoder alone."""
-
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
         self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]

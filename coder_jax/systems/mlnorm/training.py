@@ -408,7 +408,6 @@ class MLNormSystem(EncoderSystem):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
-
         nearest = super().scorer(source, run)
         assert nearest is not None
         heldout = HeldOutClasses(self, source)
@@ -715,7 +714,6 @@ class MLNormClassesSystem(EncoderSystem):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms, by the classes."""
-
         heldout = HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
