@@ -1,4 +1,9 @@
-"""BNE (Phan, Sun and Tay 2019): objective, losses, recipes, export of an encoder of names."""
+"""BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
+
+Phan, Sun and Tay, Robust representation learning of biomedical names, ACL 2019. From top to bottom:
+the losses (section 3.2, equations 3 to 6), the types of run.json, the system, its recipes, and its
+export for the Hub.
+"""
 
 from __future__ import annotations
 
@@ -261,12 +266,6 @@ class NameRun(Run):
     start: StartOfNames  # type: ignore[misc]
 
 
-# -------------------------------------------------------------------------------------------------
-# BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
-#
-# Phan, Sun, Tay, "Robust representation learning of biomedical names", ACL 2019.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NameModel:
     """The encoder that is trained."""
@@ -349,8 +348,15 @@ class BneSystem(System):
                 "found no --init; expected the folder of vectors of words that "
                 "`python -m data_pipeline.skip_gram` makes from text"
             )
-        planned = {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
-        source = NameBatches(data, self.model.init, self.batch, cut, **planned)
+        source = NameBatches(
+            data,
+            self.model.init,
+            self.batch,
+            cut,
+            rows=rows,
+            run_steps=steps,
+            shapes=most_shapes(),
+        )
         counts = ", ".join(f"{count:,} {what}" for what, count in source.targets.counts.items())
         log(f"{counts}; an epoch has {source.steps_per_epoch:,} steps")
         return source
@@ -369,7 +375,7 @@ class BneSystem(System):
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
         """The other run's parameters with its alphabet, for vectors of the same width."""
-        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
+        check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         recorded_start, params = super().init_from_run(run, source)
         width = self.load_initial(source)[0]["width"]
         if recorded_start["width"] != width:
@@ -417,7 +423,6 @@ class BneSystem(System):
         self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
         """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
-
         assert isinstance(source, NameBatches)
         if is_first():
             with whole_folder(folder / COPIED_VECTORS) as new:
@@ -500,7 +505,7 @@ class BneSystem(System):
 
         return Proof(terms, outputs)
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": trained_names(self, run).encode(terms)}
 
     # ---- When it is trained ----

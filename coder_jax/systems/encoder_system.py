@@ -265,9 +265,7 @@ class EncoderRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# What the systems share that train a BERT on terms: the data, the start, the export.
-#
-# A subclass says what a batch is, adds the parts that are trained beside the encoder, and the loss.
+# Systems that train a BERT on terms: the encoder, the parts beside it, the data, start and export.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -463,7 +461,6 @@ class EncoderSystem(System):
         self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], Params]:
         """As `load_initial`, with the encoder of a run that is there."""
-
         taken = recorded_start and recorded_start["encoder"].get("run")
         other = read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
@@ -486,7 +483,6 @@ class EncoderSystem(System):
         self, run: SavedRun, source: BatchSource
     ) -> tuple[dict[str, Any], Params]:
         """As `init_from_run`, of the encoder alone."""
-
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
         self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
@@ -560,7 +556,7 @@ class EncoderSystem(System):
     def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
         return encoder_proof(self, source, recorded_start)
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": encoder_of(run).encode(terms)}
 
     # ---- When it is trained ----
@@ -1015,8 +1011,9 @@ def encoder_proof(
     structure, _ = split_encoder(plain.structure(recorded_start))
 
     def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
-        how = {"system": plain, "structure": structure, "terms": len(terms)}
-        return compiled_outputs(params, extra, rows, **how)
+        return compiled_outputs(
+            params, extra, rows, system=plain, structure=structure, terms=len(terms)
+        )
 
     return Proof(terms, outputs)
 

@@ -27,7 +27,7 @@ from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
 
 
-def batch() -> BatchSpec:
+def pairs_of_names() -> BatchSpec:
     """One group of 256 pairs of names: 512 terms."""
     return BatchSpec(draw="pairs", groups=1, triplets=256, repeats=1)
 
@@ -41,7 +41,9 @@ class SapBertSystem(EncoderSystem):
     paper: ClassVar[str] = "Liu et al. 2021"
     content: ClassVar[Any] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=batch)
+    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=pairs_of_names
+    )
     term: MultiSimilarity = MultiSimilarity(alpha=1.0, beta=60.0, base=0.5, margin=0.2)
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
@@ -145,6 +147,8 @@ def small_sapbert() -> Config[SapBertSystem]:
     base = small_synonyms()
     system = SapBertSystem(
         model=base.system.model,
-        batch=dataclasses.replace(batch(), triplets=128, row_length=base.system.batch.row_length),
+        batch=dataclasses.replace(
+            pairs_of_names(), triplets=128, row_length=base.system.batch.row_length
+        ),
     )
     return Config(recipe="small_sapbert", system=system, optimizer=base.optimizer, run=base.run)

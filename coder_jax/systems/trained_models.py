@@ -110,7 +110,9 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
         extra=read_extra(out, step) if has_extra else {},
         notes=read_notes(out, step),
     )
-    if not check_proof(lambda terms: system.answers(run, terms), run, f"step {step} of {out}"):
+    if not check_proof(
+        lambda terms: system.saved_outputs(run, terms), run, f"step {step} of {out}"
+    ):
         tell(
             f"step {step} of {out} was saved by a version that kept no proof: what is read of it "
             "is not compared with what training gave"

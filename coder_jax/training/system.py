@@ -34,8 +34,8 @@ from data_pipeline.process import BadInput
 # its parameters have and how each is trained, and what the loss is. `train.py` does the rest:
 # devices, optimizer, checkpoints, resume, metrics.
 #
-#     class MySystem(System): ...                                coder_jax/systems/my_system/
-#     Config(recipe="mine", system=MySystem(...), ...)           its recipes.py
+#     class MySystem(System): ...                                coder_jax/systems/my_system.py
+#     Config(recipe="mine", system=MySystem(...), ...)           its recipes, in the same file
 #     python -m coder_jax train --recipe mine --data ... --out ...
 
 Params = dict[str, Any]
@@ -299,13 +299,13 @@ class System(abc.ABC):
     def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> "Proof | None":
         """What proves at each save that what is read of the run is what was trained (`system.py`).
 
-        None: nothing does; then `answers` is not asked.
+        None: nothing does; then `saved_outputs` is not asked.
         """
         return None
 
     # ---- When it is trained ----
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         """What is read of a run makes of terms: arrays, by the names of the outputs of `proof`."""
         return {}
 

@@ -127,11 +127,11 @@ class ToySystem(System):
         prior = np.linspace(-1, 1, VOCABULARY, dtype=np.float32)
         return {"width": WIDTH}, {"encoder": {"embed": embed}, "prior": prior}
 
-    def shapes(self, about: Mapping[str, Any]):
+    def shapes(self, recorded_start: Mapping[str, Any]):
         def float32(*shape: int) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct(shape, jnp.float32)
 
-        width = about["width"]
+        width = recorded_start["width"]
         params = {
             "encoder": {"embed": float32(VOCABULARY, width)},
             "decoder": {"kernel": float32(width, VOCABULARY)},
@@ -150,7 +150,7 @@ class ToySystem(System):
             for name, part in params.items()
         }, zeros
 
-    def loss(self, about: Mapping[str, Any], mesh, *, dropout: bool = True):
+    def loss(self, recorded_start: Mapping[str, Any], mesh, *, dropout: bool = True):
         def pass_loss(params, extra, batch, step_key):
             code_BGD = codes(params["encoder"], params["rows"], batch["tokens"], batch["ids"])
             if self.normal:

@@ -1,4 +1,10 @@
-"""MLNorm (Wajsbürt, Sarfati and Tannier 2021): both steps, token jitter, recipes, export."""
+"""MLNorm: an encoder and one row per concept by a softmax, then rows for all concepts.
+
+Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
+terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021. From top to
+bottom: what both steps share, token jitter, step 1 (sections 4.2 and 4.3.1, equations 4 and 5),
+step 2 (section 4.3.2, equations 6 and 7), recipes, held-out terms, export.
+"""
 
 from __future__ import annotations
 
@@ -243,11 +249,13 @@ def jittered(batch: Batch, ids_BRL: jax.Array, *, noise: float, drop: float) -> 
         ids_BRL: uint32, `token_ids` of the batch.
         noise, drop: of `jitter`.
     """
-    drawn = normal(draws(ids_BRL, NOISE_SITE)), draws(ids_BRL, DROP_SITE)
     of_block: Callable[..., tuple[jax.Array, ...]] = jax.vmap(
         partial(jitter, noise=noise, drop=drop)
     )
-    rows = of_block(*(batch[name] for name in PACKED), *drawn)
+    tokens, positions, segments = (batch[name] for name in PACKED)
+    normal_BRL = normal(draws(ids_BRL, NOISE_SITE))
+    uniform_BRL = draws(ids_BRL, DROP_SITE)
+    rows = of_block(tokens, positions, segments, normal_BRL, uniform_BRL)
     return {**batch, **dict(zip(PACKED, rows, strict=True))}
 
 
@@ -400,7 +408,6 @@ class MLNormSystem(EncoderSystem):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
-
         nearest = super().scorer(source, run)
         assert nearest is not None
         heldout = HeldOutClasses(self, source)
@@ -418,9 +425,9 @@ class MLNormSystem(EncoderSystem):
         cosines = cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         cosines = saved_cosines(run, trained_classifier(self, run), terms)
-        return {**super().answers(run, terms), "cosines": cosines}
+        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 
@@ -495,8 +502,14 @@ class MLNormClassesSystem(EncoderSystem):
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
         self.check_kind(data)
-        sizes = {"width": self.width, "candidates": self.candidates}
-        return CandidateBatches(data, self.batch, cut, **sizes, languages=self.within_language)
+        return CandidateBatches(
+            data,
+            self.batch,
+            cut,
+            width=self.width,
+            candidates=self.candidates,
+            languages=self.within_language,
+        )
 
     # ---- Parameters ----
 
@@ -558,7 +571,7 @@ class MLNormClassesSystem(EncoderSystem):
                     f"--from: the run was trained on a dataset whose {what} is {other}, that of "
                     f"{source.folder} is {mine}; expected the same: build one with the other's"
                 )
-        check_proof(lambda terms: self.answers(run, terms), run, "--from: the run")
+        check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
         recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
         recorded_start["row_length"] = float(learnt[learnt > 0].mean())
@@ -701,7 +714,6 @@ class MLNormClassesSystem(EncoderSystem):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms, by the classes."""
-
         heldout = HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
@@ -715,9 +727,9 @@ class MLNormClassesSystem(EncoderSystem):
         )
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         cosines = saved_cosines(run, trained_classifier(self, run), terms)
-        return {**super().answers(run, terms), "cosines": cosines}
+        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 

@@ -1,4 +1,9 @@
-"""Recall and rank (Liang, Xue and Ruan 2021): generator and ranker, recipes, export."""
+"""Recall and rank: a generator of candidates, and a ranker that is led by keywords.
+
+Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv 2101.09101,
+2021. From top to bottom: what both share, the generator's losses (section 3.1.1, equations 6 to 8),
+scores, the generator (3.1), the ranker (3.2, equations 9 to 11), recipes, export.
+"""
 
 from __future__ import annotations
 
@@ -433,9 +438,9 @@ class RecallSystem(EncoderSystem):
         numbers = jax.nn.softmax(number_logits(bert, params["number"], first))
         return {**super().proof_outputs(bert, params, extra, rows, terms), "numbers": numbers}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         generator = CandidateGenerator(encoder_of(run), run.params["number"])
-        return {**super().answers(run, terms), "numbers": generator.numbers(terms)}
+        return {**super().saved_outputs(run, terms), "numbers": generator.numbers(terms)}
 
     # ---- When it is trained ----
 
@@ -612,9 +617,9 @@ class RankSystem(EncoderSystem):
         found = super().proof_outputs(bert, params, extra, rows, terms)
         return {**found, "probabilities": jax.nn.sigmoid(logits)}
 
-    def answers(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         scores = trained_ranker(self, run).score_pairs(terms, terms, neighbours(len(terms)))
-        return {**super().answers(run, terms), "probabilities": scores}
+        return {**super().saved_outputs(run, terms), "probabilities": scores}
 
     # ---- When it is trained ----
 

@@ -8,7 +8,7 @@ from coder_jax.training.refresh import Refresh
 
 
 def refresh_of(system, tmp_path):
-    files = SimpleNamespace(here=tmp_path, publish=lambda: None, fetch=lambda: None)
+    files = SimpleNamespace(folder=tmp_path, publish=lambda: None, fetch=lambda: None)
     return Refresh(system, files, None, {})
 
 

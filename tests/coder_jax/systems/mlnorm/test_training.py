@@ -231,7 +231,9 @@ def test_a_run_proves_its_classes(first):
     """What the head with the classes answers is compared with what training gave."""
     system, run = load_run(first[0])
     terms = run.notes[PROOF]["terms"]
-    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    assert len(terms) > 1 and check_proof(
+        lambda terms: system.saved_outputs(run, terms), run, "the run"
+    )
     classes = run.params["classes"]
     changed = np.roll(classes, 1, axis=0)
     other = dataclasses.replace(run, params={**run.params, "classes": changed})

@@ -212,7 +212,9 @@ def test_a_run_proves_its_numbers(generator):
     """What the head of the number of concepts answers is compared with what training gave."""
     system, run = load_run(generator[0])
     terms = run.notes[PROOF]["terms"]
-    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    assert len(terms) > 1 and check_proof(
+        lambda terms: system.saved_outputs(run, terms), run, "the run"
+    )
     changed = {**run.params["number"], "kernel": 1.1 * run.params["number"]["kernel"]}
     other = dataclasses.replace(run, params={**run.params, "number": changed})
     with pytest.raises(BadInput, match="the run gives other numbers than training gave"):
@@ -492,7 +494,9 @@ def test_a_run_proves_its_ranks(ranker):
     """What the ranker answers is compared with what training gave."""
     system, run = load_run(ranker[0])
     terms = run.notes[PROOF]["terms"]
-    assert len(terms) > 1 and check_proof(lambda terms: system.answers(run, terms), run, "the run")
+    assert len(terms) > 1 and check_proof(
+        lambda terms: system.saved_outputs(run, terms), run, "the run"
+    )
     changed = {**run.params["score"], "kernel": 1.1 * run.params["score"]["kernel"]}
     other = dataclasses.replace(run, params={**run.params, "score": changed})
     with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
