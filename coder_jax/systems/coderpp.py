@@ -17,7 +17,7 @@ from coder_jax.encoding.search import Products, nearest_others
 from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import CoderSystem, small_synonyms
-from coder_jax.systems.encoder_system import ModelConfig, is_made, remove_rows, write_rows
+from coder_jax.systems.encoder_system import ModelConfig, hash_of, is_made, remove_rows, write_rows
 from coder_jax.training.system import Config, OptimizerConfig, View
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.process import BadInput
@@ -216,7 +216,6 @@ class CoderPlusPlusSystem(CoderSystem):
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The nearest neighbours of all anchors, with the encoder of the moment."""
         from coder_jax.encoding.embed import place
-        from coder_jax.systems.encoder_system import hash_of
 
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
