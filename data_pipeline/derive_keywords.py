@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.process import run_parsed
+from data_pipeline.process import BadInput, run_parsed
 
 EXAMPLES = """\
 examples:
@@ -79,7 +79,6 @@ def derive(args: argparse.Namespace) -> int:
     """Writes the file, and says what is in it and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionary import read_entries
     from data_pipeline.files.whole import written_whole
-    from data_pipeline.process import BadInput
     from data_pipeline.sources.corpora import read_gold
     from data_pipeline.terminology.keywords import KeywordVocabulary, derive_keywords, keyword_lines
     from data_pipeline.terminology.mentions import concept_names

@@ -27,6 +27,7 @@ import argparse
 from pathlib import Path
 
 from coder_jax.commands.arguments import add_cache_argument
+from data_pipeline.process import BadInput
 
 COMMON = ("--model", "--data", "--out", "-k", "--folds")
 
@@ -74,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.systems.recall_rank.folds import unseen_by, write_candidates
     from coder_jax.systems.trained_models import load_generators
     from data_pipeline.dataset.mentions import open_mentions
-    from data_pipeline.process import BadInput
 
     if not 2 <= args.k <= 1000:
         raise BadInput(f"-k is {args.k}; expected 2 to 1000 candidates of each mention")

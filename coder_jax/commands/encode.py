@@ -37,9 +37,12 @@ from coder_jax.commands.arguments import (
     dictionary_choices,
     load_encoder,
 )
-from coder_jax.encoding.vector_files import TERMS_PER_CHUNK
+from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, read_some
 from data_pipeline import process
+from data_pipeline.files.buckets import check_output
+from data_pipeline.files.whole import is_stream
 from data_pipeline.process import BadInput, tell
+from data_pipeline.terminology.cleaning import lookup_rules
 
 if TYPE_CHECKING:
     from coder_jax.encoding.vector_files import Terms
@@ -90,8 +93,6 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.hosts import is_first
     from coder_jax.encoding.vector_files import about_vectors, hash_weights, write_vectors
     from coder_jax.models.hf_files import find_folder
-    from data_pipeline.files.buckets import check_output
-    from data_pipeline.files.whole import is_stream
 
     if args.out.suffix != ".npy":
         raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
@@ -121,7 +122,6 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     from coder_jax.devices.hosts import host_count
     from coder_jax.encoding.vector_files import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.terminology.cleaning import lookup_rules
 
     size = args.terms_per_chunk
     if args.dictionary:
@@ -149,8 +149,6 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
 
 def copy_stdin(file: BinaryIO) -> None:
     """Writes stdin to a file, to its end; Stopped if a signal asks for it before."""
-    from coder_jax.encoding.vector_files import read_some
-
     stream = sys.stdin.buffer
     try:
         descriptor = stream.fileno()

@@ -108,12 +108,28 @@ from coder_jax.commands.arguments import (
     ranker_choices,
     warn_of_languages,
 )
+from coder_jax.encoding.vector_files import encoder_protocol
 from coder_jax.evaluation import benchmarks as known
-from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading
+from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading, print_records
+from coder_jax.evaluation.normalization import NormalizationBenchmark
+from coder_jax.evaluation.record import write_records
+from coder_jax.evaluation.vectors import (
+    CONCEPTS,
+    TERMS,
+    EncodedTerms,
+    is_skip_grams,
+    open_table,
+    vector_file_protocol,
+    vectors_of_terms,
+)
+from coder_jax.export.relations import read_relations
 from coder_jax.mapping.coded_list import KINDS
+from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.buckets import check_output
 from data_pipeline.files.whole import is_stdout, is_stream
 from data_pipeline.process import BadInput, did_you_mean, tell
+from data_pipeline.terminology.cleaning import lookup_rules
+from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
@@ -254,8 +270,6 @@ def check(args: argparse.Namespace) -> None:
 
 def check_vectors(args: argparse.Namespace) -> None:
     """BadInput for vectors without --vectors-of, or for anything else with it."""
-    from coder_jax.evaluation.vectors import is_skip_grams
-
     if args.vectors_of:
         check_one_model(args.models, "--vectors-of takes a file of vectors, or a folder of them")
     is_file, is_folder = Path(args.model).is_file(), is_skip_grams(args.model)
@@ -347,8 +361,6 @@ def folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]
     Raises:
       BadInput: no such benchmark, or several dictionaries.
     """
-    from coder_jax.evaluation.normalization import NormalizationBenchmark
-
     folds = [
         fold for one in benchmarks if isinstance(one, NormalizationBenchmark) for fold in one.folds
     ]
@@ -369,8 +381,6 @@ def write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) 
       args: of `evaluate`: the encoder, --cutoffs and --candidates.
       folds: of `folds_to_measure`.
     """
-    from data_pipeline.terminology.cleaning import lookup_rules
-
     # As `normalize` has them, whatever the terms were cleaned by for the scores.
     as_looked_up = argparse.Namespace(**vars(args))
     as_looked_up.cleaning = lookup_rules(folds[0].dictionary.terms)
@@ -436,8 +446,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.hosts import alone
-    from coder_jax.evaluation.benchmarks import print_records
-    from coder_jax.evaluation.record import write_records
     from coder_jax.systems.trained_models import (
         answered_by_stages,
         has_classes,
@@ -485,8 +493,6 @@ def run(args: argparse.Namespace) -> int:
 
 def keys_of_vectors(vectors_of: str | None) -> str:
     """What benchmarks look up: concepts in vectors of these, terms in all others."""
-    from coder_jax.evaluation.vectors import CONCEPTS, TERMS
-
     return CONCEPTS if vectors_of == "concepts" else TERMS
 
 
@@ -519,16 +525,6 @@ def compared(
 
     They grow in files beside `beside`; those to remove go into `scratch`.
     """
-    from coder_jax.encoding.vector_files import encoder_protocol
-    from coder_jax.evaluation.vectors import (
-        TERMS,
-        EncodedTerms,
-        open_table,
-        vector_file_protocol,
-        vectors_of_terms,
-    )
-    from coder_jax.export.relations import read_relations
-    from coder_jax.models.hf_files import find_folder
 
     if args.vectors_of:
         keyed_by = keys_of_vectors(args.vectors_of)
@@ -565,7 +561,6 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
 def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
     from data_pipeline.dataset.dictionary import read_dictionary
-    from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
     paths, dictionaries = paths_of(args.benchmark, args.dictionary)
     read = {

@@ -76,11 +76,31 @@ from coder_jax.commands.arguments import (
     warn_of_languages,
 )
 from coder_jax.encoding.vector_files import decode_line, read_some
-from coder_jax.mapping.coded_list import CODED_COLUMNS, KINDS, coded_rows, in_words
+from coder_jax.mapping.coded_list import (
+    CODED_COLUMNS,
+    KINDS,
+    check_decisions,
+    coded_rows,
+    decided,
+    in_words,
+    read_decisions,
+)
 from data_pipeline import process
 from data_pipeline.files.buckets import check_output
-from data_pipeline.files.tables import LONGEST_LINE, bounded_lines, check_table_name, too_long
+from data_pipeline.files.identity import CUTOFFS
+from data_pipeline.files.tables import (
+    LONGEST_LINE,
+    STDOUT,
+    bounded_lines,
+    check_table_name,
+    listed,
+    read_table,
+    too_long,
+    write_table,
+)
 from data_pipeline.process import BadInput, progress_bar, tell
+from data_pipeline.terminology.cleaning import lookup_rules
+from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
 if TYPE_CHECKING:
     from coder_jax.mapping.coded_list import Answer, Decision
@@ -330,7 +350,6 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
     from coder_jax.mapping.confidence import Cutoffs
     from coder_jax.mapping.normalizer import Confidence, Rule
     from coder_jax.models.hf_files import find_folder
-    from data_pipeline.files.identity import CUTOFFS
 
     path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
     measured = Cutoffs.read(path) if args.cutoffs or path.is_file() else None
@@ -542,7 +561,6 @@ def make_normalizer(
     from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, TermList, read_vectors
     from coder_jax.mapping.candidates import Candidates
     from coder_jax.mapping.normalizer import Normalizer
-    from data_pipeline.terminology.cleaning import lookup_rules
 
     args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
     chosen = choose(args, len(dictionary.terms))
@@ -571,10 +589,8 @@ WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary'
 
 def run(args: argparse.Namespace) -> int:
     from coder_jax.devices.hosts import alone
-    from coder_jax.mapping.coded_list import check_decisions, read_decisions
     from coder_jax.mapping.normalizer import read_abbreviations
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-    from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
     alone("normalize")
     check(args)
@@ -620,8 +636,6 @@ def run(args: argparse.Namespace) -> int:
 
 def read_list(args: argparse.Namespace) -> Table | None:
     """The table of the command line; None where it is text with a term on each line."""
-    from data_pipeline.files.tables import listed, read_table
-
     is_table = Path(args.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
     if args.column is None and not is_table:
         return None
@@ -659,8 +673,6 @@ def print_answers(
     decisions: dict[str, Decision],
 ) -> None:
     """Prints the rows of mentions as they come."""
-    from coder_jax.mapping.coded_list import decided
-
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
         writer.writerow(["mention", *(args.prefix + name for name in CODED_COLUMNS)])
@@ -680,8 +692,6 @@ def answers_to(
     k: int,
 ) -> list[Answer]:
     """The answer to each mention; equal ones are looked up once."""
-    from coder_jax.mapping.coded_list import decided
-
     distinct = list(dict.fromkeys(mentions))
     found: list[Answer] = []
     with progress_bar(total=len(distinct), unit=" terms", desc="mapping") as bar:
@@ -699,8 +709,6 @@ def write_coded(
 ) -> None:
     """Writes the coded list, and says how much of it has an answer."""
     import polars as pl
-
-    from data_pipeline.files.tables import STDOUT, write_table
 
     coded = [coded_rows(answer, dictionary, args.k, args.codes_of) for answer in answers]
     fields = [row for rows in coded for row in rows]

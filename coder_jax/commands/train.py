@@ -16,7 +16,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import docstring_parser
 import tyro
 
+from coder_jax.devices.hosts import log
 from coder_jax.systems.recipes import RECIPES, config_of
+from coder_jax.training.metrics import check_installed
 from coder_jax.training.run_folder import read_identity, small_files
 from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
@@ -271,11 +273,9 @@ def open_source(config: Config) -> BatchSource:
 def run(config: Config) -> int:
     """Train, and say where the results are."""
     config.validate()
-    from coder_jax.training.metrics import check_installed
 
     check_installed(config.run.track)  # before the data is looked through and a step compiled
     source = open_source(config)
-    from coder_jax.devices.hosts import log
     from coder_jax.training.train import train
 
     result = train(config, source)

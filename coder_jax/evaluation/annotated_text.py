@@ -13,10 +13,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
-from coder_jax.evaluation.name_pairs import Baseline, ConceptNames, Measure, average_precision
+from coder_jax.evaluation.name_pairs import (
+    CANDIDATE_CONCEPTS,
+    FORM,
+    JACCARD,
+    K1,
+    SAME_WORDS,
+    WMD,
+    B,
+    Baseline,
+    ConceptNames,
+    Cosine,
+    Measure,
+    SameWords,
+    WordJaccard,
+    WordMovers,
+    average_precision,
+)
 from coder_jax.evaluation.normalization import (
+    ACCURACY_AT,
     NormalizationBenchmark,
     NormalizationFold,
+    evaluate_normalization,
     normalization_record,
     with_answers,
 )
@@ -24,7 +42,7 @@ from coder_jax.evaluation.published import MENTIONS_IN_TEXT, PublishedRow, rows_
 from coder_jax.evaluation.ranks import rank_values
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import Row, Table, intervals_of_means, missing_column, percent
-from coder_jax.evaluation.vectors import Vectors
+from coder_jax.evaluation.vectors import Vectors, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR
 from data_pipeline.process import BadInput
@@ -202,8 +220,6 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     @cached_property
     def baselines(self) -> dict[str, Baseline]:
         """What needs no encoder, by its name."""
-        from coder_jax.evaluation.name_pairs import JACCARD, SAME_WORDS, SameWords, WordJaccard
-
         jaccard = WordJaccard(self.searched.names.names)
         return {SAME_WORDS: SameWords(jaccard), JACCARD: jaccard}
 
@@ -243,8 +259,6 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         return values, {MAP_REACHED: of_reached, MAP_DISTINCT: float(precision.mean())}
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        from coder_jax.evaluation.name_pairs import Cosine
-        from coder_jax.evaluation.normalization import ACCURACY_AT, evaluate_normalization
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
@@ -259,8 +273,6 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     def by_word_movers(self, vectors: Vectors) -> dict[str, dict[str, dict[str, float]]]:
         """The scores of Word Mover's Distance, by fold; BadInput for what has no words."""
-        from coder_jax.evaluation.name_pairs import WMD, WordMovers
-        from coder_jax.evaluation.vectors import WordVectors
 
         if not isinstance(vectors, WordVectors) or vectors.vectors_of != "words":
             raise BadInput("--wmd: found no vectors of words; expected --vectors-of words")
@@ -276,8 +288,6 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         seed: int,
     ) -> EvaluationRecord:
         """The record of normalization with retrieval, exact matches and baselines beside it."""
-        from coder_jax.evaluation.name_pairs import CANDIDATE_CONCEPTS, FORM, K1, B
-
         results = result.folds or {self.folds[0].name: result}
         folds: dict[str, dict[str, Any]] = {}
         groups = []

@@ -16,6 +16,7 @@ from coder_jax.evaluation.given_groups import GroupedMentions, MentionSet, chose
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
     NormalizationFold,
+    evaluate_normalization,
     normalization_record,
     with_answers,
 )
@@ -323,8 +324,6 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
         return [name for name in names if not name.endswith(" en")] or names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        from coder_jax.evaluation.normalization import evaluate_normalization
-
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=[1])
         record = mantra_record(self, result, encoder, missing, options["seed"])

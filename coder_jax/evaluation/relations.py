@@ -24,7 +24,7 @@ from coder_jax.evaluation.relation_pairs import (
     read_tsv,
 )
 from coder_jax.evaluation.results import Row, Table, percent, published_rows
-from coder_jax.evaluation.vectors import EncodedTerms, Vectors
+from coder_jax.evaluation.vectors import EncodedTerms, TableVectors, Vectors
 from data_pipeline.files.tables import content_hash
 
 FLAGS = (
@@ -78,7 +78,6 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         from coder_jax.evaluation import relation_classifiers
         from coder_jax.evaluation.relation_classifiers import ClassifierSettings
-        from coder_jax.evaluation.vectors import TableVectors
 
         encoded = isinstance(vectors, EncodedTerms)
         tuned = options["features"] == FINE_TUNED

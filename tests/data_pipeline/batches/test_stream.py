@@ -241,7 +241,10 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
     ("change", "message"),
     [
         ({"groups": 3, "passes": 2}, "--passes is 2 and --groups is 3: .* that divides 3"),
-        ({"groups": 4, "passes": 4, "blocks": 2}, "into 4 passes and 2 blocks; use .* divides 2"),
+        (
+            {"groups": 4, "passes": 4, "blocks": 2},
+            "--passes is 4 and --groups is .* on 2 blocks of devices; give --passes that divides 2",
+        ),
         ({"row_length": 8}, "up to 12 tokens, but rows have 8"),
         ({"triplets": 500}, "has 150 triplets, but a group takes 500 distinct"),
         (
