@@ -33,40 +33,40 @@ from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
-from benchmarks.train_step_process import System, SystemProcess
+from benchmarks.train_step_process import MeasuredSystem, SystemProcess
 from data_pipeline.process import BadInput, run_command
 
-OURS, PEER = "ours", "torch"
-SETTINGS = ("step", "classes", "terms", "candidates", "width", "device", "huge_pages")
-RESERVE = 1 << 30  # bytes beside tables: interpreter, libraries, batches
-LARGEST_DIFFERENCE = 1e-4  # of losses, relative
+_OURS, _PEER = "ours", "torch"
+_SETTINGS = ("step", "classes", "terms", "candidates", "width", "device", "huge_pages")
+_RESERVE = 1 << 30  # bytes beside tables: interpreter, libraries, batches
+_LARGEST_DIFFERENCE = 1e-4  # of losses, relative
 
 
-def make_system(name: str, work: ClassWork) -> System:
+def _make_system(name: str, work: ClassWork) -> MeasuredSystem:
     """The system of a name; only its own libraries are imported."""
-    if name == OURS:
+    if name == _OURS:
         from coder_jax.devices.xla_settings import set_up_xla
 
         set_up_xla()  # as `python -m coder_jax` does
         from benchmarks.our_class_step import OurClassStep
 
         return OurClassStep(work)
-    from benchmarks.torch_peers.classes import AllClasses, Candidates
+    from benchmarks.torch_peers.classes import AllClasses, CandidateClasses
 
     if work.step == 2:
-        return Candidates(work)
+        return CandidateClasses(work)
     os.environ["JAX_PLATFORMS"] = "cpu"  # a GPU is the peer's alone
-    return AllClasses(work, encoder_weights(work))
+    return AllClasses(work, _encoder_weights(work))
 
 
-def encoder_weights(work: ClassWork) -> dict[str, np.ndarray]:
+def _encoder_weights(work: ClassWork) -> dict[str, np.ndarray]:
     """The encoder that all systems begin with, by the names of `BertModel`."""
     from coder_jax.models.hf_weights import random_bert, to_hf
 
     return to_hf(random_bert(work.encoder, 0))
 
 
-def planned(work: ClassWork) -> dict[str, Any]:
+def _planned(work: ClassWork) -> dict[str, Any]:
     """What our compiled step needs of memory; to be called in a process of its own."""
     from coder_jax.devices.xla_settings import set_up_xla
 
@@ -78,7 +78,7 @@ def planned(work: ClassWork) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
     """One row: a step with so many classes, by all systems that fit."""
-    program = in_a_process(planned, work)
+    program = in_a_process(_planned, work)
     available, device = program.pop("available"), program.pop("device")
     row = {
         "step": work.step,
@@ -93,9 +93,9 @@ def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
         "rows_used": int(np.mean([np.unique(work.stored(n).classes).size for n in range(4)])),
         "systems": {},
     }
-    needed = {OURS: program["peak"] + RESERVE}
-    if wants_peer(args, work):
-        needed[PEER] = work.peer_bytes() + RESERVE
+    needed = {_OURS: program["peak"] + _RESERVE}
+    if _wants_peer(args, work):
+        needed[_PEER] = work.peer_bytes() + _RESERVE
     fitting: list[str] = []
     for name, size in needed.items():
         if name in args.systems and sum(needed[one] for one in [*fitting, name]) <= available:
@@ -107,31 +107,31 @@ def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
                 file=sys.stderr,
             )
     if fitting:
-        row |= time_systems(args, work, fitting)
+        row |= _time_systems(args, work, fitting)
     return row
 
 
-def wants_peer(args: argparse.Namespace, work: ClassWork) -> bool:
+def _wants_peer(args: argparse.Namespace, work: ClassWork) -> bool:
     """Whether the peer is to be measured, and can be."""
     small = work.step == 2 or work.classes == min(args.classes)
     return (small or args.all_peers) and importlib.util.find_spec("torch") is not None
 
 
-def time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str]) -> dict[str, Any]:
+def _time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str]) -> dict[str, Any]:
     """Seconds of a step in each round, and the memory, of each system.
 
     Raises:
         BadInput: if their losses are not finite, or differ.
     """
     wanted = args.huge_pages == "all"
-    processes = [SystemProcess(name, work, wanted, make_system) for name in systems]
+    processes = [SystemProcess(name, work, wanted, _make_system) for name in systems]
     losses = {process.name: process.losses for process in processes}
-    difference = largest_difference(losses)
-    if not difference <= LARGEST_DIFFERENCE:  # catches NaN too
+    difference = _largest_difference(losses)
+    if not difference <= _LARGEST_DIFFERENCE:  # catches NaN too
         raise BadInput(
             f"step {work.step}, {work.classes:,} classes: the losses are {losses}; expected finite "
-            f"ones that differ by at most {LARGEST_DIFFERENCE:.0e}: the systems do not do the same "
-            "work, so there is nothing to compare"
+            f"ones that differ by at most {_LARGEST_DIFFERENCE:.0e}: the systems do not do the "
+            "same work, so there is nothing to compare"
         )
     steps = {one.name: max(1, round(args.seconds / one.take(1))) for one in processes}
     times: dict[str, list[float]] = {name: [] for name in systems}
@@ -151,7 +151,7 @@ def time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str]) 
     return {"systems": found, "losses": losses, "largest_difference": difference}
 
 
-def largest_difference(losses: dict[str, list[float]]) -> float:
+def _largest_difference(losses: dict[str, list[float]]) -> float:
     """The largest relative difference of any system's loss to that of the first system."""
     all_losses = np.array(list(losses.values()))
     return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
@@ -167,11 +167,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         program = row["program"]
         state, work = program["arguments"], program["peak"] - program["arguments"]
-        if OURS not in row["systems"]:
-            cells = ["ours", *["-"] * 5, giga(state), giga(work), "does not fit"]
+        if _OURS not in row["systems"]:
+            cells = ["ours", *["-"] * 5, _giga(state), _giga(work), "does not fit"]
             lines.append(f"| {row['step']} | {row['classes']:,} | {' | '.join(cells)} |")
         for name, found in row["systems"].items():
-            ours = row["systems"].get(OURS)
+            ours = row["systems"].get(_OURS)
             cells = [
                 name,
                 f"{found['step_s']:.4f}",
@@ -179,7 +179,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 f"{found['processor_s']:.3f}",
                 f"{row['terms'] / found['step_s']:,.0f}",
                 f"{found['step_s'] / ours['step_s']:.2f}" if ours else "-",
-                *((giga(state), giga(work)) if name == OURS else ("-", "-")),
+                *((_giga(state), _giga(work)) if name == _OURS else ("-", "-")),
                 f"{(found['peak_device'] or found['peak_memory']) / 1e9:.2f}",
             ]
             lines.append(f"| {row['step']} | {row['classes']:,} | {' | '.join(cells)} |")
@@ -195,7 +195,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def giga(number: int) -> str:
+def _giga(number: int) -> str:
     """A number in billions."""
     return f"{number / 1e9:.2f}"
 
@@ -211,7 +211,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--classes", type=int, nargs="+", default=[13_255, 300_000], help="default: 13255 300000"
     )
     parser.add_argument("--steps", type=int, nargs="+", choices=(1, 2), default=[2, 1])
-    parser.add_argument("--systems", nargs="+", choices=(OURS, PEER), default=[OURS, PEER])
+    parser.add_argument("--systems", nargs="+", choices=(_OURS, _PEER), default=[_OURS, _PEER])
     parser.add_argument(
         "--all-peers", action="store_true", help="step 1 in PyTorch for all numbers of classes"
     )
@@ -246,7 +246,7 @@ def main(argv: list[str] | None = None) -> int:
                     )
                     rows.append(measure(args, task) | {"machine": before})
                     if args.json:
-                        keep_rows(args.json, rows[-1:], SETTINGS)
+                        keep_rows(args.json, rows[-1:], _SETTINGS)
         print(f"\n{table(rows)}\n\n{one_line(rows[0]['machine'])}")
         return 0
 

@@ -16,7 +16,7 @@ GROUPS = 10  # semantic groups, as in the paper's corpus: class c is of group c 
 RATE, ENCODER_RATE = 8e-3, 2e-5  # of head and classes, and of the encoder, in the paper
 REPEAT = 2_048  # rows of the table that differ; `padded_rows` is a multiple of it
 # A BERT as small as people use one: what a step takes is nearly all the softmax.
-SMALL = BertConfig(
+_SMALL = BertConfig(
     vocab_size=30_522,
     hidden_size=128,
     num_layers=2,
@@ -58,7 +58,7 @@ class ClassWork:
     """D, of a class."""
     tokens: int = 8
     """Of a term, [CLS] and [SEP] included."""
-    encoder: BertConfig = SMALL
+    encoder: BertConfig = _SMALL
     """Sizes of the encoder of step 1."""
     steps: int = 4
     """Different batches, used again and again."""
@@ -117,6 +117,6 @@ class ClassWork:
         return self.classes * (4 * row + 6 * 4 * self.terms)
 
 
-def group_bits(classes: np.ndarray) -> np.ndarray:
+def class_group_bits(classes: np.ndarray) -> np.ndarray:
     """uint16: the semantic groups of classes, as a bit set."""
     return (1 << classes % GROUPS | 1 << ANY).astype(np.uint16)

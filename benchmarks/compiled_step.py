@@ -10,7 +10,7 @@ import jax
 from jax.experimental import topologies
 
 from benchmarks.program_cost import StepCost, read_cost
-from coder_jax.devices.mesh import batch_shapes
+from coder_jax.devices.mesh import placed_batch_shapes
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.encoder_system import EncoderSystem
 from coder_jax.training.step import Step, make_step
@@ -21,16 +21,16 @@ from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.process import BadInput
 
 # The compiler knows TPUs in slices; of the smallest, one chip can be taken.
-SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+_SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 # The usual rows of a block, by blocks in a step and groups in a block: what `packing.plan_rows`
 # chooses for CODER_ENG's groups (256 terms, 11.0 tokens each, rows of 128) drawn from the invented
 # UMLS of `benchmarks.synthetic_release` at scale 0.05 with the tokenizer of all-MiniLM-L6-v2: the
 # last size but one, which is enough for nearly all steps. A group needs 22.5 rows in the mean, with
 # a standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
 # some fit a smaller size: 182.7, 94.4, 49.7, 26.5, 29.4 and 29.1 rows.
-USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
-TYPES = 127  # semantic types of UMLS 2020AA
-RELATIONS = 1_216  # of the invented UMLS at scale 1
+_USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
+_TYPES = 127  # semantic types of UMLS 2020AA
+_RELATIONS = 1_216  # of the invented UMLS at scale 1
 
 
 def find_devices(chip: str, count: int) -> list[jax.Device]:
@@ -43,11 +43,11 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
         if len(jax.devices("cpu")) < count:
             raise BadInput(f"{count} devices asked for, {len(jax.devices('cpu'))} fake ones made")
         return jax.devices("cpu")[:count]
-    if count not in SLICES:
-        raise BadInput(f"{count} devices: {chip} comes in slices of {', '.join(map(str, SLICES))}")
+    if count not in _SLICES:
+        raise BadInput(f"{count} devices: {chip} comes in slices of {', '.join(map(str, _SLICES))}")
     try:
         slice_ = topologies.get_topology_desc(
-            platform="tpu", topology_name=f"{chip}:{SLICES[count]}"
+            platform="tpu", topology_name=f"{chip}:{_SLICES[count]}"
         )
     except RuntimeError as error:
         raise BadInput(
@@ -57,7 +57,7 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
     return list(slice_.devices)[:count]
 
 
-def usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, rows: int) -> int:
+def _usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, rows: int) -> int:
     """The rows of a block: those given, or enough for nearly all of a dataset or the invented UMLS.
 
     Raises:
@@ -74,18 +74,18 @@ def usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, r
         return sizes[max(0, len(sizes) - 2)]  # the last is enough for any block
     key = (cut.passes * cut.blocks, spec.groups // (cut.passes * cut.blocks))
     measured = dataclasses.replace(BatchSpec(), groups=spec.groups)
-    if spec != measured or key not in USUAL_ROWS:
+    if spec != measured or key not in _USUAL_ROWS:
         raise BadInput(
             f"rows were not measured for {key[0]} blocks of {key[1]} groups of this recipe; give "
             "--data DIR (a built dataset), or --rows N"
         )
-    return -(-USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
+    return -(-_USUAL_ROWS[key] // cut.row_multiple) * cut.row_multiple
 
 
-def numbers_of(data: Path | None) -> tuple[int, int]:
+def _numbers_of(data: Path | None) -> tuple[int, int]:
     """R and S, the relations and semantic types of a dataset or of the invented UMLS."""
     if data is None:
-        return RELATIONS, TYPES
+        return _RELATIONS, _TYPES
     from data_pipeline.dataset.store import read_manifest
 
     manifest = read_manifest(data)
@@ -111,13 +111,13 @@ def measure(
         devices: what to compile for.
         dtype: arithmetic of the encoder.
         relations: R, the relation matrices; if 0 as many as the data has.
-        data, rows: see `numbers_of` and `usual_rows`.
+        data, rows: see `_numbers_of` and `_usual_rows`.
         program: where the compiled program is written as text, if anywhere.
     """
     system, passes = config.system, config.run.passes
     model = dataclasses.replace(system.model, dtype=dtype)
     config = dataclasses.replace(config, system=dataclasses.replace(system, model=model))
-    relations_of_data, types = numbers_of(data)
+    relations_of_data, types = _numbers_of(data)
     relations = relations or relations_of_data
     about = {
         "encoder": {"config": encoder.to_hf(), "pooler": model.pooling == "pooler"},
@@ -125,9 +125,9 @@ def measure(
         "types": types,
     }
     step = make_step(config, about, PackedGroups.packed, devices=devices)
-    rows = usual_rows(config, step.cut, data, rows)
+    rows = _usual_rows(config, step.cut, data, rows)
     shapes = packing.batch_shapes(system.batch, step.cut, rows)
-    batch = batch_shapes(step.mesh, step.cut, shapes, PackedGroups.packed)
+    batch = placed_batch_shapes(step.mesh, step.cut, shapes, PackedGroups.packed)
     found: dict[str, Any] = {
         "devices": len(devices),
         "groups": system.groups,
@@ -139,10 +139,10 @@ def measure(
         "relations": relations,
         "types": types,
     }
-    return found | compile_and_read(step, batch, program)
+    return found | _compile_and_read(step, batch, program)
 
 
-def compile_and_read(
+def _compile_and_read(
     step: Step, batch: dict[str, jax.ShapeDtypeStruct], program: Path | None
 ) -> dict[str, Any]:
     """What the compiler says of a step for a batch's shapes: its cost, or that it was refused."""
@@ -161,10 +161,10 @@ def compile_and_read(
         raise BadInput(
             f"the compiled program cannot be counted: {str(error)[:200]}; leave out this setting"
         ) from error
-    return figures(cost, step.cut.passes) | {"compile_s": time.monotonic() - started}
+    return _figures(cost, step.cut.passes) | {"compile_s": time.monotonic() - started}
 
 
-def figures(cost: StepCost, passes: int) -> dict[str, Any]:
+def _figures(cost: StepCost, passes: int) -> dict[str, Any]:
     """A cost as plain values; work and memory traffic only where a loop over passes hides none."""
     largest = sorted(cost.collectives, key=lambda one: -one.sent)[:8]
     return {

@@ -29,27 +29,27 @@ from coder_jax.encoding.vector_files import unit
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, run_command
 
-LIMIT_GB = 16.0  # what the project promises for 15.5 million terms of width 768
-PARTS = {"evaluate": "evaluate: acc@k and MRR", "normalize": "normalize: the 5 nearest concepts"}
-TERMS_PER_CONCEPT = 3.6  # as UMLS 2020AA
-SHARED = 0.02  # of the terms belong to a second concept, too
-CONCEPTS_AT_A_TIME = 16384
-KINDS = ("acute", "chronic", "familial", "primary", "secondary", "recurrent", "benign", "severe")
-THINGS = ("fracture of femur", "pain in limb", "renal failure", "infarction", "skin disorder")
-DICTIONARY, MENTIONS = "dictionary.tsv", "mentions.tsv"
-TERM_VECTORS, MENTION_VECTORS = "terms.npy", "mentions.npy"
+_LIMIT_GB = 16.0  # what the project promises for 15.5 million terms of width 768
+_PARTS = {"evaluate": "evaluate: acc@k and MRR", "normalize": "normalize: the 5 nearest concepts"}
+_TERMS_PER_CONCEPT = 3.6  # as UMLS 2020AA
+_SHARED = 0.02  # of the terms belong to a second concept, too
+_CONCEPTS_AT_A_TIME = 16384
+_KINDS = ("acute", "chronic", "familial", "primary", "secondary", "recurrent", "benign", "severe")
+_THINGS = ("fracture of femur", "pain in limb", "renal failure", "infarction", "skin disorder")
+_DICTIONARY, _MENTIONS = "dictionary.tsv", "mentions.tsv"
+_TERM_VECTORS, _MENTION_VECTORS = "terms.npy", "mentions.npy"
 
 
-def terms_of_concepts(terms: int, seed: int) -> np.ndarray:
+def _terms_of_concepts(terms: int, seed: int) -> np.ndarray:
     """How many terms each concept has; `terms` in all."""
     rng = np.random.default_rng(seed)
-    counts = rng.geometric(1 / TERMS_PER_CONCEPT, int(terms / TERMS_PER_CONCEPT * 1.2) + 10)
+    counts = rng.geometric(1 / _TERMS_PER_CONCEPT, int(terms / _TERMS_PER_CONCEPT * 1.2) + 10)
     counts = counts[: np.searchsorted(np.cumsum(counts), terms) + 1]
     counts[-1] -= counts.sum() - terms
     return counts
 
 
-def write_files(work: Path, terms: int, width: int, mentions: int, seed: int = 0) -> None:
+def _write_files(work: Path, terms: int, width: int, mentions: int, seed: int = 0) -> None:
     """Writes dictionary, mentions and the vectors of both into a folder.
 
     Terms and mentions of a concept are its own direction, which they share, plus noise: the cosine
@@ -57,21 +57,21 @@ def write_files(work: Path, terms: int, width: int, mentions: int, seed: int = 0
     take what random vectors differ by, so that about half of the mentions find their concept.
     """
     rng = np.random.default_rng(seed)
-    counts = terms_of_concepts(terms, seed)
+    counts = _terms_of_concepts(terms, seed)
     share = np.float32(min(0.9, (2 * np.log(terms) / width) ** 0.25))  # its square is the cosine
     is_asked = np.zeros(len(counts), bool)
     is_asked[rng.choice(len(counts), min(mentions, len(counts)), replace=False)] = True
     asked = []
     with (
-        (work / TERM_VECTORS).open("wb") as vectors,
-        (work / DICTIONARY).open("w", encoding="utf-8") as dictionary,
-        (work / MENTIONS).open("w", encoding="utf-8") as file,
+        (work / _TERM_VECTORS).open("wb") as vectors,
+        (work / _DICTIONARY).open("w", encoding="utf-8") as dictionary,
+        (work / _MENTIONS).open("w", encoding="utf-8") as file,
     ):
         header = {"descr": "<f2", "fortran_order": False, "shape": (terms, width)}
         np.lib.format.write_array_header_1_0(vectors, header)
         row = 0
-        for first in range(0, len(counts), CONCEPTS_AT_A_TIME):
-            here = counts[first : first + CONCEPTS_AT_A_TIME]
+        for first in range(0, len(counts), _CONCEPTS_AT_A_TIME):
+            here = counts[first : first + _CONCEPTS_AT_A_TIME]
             concepts = np.arange(first, first + len(here))
             of_concepts = _random_units(rng, len(here), width) * share
             chosen = is_asked[concepts]
@@ -82,7 +82,7 @@ def write_files(work: Path, terms: int, width: int, mentions: int, seed: int = 0
             block = _noisy(rng, np.repeat(of_concepts, here, axis=0), share)
             block.astype("<f2").tofile(vectors)
             row += len(block)
-    np.save(work / MENTION_VECTORS, np.concatenate(asked))
+    np.save(work / _MENTION_VECTORS, np.concatenate(asked))
 
 
 def _random_units(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
@@ -103,15 +103,15 @@ def _lines(
     rng: np.random.Generator, first: int, concepts: np.ndarray, all_concepts: int
 ) -> Iterator[str]:
     """The lines of consecutive terms of a dictionary, all different."""
-    kinds, things = (rng.integers(len(words), size=len(concepts)) for words in (KINDS, THINGS))
+    kinds, things = (rng.integers(len(words), size=len(concepts)) for words in (_KINDS, _THINGS))
     others = rng.integers(all_concepts, size=len(concepts))
-    is_shared = (rng.random(len(concepts)) < SHARED) & (others != concepts)
+    is_shared = (rng.random(len(concepts)) < _SHARED) & (others != concepts)
     for place, concept in enumerate(concepts):
         cuis = f"C{concept:07}" + (f"|C{others[place]:07}" if is_shared[place] else "")
-        yield f"{KINDS[kinds[place]]} {THINGS[things[place]]} {first + place}\t{cuis}\n"
+        yield f"{_KINDS[kinds[place]]} {_THINGS[things[place]]} {first + place}\t{cuis}\n"
 
 
-def evaluate(work: Path) -> dict[str, Any]:
+def _evaluate(work: Path) -> dict[str, Any]:
     """Scores the mentions, as `python -m coder_jax evaluate` does once terms are encoded."""
     from coder_jax.encoding.vector_files import RowsOfFile
     from coder_jax.evaluation.benchmarks import read_benchmark
@@ -123,8 +123,8 @@ def evaluate(work: Path) -> dict[str, Any]:
         """The file of the dictionary's vectors, and beside it that of the mentions'."""
 
         def __init__(self, mentions: Sequence[str], terms: Sequence[str]):
-            super().__init__(None, terms, RowsOfFile(work / TERM_VECTORS))  # type: ignore[arg-type]
-            self.mentions = EncodedTerms(None, mentions, RowsOfFile(work / MENTION_VECTORS))  # type: ignore[arg-type]
+            super().__init__(None, terms, RowsOfFile(work / _TERM_VECTORS))  # type: ignore[arg-type]
+            self.mentions = EncodedTerms(None, mentions, RowsOfFile(work / _MENTION_VECTORS))  # type: ignore[arg-type]
 
         def encode(self, keys: Sequence[str]) -> np.ndarray:
             first = sum(key in self.mentions.row_of for key in keys)  # mentions come first
@@ -133,8 +133,8 @@ def evaluate(work: Path) -> dict[str, Any]:
             parts = self.mentions.encode(keys[:first]), super().encode(keys[first:])
             return np.concatenate(parts, dtype=np.float32)
 
-    dictionary = read_dictionary(work / DICTIONARY)
-    benchmark = read_benchmark("invented", work / MENTIONS, dictionary=dictionary)
+    dictionary = read_dictionary(work / _DICTIONARY)
+    benchmark = read_benchmark("invented", work / _MENTIONS, dictionary=dictionary)
     assert isinstance(benchmark, NormalizationBenchmark)
     read = time.monotonic()
     strings = benchmark.keys(TERMS)
@@ -155,19 +155,19 @@ def evaluate(work: Path) -> dict[str, Any]:
     }
 
 
-def normalize(work: Path) -> dict[str, Any]:
+def _normalize(work: Path) -> dict[str, Any]:
     """Finds the nearest concepts, as `python -m coder_jax normalize --dictionary-vectors` does."""
     from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
     from coder_jax.encoding.vector_files import RowsOfFile
     from data_pipeline.dataset.dictionary import read_dictionary
     from data_pipeline.files.tables import two_columns
 
-    dictionary = read_dictionary(work / DICTIONARY)
+    dictionary = read_dictionary(work / _DICTIONARY)
     terms = EncodedDictionary(
-        dictionary.terms, dictionary.concepts, RowsOfFile(work / TERM_VECTORS)
+        dictionary.terms, dictionary.concepts, RowsOfFile(work / _TERM_VECTORS)
     )
-    gold = [concept for _, concept in two_columns(work / MENTIONS, "mention<TAB>CUI")]
-    queries = unit(np.load(work / MENTION_VECTORS))
+    gold = [concept for _, concept in two_columns(work / _MENTIONS, "mention<TAB>CUI")]
+    queries = unit(np.load(work / _MENTION_VECTORS))
     read = time.monotonic()
     found = nearest_concepts(queries, terms, min(5, terms.num_concepts))
     right = [matches[0].concept == one for matches, one in zip(found, gold, strict=True)]
@@ -189,10 +189,10 @@ def measure(work: Path, terms: int, width: int, mentions: int) -> dict[str, Any]
             "folder on a larger disk, or fewer --terms"
         )
     started = time.monotonic()
-    write_files(work, terms, width, mentions)
+    _write_files(work, terms, width, mentions)
     result["write_s"] = time.monotonic() - started
-    result["vectors_gb"] = (work / TERM_VECTORS).stat().st_size / 1e9
-    for part in PARTS:
+    result["vectors_gb"] = (work / _TERM_VECTORS).stat().st_size / 1e9
+    for part in _PARTS:
         report = work / f"{part}.json"
         module = [sys.executable, "-m", "benchmarks.dictionary_size"]
         ended = run_child([*module, "--work", str(work), "--part", part, "--json", str(report)])
@@ -207,12 +207,12 @@ def table(result: dict[str, Any]) -> str:
         "| what | seconds | of these comparing | peak memory, GB | limit, GB |",
         "|---|---:|---:|---:|---|",
     ]
-    for part, what in PARTS.items():
+    for part, what in _PARTS.items():
         found = result[part]
-        missed = "" if found["peak_gb"] <= LIMIT_GB else ", MISSED"
+        missed = "" if found["peak_gb"] <= _LIMIT_GB else ", MISSED"
         lines.append(
             f"| {what} | {found['seconds']:,.0f} | {found['score_s']:,.0f} "
-            f"| {found['peak_gb']:.1f} | at most {LIMIT_GB:g}{missed} |"
+            f"| {found['peak_gb']:.1f} | at most {_LIMIT_GB:g}{missed} |"
         )
     scored = result["evaluate"]
     lines.append(
@@ -236,7 +236,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=768, help="of the vectors (default: 768)")
     parser.add_argument("--mentions", type=int, default=1000, help="default: 1000")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=_PARTS, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 
@@ -249,14 +249,14 @@ def main(argv: list[str] | None = None) -> int:
             from coder_jax.devices.xla_settings import set_up_xla
 
             set_up_xla()  # as the commands do
-            result = {"evaluate": evaluate, "normalize": normalize}[args.part](args.work)
+            result = {"evaluate": _evaluate, "normalize": _normalize}[args.part](args.work)
         else:
             args.work.mkdir(parents=True, exist_ok=True)
             result = measure(args.work, args.terms, args.width, args.mentions)
             print(table(result))
-            for name in (DICTIONARY, MENTIONS, TERM_VECTORS, MENTION_VECTORS):
+            for name in (_DICTIONARY, _MENTIONS, _TERM_VECTORS, _MENTION_VECTORS):
                 (args.work / name).unlink()
-            for part in PARTS:
+            for part in _PARTS:
                 (args.work / f"{part}.json").unlink()
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)

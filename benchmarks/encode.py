@@ -35,8 +35,8 @@ from launch.demo import package_file
 # Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each
 # system rounds in other places (the rival may use float16): 0.004 for MiniLM and 1,000 terms of the
 # HPO. Vectors of different terms were 0.15 apart and more.
-MOST_DIFFERENT = {"float32": 1e-5, "bfloat16": 0.02}
-SETTINGS = (
+_MOST_DIFFERENT = {"float32": 1e-5, "bfloat16": 0.02}
+_SETTINGS = (
     "model",
     "source",
     "num_terms",
@@ -48,7 +48,7 @@ SETTINGS = (
 )
 
 
-def read_terms(source: Path | None) -> tuple[list[str], str]:
+def read_benchmark_terms(source: Path | None) -> tuple[list[str], str]:
     """Distinct terms in the order of the source, and its name.
 
     Args:
@@ -105,7 +105,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     encoder = TermEncoder.from_pretrained(
         folder, args.pooling, cleaning="none", max_length=args.max_length, dtype=args.dtype
     )
-    all_terms, source = read_terms(args.data)
+    all_terms, source = read_benchmark_terms(args.data)
     terms = sample(all_terms, args.terms)
     (_, start), tokenize_s = timed(
         lambda: tokenize(encoder.tokenizer, terms, encoder.settings.max_length)
@@ -121,7 +121,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
             theirs[:] = [peer.encode(terms, chosen)]
 
         encode_with_peer()  # warm: it has seen every shape, as ours has in the call above
-        difference = check_same(ours, theirs[0], args.dtype)
+        difference = _check_same(ours, theirs[0], args.dtype)
         rounds = alternate(
             {
                 "coder_jax": lambda: encoder.encode(terms),
@@ -159,13 +159,13 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.perf_counter() - started
 
 
-def check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:
+def _check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:
     """How far the vectors are from each other at most; BadInput if that is more than rounding."""
     difference = float(np.abs(ours - theirs).max())
-    if not difference <= MOST_DIFFERENT[dtype]:  # nor may it be no number
+    if not difference <= _MOST_DIFFERENT[dtype]:  # nor may it be no number
         raise BadInput(
             f"the vectors differ by up to {difference:.1e}; expected at most "
-            f"{MOST_DIFFERENT[dtype]:.0e} in {dtype}: these are not the same models"
+            f"{_MOST_DIFFERENT[dtype]:.0e} in {dtype}: these are not the same models"
         )
     return difference
 
@@ -224,7 +224,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

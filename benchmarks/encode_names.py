@@ -14,14 +14,14 @@ from pathlib import Path
 
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
-from benchmarks.encode import read_terms, sample
+from benchmarks.encode import read_benchmark_terms, sample
 from benchmarks.encode_peer import Variant, fastest, load_peer
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.process import BadInput
 
-OURS, BERT, PEER = "BNE", "BERT", "BERT by sentence-transformers"
-SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
+_OURS, _BERT, _PEER = "BNE", "BERT", "BERT by sentence-transformers"
+_SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
@@ -38,16 +38,16 @@ def measure(args: argparse.Namespace) -> list[Row]:
         raise BadInput(f"--names {args.names}: found a BERT; expected an export of BNE")
     folder = find_folder(model_or_default(args.model))
     bert = TermEncoder.from_pretrained(folder, cleaning="none", max_length=args.max_length)
-    all_terms, source = read_terms(args.data)
+    all_terms, source = read_benchmark_terms(args.data)
     terms = sample(all_terms, args.terms)
     words = [word for term in terms for word in words_of(term)]
     with load_peer(folder, bert) as peer:
         tried = [Variant(size, "float32", False) for size in args.batch_sizes]
         rates, chosen = fastest(peer, tried, sample(terms, max(1, len(terms) // 4)))
         systems = {
-            OURS: lambda: names.encode(terms),
-            BERT: lambda: bert.encode(terms),
-            PEER: lambda: peer.encode(terms, chosen),
+            _OURS: lambda: names.encode(terms),
+            _BERT: lambda: bert.encode(terms),
+            _PEER: lambda: peer.encode(terms, chosen),
         }
         for encode in systems.values():
             encode()  # warm
@@ -79,7 +79,7 @@ def table(rows: list[Row]) -> str:
     ]
     for name, taken in seconds.items():
         rate = row["num_terms"] / taken
-        lines.append(f"| {name} | {taken:.2f} | {rate:,.0f} | {taken / seconds[OURS]:.1f} |")
+        lines.append(f"| {name} | {taken:.2f} | {rate:,.0f} | {taken / seconds[_OURS]:.1f} |")
     lines.append(
         f"\n{row['source']}: {row['words']:,} words, {row['distinct_words']:,} distinct; the BERT "
         f"is {row['model']}; sentence-transformers with {row['peer']}; huge pages: "
@@ -109,7 +109,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

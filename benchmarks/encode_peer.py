@@ -17,7 +17,7 @@ from coder_jax.export.folder import write_sentence_transformers_files
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
 
-MODULE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+_MODULE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 
 
 class Variant(NamedTuple):
@@ -88,7 +88,7 @@ def load_peer(folder: Path, encoder: "TermEncoder") -> Iterator[Peer]:
     settings, width = encoder.settings, encoder.bert.config.hidden_size
     with tempfile.TemporaryDirectory() as temporary:
         for file in folder.iterdir():
-            if file.is_file() and file.name not in MODULE_FILES:
+            if file.is_file() and file.name not in _MODULE_FILES:
                 (Path(temporary) / file.name).symlink_to(file.resolve())
         write_sentence_transformers_files(
             Path(temporary),

@@ -23,11 +23,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_ours, load_peer
+from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_by_peer, load_ours
 from benchmarks.machine import machine, one_line
 from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
 from benchmarks.release import add_source_arguments, prepared, remove
-from benchmarks.results_file import keep_rows, read_rows
+from benchmarks.results_file import keep_rows, read_figures
 from benchmarks.rounds import turns
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import run_command
@@ -70,23 +70,23 @@ def measure(
         "read_bandwidth": reading,
         "copy_bandwidth": copy_bandwidth_apart(),
         "counts": counts,
-        "loaders": {name: medians(found) for name, found in runs.items()},
+        "loaders": {name: _medians(found) for name, found in runs.items()},
     }
 
 
-def medians(runs: list[dict[str, float]]) -> dict[str, Any]:
+def _medians(runs: list[dict[str, float]]) -> dict[str, Any]:
     """The median of each figure of some runs, and the runs."""
     middle = {part: statistics.median(run[part] for run in runs) for part in runs[0]}
     return middle | {"runs": runs}
 
 
-def with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
+def _with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
     """The result, and the rounds that the JSON file has of the same loaders on the same source."""
-    for found in read_rows(path):
+    for found in read_figures(path):
         if (found["source"], found["counts"]) == (result["source"], result["counts"]):
             for name, loader in found["loaders"].items():
                 new = result["loaders"].get(name, {"runs": []})["runs"]
-                result["loaders"][name] = medians(loader["runs"] + new)
+                result["loaders"][name] = _medians(loader["runs"] + new)
     return result
 
 
@@ -136,20 +136,20 @@ def main(argv: list[str] | None = None) -> int:
         if args.load == "ours":
             write_json(args.json, load_ours(args.source, args.out, args.tokenizer))
         elif args.load:
-            write_json(args.json, load_peer(args.load, args.source, args.out, args.tokenizer))
+            write_json(args.json, load_by_peer(args.load, args.source, args.out, args.tokenizer))
         else:
-            compare(args)
+            _compare(args)
         return 0
 
     return run_command(work, when_asked=None)
 
 
-def compare(args: argparse.Namespace) -> None:
+def _compare(args: argparse.Namespace) -> None:
     """Measures, prints and keeps."""
     with prepared(args) as (release, label, tokenizer):
         result = measure(args.work, release, label, tokenizer, args.rounds, installed())
     if args.json and args.add:
-        result = with_earlier(args.json, result)
+        result = _with_earlier(args.json, result)
     print(table(result))
     if args.json:
         keep_rows(args.json, [result], ["source"])

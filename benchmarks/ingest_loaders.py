@@ -18,7 +18,7 @@ LOADERS = {
     "python": "plain Python",
 }
 PARTS = ("parse", "tokenize", "write")
-ARRAYS = (
+_ARRAYS = (
     "term_start",
     "term_language",
     "token_start",
@@ -29,9 +29,9 @@ ARRAYS = (
     "type_start",
     "types",
 )
-STRINGS = ("cuis", "terms")
-MAX_LENGTH = 32
-BATCH = 10_000  # terms that a peer gives to the tokenizer at once
+_STRINGS = ("cuis", "terms")
+_MAX_LENGTH = 32
+_BATCH = 10_000  # terms that a peer gives to the tokenizer at once
 
 
 def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
@@ -66,13 +66,13 @@ def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     return {part: taken[part] for part in PARTS}
 
 
-def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
+def load_by_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
     """Seconds of the parts of a peer; see `ingest_peers`."""
     from benchmarks.ingest_peers import read_with_pandas, read_with_python
     from data_pipeline.dataset.tokenizer import load_tokenizer
 
     pieces = load_tokenizer(tokenizer)
-    pieces.enable_truncation(MAX_LENGTH)
+    pieces.enable_truncation(_MAX_LENGTH)
     started = time.perf_counter()
     if name == "python":
         found = read_with_python(release)
@@ -80,8 +80,8 @@ def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, 
         found = read_with_pandas(release, name.removeprefix("pandas-"))
     parsed = time.perf_counter()
     tokens, lengths = [], []
-    for first in range(0, len(found["terms"]), BATCH):
-        ids = [x.ids for x in pieces.encode_batch_fast(found["terms"][first : first + BATCH])]
+    for first in range(0, len(found["terms"]), _BATCH):
+        ids = [x.ids for x in pieces.encode_batch_fast(found["terms"][first : first + _BATCH])]
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
         total = int(lengths[-1].sum())
         tokens.append(np.fromiter(itertools.chain.from_iterable(ids), np.uint16, total))
@@ -89,9 +89,9 @@ def load_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, 
     found["token_start"] = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
     tokenized = time.perf_counter()
     out.mkdir()
-    for array in ARRAYS:
+    for array in _ARRAYS:
         np.save(out / f"{array}.npy", found[array])
-    for text in STRINGS:
+    for text in _STRINGS:
         (out / f"{text}.txt").write_text("\n".join(found[text]), encoding="utf-8")
     written = time.perf_counter()
     seconds = (parsed - started, tokenized - parsed, written - tokenized)
@@ -107,10 +107,10 @@ def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
 
     dataset = open_dataset(ours, strings=True)
     for peer in peers:
-        for name in ARRAYS:
+        for name in _ARRAYS:
             if not np.array_equal(getattr(dataset, name), np.load(peer / f"{name}.npy")):
                 raise BadInput(f"{name} of {peer.name} is not that of our build: not the same work")
-        for name in STRINGS:
+        for name in _STRINGS:
             if "\n".join(getattr(dataset, name)) != (peer / f"{name}.txt").read_text("utf-8"):
                 raise BadInput(f"{name} of {peer.name} are not those of our build")
     counts = dataset.manifest["counts"]

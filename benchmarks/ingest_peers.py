@@ -19,10 +19,10 @@ import numpy as np
 from data_pipeline.sources.rrf import COLUMNS
 from data_pipeline.terminology.filters import SUPPRESSED
 
-ATOMS = ["CUI", "LAT", "TS", "STT", "ISPREF", "STR", "SUPPRESS"]
-RELATIONS = ["CUI1", "REL", "CUI2", "RELA", "SUPPRESS"]
-TYPES = ["CUI", "TUI", "STY"]
-RETIRED = ["CUI1", "REL", "CUI2"]
+_ATOMS = ["CUI", "LAT", "TS", "STT", "ISPREF", "STR", "SUPPRESS"]
+_RELATIONS = ["CUI1", "REL", "CUI2", "RELA", "SUPPRESS"]
+_TYPES = ["CUI", "TUI", "STY"]
+_RETIRED = ["CUI1", "REL", "CUI2"]
 
 _NOS = re.compile(r"\s(?:nos\s+)+")
 _BRACKETED = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
@@ -38,18 +38,18 @@ def clean_term(term: str) -> str:
     return " ".join(term.replace("-", " ").split())
 
 
-def language_order(languages: Iterable[str]) -> dict[str, int]:
+def _language_order(languages: Iterable[str]) -> dict[str, int]:
     """English first, then A to Z."""
     ordered = sorted(set(languages), key=lambda name: (name != "ENG", name))
     return {name: number for number, name in enumerate(ordered)}
 
 
-def offsets(counts: np.ndarray) -> np.ndarray:
+def _offsets(counts: np.ndarray) -> np.ndarray:
     """CSR offsets int64 [n + 1] of n counts."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def split_keys(keys: np.ndarray, labels: list[str], concepts: int) -> dict[str, np.ndarray]:
+def _split_keys(keys: np.ndarray, labels: list[str], concepts: int) -> dict[str, np.ndarray]:
     """Sorted keys (head * labels + relation) * concepts + tail as three columns.
 
     Relations are numbered anew, by the labels that occur.
@@ -61,7 +61,7 @@ def split_keys(keys: np.ndarray, labels: list[str], concepts: int) -> dict[str, 
     return {name: column.astype(np.int32) for name, column in columns.items()}
 
 
-def merged_into(rows: Iterable[tuple[str, str, str]], number: dict[str, int]) -> dict[str, int]:
+def _merged_into(rows: Iterable[tuple[str, str, str]], number: dict[str, int]) -> dict[str, int]:
     """Retired identifier -> concept, where MRCUI names one known successor, the same concept."""
     found = {
         (retired, successor)
@@ -88,14 +88,14 @@ def rows(release: Path, name: str, wanted: list[str]) -> Iterator[tuple[str, ...
 def read_with_python(release: Path) -> dict[str, Any]:
     """Line by line, into dictionaries and sets."""
     by_cui: dict[str, list[tuple[str, int, str]]] = {}
-    for cui, language, ts, stt, preferred, text, suppress in rows(release, "MRCONSO", ATOMS):
+    for cui, language, ts, stt, preferred, text, suppress in rows(release, "MRCONSO", _ATOMS):
         if suppress in SUPPRESSED:
             continue
         term = clean_term(text)
         if term:
             rank = 4 * (ts != "P") + 2 * (stt != "PF") + (preferred != "Y")
             by_cui.setdefault(cui, []).append((language, rank, term))
-    order = language_order(language for atoms in by_cui.values() for language, _, _ in atoms)
+    order = _language_order(language for atoms in by_cui.values() for language, _, _ in atoms)
     cuis = sorted(by_cui)
     number = {cui: concept for concept, cui in enumerate(cuis)}
     terms: list[str] = []
@@ -110,14 +110,14 @@ def read_with_python(release: Path) -> dict[str, Any]:
         languages += bytes(order[language] for language in kept.values())
         term_counts[concept] = len(kept)
     if (release / "MRCUI.RRF").exists():
-        retired = ((a, rel, b) for a, rel, b in rows(release, "MRCUI", RETIRED))
-        lookup = number | merged_into(retired, number)
+        retired = ((a, rel, b) for a, rel, b in rows(release, "MRCUI", _RETIRED))
+        lookup = number | _merged_into(retired, number)
     else:
         lookup = number
     return {
         "cuis": cuis,
         "terms": terms,
-        "term_start": offsets(term_counts),
+        "term_start": _offsets(term_counts),
         "term_language": np.frombuffer(languages, np.uint8),
         **_triplets_with_python(release, lookup, len(cuis)),
         **_types_with_python(release, lookup, len(cuis)),
@@ -128,7 +128,7 @@ def _triplets_with_python(
     release: Path, lookup: dict[str, int], concepts: int
 ) -> dict[str, np.ndarray]:
     found: dict[str, set[int]] = {}  # label -> head * concepts + tail
-    for head, rel, tail, rela, suppress in rows(release, "MRREL", RELATIONS):
+    for head, rel, tail, rela, suppress in rows(release, "MRREL", _RELATIONS):
         if suppress in SUPPRESSED or not (rel or rela):
             continue
         first, second = lookup.get(head), lookup.get(tail)
@@ -140,14 +140,14 @@ def _triplets_with_python(
         pairs = found.pop(label)
         heads, tails = np.divmod(np.fromiter(pairs, np.int64, len(pairs)), concepts)
         keys.append((heads * len(labels) + relation) * concepts + tails)
-    return split_keys(np.sort(np.concatenate(keys)), labels, concepts)
+    return _split_keys(np.sort(np.concatenate(keys)), labels, concepts)
 
 
 def _types_with_python(
     release: Path, lookup: dict[str, int], concepts: int
 ) -> dict[str, np.ndarray]:
     found = set()
-    for cui, tui, sty in rows(release, "MRSTY", TYPES):
+    for cui, tui, sty in rows(release, "MRSTY", _TYPES):
         if cui in lookup:
             found.add((lookup[cui], f"{tui} {sty}"))
     names = sorted({name for _, name in found})
@@ -155,7 +155,7 @@ def _types_with_python(
     table = sorted(found)
     counts = np.bincount([concept for concept, _ in table], minlength=concepts)
     types = np.array([number[name] for _, name in table], np.int32)
-    return {"type_start": offsets(counts), "types": types}
+    return {"type_start": _offsets(counts), "types": types}
 
 
 # ---------------------------------------------------------------- pandas
@@ -196,9 +196,9 @@ def read_with_pandas(release: Path, parser: str) -> dict[str, Any]:
     """Column by column; `parser` is "c", pandas's own, or "pyarrow"."""
     import pandas
 
-    atoms = _read_csv(release, "MRCONSO", ATOMS, parser)
+    atoms = _read_csv(release, "MRCONSO", _ATOMS, parser)
     atoms = atoms[~atoms["SUPPRESS"].isin(SUPPRESSED)]
-    order = language_order(atoms["LAT"].unique())
+    order = _language_order(atoms["LAT"].unique())
     rank = (
         4 * (atoms["TS"] != "P").astype("int8")
         + 2 * (atoms["STT"] != "PF").astype("int8")
@@ -217,7 +217,7 @@ def read_with_pandas(release: Path, parser: str) -> dict[str, Any]:
     return {
         "cuis": cuis.tolist(),
         "terms": atoms["term"].tolist(),
-        "term_start": offsets(np.bincount(atoms["concept"], minlength=len(cuis))),
+        "term_start": _offsets(np.bincount(atoms["concept"], minlength=len(cuis))),
         "term_language": atoms["language"].to_numpy(np.uint8),
         **_numbered_with_pandas(release, parser, cuis),
     }
@@ -228,19 +228,19 @@ def _numbered_with_pandas(release: Path, parser: str, cuis) -> dict[str, np.ndar
 
     lookup, concept_of = cuis, np.arange(len(cuis))
     if (release / "MRCUI.RRF").exists():
-        table = _read_csv(release, "MRCUI", RETIRED, parser)
+        table = _read_csv(release, "MRCUI", _RETIRED, parser)
         number = {cui: concept for concept, cui in enumerate(cuis)}
-        merged = merged_into(table[RETIRED].itertuples(index=False), number)
+        merged = _merged_into(table[_RETIRED].itertuples(index=False), number)
         lookup = cuis.append(pandas.Index(list(merged), dtype=cuis.dtype))
         concept_of = np.concatenate([concept_of, np.array(list(merged.values()), np.int64)])
-    types = _read_csv(release, "MRSTY", TYPES, parser)
+    types = _read_csv(release, "MRSTY", _TYPES, parser)
     place = lookup.get_indexer(types["CUI"])
     types = pandas.DataFrame(
         {"concept": concept_of[place], "type": types["TUI"] + " " + types["STY"]}
     )[place >= 0]
     types = types.drop_duplicates().sort_values(["concept", "type"])
     _, type_number = np.unique(types["type"].to_numpy(object), return_inverse=True)
-    relations = _read_csv(release, "MRREL", RELATIONS, parser)
+    relations = _read_csv(release, "MRREL", _RELATIONS, parser)
     relations = relations[~relations["SUPPRESS"].isin(SUPPRESSED)]
     heads, tails = (lookup.get_indexer(relations[column]) for column in ("CUI1", "CUI2"))
     codes, labels = pandas.factorize(relations["REL"] + "|" + relations["RELA"], sort=True)
@@ -250,7 +250,7 @@ def _numbered_with_pandas(release: Path, parser: str, cuis) -> dict[str, np.ndar
     kept = heads != tails
     keys = (heads[kept] * len(labels) + codes[kept]) * len(cuis) + tails[kept]
     return {
-        "type_start": offsets(np.bincount(types["concept"], minlength=len(cuis))),
+        "type_start": _offsets(np.bincount(types["concept"], minlength=len(cuis))),
         "types": type_number.astype(np.int32),
-        **split_keys(np.unique(keys), list(labels), len(cuis)),
+        **_split_keys(np.unique(keys), list(labels), len(cuis)),
     }

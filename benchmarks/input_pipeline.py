@@ -35,19 +35,19 @@ from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import run_command
 
 # The last first: workers start as copies of a process whose tokenizer has not begun its threads.
-WORKERS = (2, 1, 0)
+_WORKERS = (2, 1, 0)
 
-Ask = Callable[[dict], dict[str, Any]]
+_Ask = Callable[[dict], dict[str, Any]]
 
 
-def serve(ready: dict[str, Any], measure: Ask) -> None:
+def _serve(ready: dict[str, Any], measure: _Ask) -> None:
     """Answers each question on standard input, a JSON line, with a JSON line."""
     print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         print(json.dumps(measure(json.loads(line))), flush=True)
 
 
-def serve_ours(dataset: Path) -> None:
+def _serve_ours(dataset: Path) -> None:
     """Opens the dataset and streams as often as it is asked to."""
     from data_pipeline.batches.stream import BatchMaker
     from data_pipeline.dataset.store import open_dataset
@@ -65,13 +65,13 @@ def serve_ours(dataset: Path) -> None:
         "batch_bytes": sum(array.nbytes for array in batch.values())
         + int((batch["segments"] > 0).sum()) * maker.tokens.dtype.itemsize,
     }
-    serve(
+    _serve(
         ready,
         lambda question: stream(batches, maker, question["seconds"]) | {"memory_gb": peak_memory()},
     )
 
 
-def serve_peer(release: Path, tokenizer: str) -> None:
+def _serve_peer(release: Path, tokenizer: str) -> None:
     """Loads the release and streams, with as many workers as it is asked for."""
     from benchmarks.released_loader import (
         PADDED_LENGTH,
@@ -114,7 +114,7 @@ def serve_peer(release: Path, tokenizer: str) -> None:
             "memory_gb": max(peak_memory(), tree_memory()),
         }
 
-    serve(ready, measure)
+    _serve(ready, measure)
 
 
 def measure(
@@ -136,7 +136,7 @@ def measure(
         print(found, file=sys.stderr, flush=True)
         return found
 
-    tried = [ask(peer, seconds=seconds / 2, workers=workers) for workers in WORKERS]
+    tried = [ask(peer, seconds=seconds / 2, workers=workers) for workers in _WORKERS]
     best = max(tried, key=lambda found: found["terms_per_s"])["workers"]
     asked = {
         "ours": lambda: ask(ours, seconds=seconds),
@@ -216,17 +216,17 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> int:
         if args.serve == "ours":
-            serve_ours(args.dataset)
+            _serve_ours(args.dataset)
         elif args.serve == "peer":
-            serve_peer(args.source, args.tokenizer)
+            _serve_peer(args.source, args.tokenizer)
         else:
-            compare(args)
+            _compare(args)
         return 0
 
     return run_command(work, when_asked=None)
 
 
-def compare(args: argparse.Namespace) -> None:
+def _compare(args: argparse.Namespace) -> None:
     """Measures, prints and keeps."""
     with prepared(args) as (release, label, tokenizer):
         result = measure(args.work, release, label, tokenizer, args.rounds, args.seconds)

@@ -22,11 +22,11 @@ from data_pipeline.process import run_command
 from launch.experiment import Row, markdown, mean_rows, without
 from launch.learning_curves import KEYS, plot_curves
 
-RESULTS = Path(__file__).parent / "results"
-TEN = ("de", "fr", "es", "it", "pt", "nl", "cs", "tr", "ja", "zh")
+_RESULTS = Path(__file__).parent / "results"
+_TEN = ("de", "fr", "es", "it", "pt", "nl", "cs", "tr", "ja", "zh")
 
 
-def row_of(run: dict[str, Any]) -> Row:
+def _row_of(run: dict[str, Any]) -> Row:
     """The scores of a run that are shown; of the ten languages their mean."""
     scores = run["scores"]
     return {
@@ -34,17 +34,17 @@ def row_of(run: dict[str, Any]) -> Row:
         "pooling": "cls",
         **{f"{name} acc@1": scores[name]["acc@1"] for name in ("own", "public", "cadec")},
         **{f"{name} spearman": scores[name]["spearman"] for name in ("sim", "rel")},
-        "ten languages acc@1": fmean(scores[name]["acc@1"] for name in TEN),
+        "ten languages acc@1": fmean(scores[name]["acc@1"] for name in _TEN),
     }
 
 
-def rows_of(runs: dict[str, dict[str, Any]]) -> list[Row]:
+def _rows_of(runs: dict[str, dict[str, Any]]) -> list[Row]:
     """Means and standard errors, a row for each system and length; rows of a system stand together.
 
     Args:
         runs: those of the file; of a run without `curve` there is nothing in the figure.
     """
-    rows = mean_rows([row_of(run) for run in runs.values() if "curve" in run], KEYS)
+    rows = mean_rows([_row_of(run) for run in runs.values() if "curve" in run], KEYS)
     systems = list(dict.fromkeys(row["system"] for row in rows))
     return sorted(rows, key=lambda row: (systems.index(row["system"]), row["steps"]))
 
@@ -56,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder (benchmarks/results)")
+    parser.add_argument("--out", type=Path, default=_RESULTS, help="folder (benchmarks/results)")
     args = parser.parse_args(arguments)
 
     def work() -> int:
-        rows = rows_of(read_json(RESULTS / "systems.json")["runs"])
+        rows = _rows_of(read_json(_RESULTS / "systems.json")["runs"])
         args.out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             plot_curves(rows, Path(folder))

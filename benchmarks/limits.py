@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterator
 from benchmarks.machine import machine, one_line
 from coder_jax.devices.xla_settings import set_up_xla
 
-DTYPES = ("float32", "tf32", "bfloat16")
+_DTYPES = ("float32", "tf32", "bfloat16")
 # Large enough to hide the start of a kernel, small enough for a CPU to try many times in a second.
-SIZES = {
+_SIZES = {
     "cpu": ((1024, 1024, 1024), (2048, 1536, 384), (2048, 2048, 2048)),
     "gpu": ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 3072, 768), (16384, 8192, 8192)),
 }
-COPIED_BYTES = {"cpu": 1 << 28, "gpu": 1 << 31}
-SECONDS = 2.0  # to try each shape with each library
-SHORTEST_TRY = 0.05  # seconds; of several calls where one takes less
+_COPIED_BYTES = {"cpu": 1 << 28, "gpu": 1 << 31}
+_SECONDS = 2.0  # to try each shape with each library
+_SHORTEST_TRY = 0.05  # seconds; of several calls where one takes less
 
-Work = tuple[Callable[[], object], Callable[[object], None]]  # do it; wait for what it gave
+_Work = tuple[Callable[[], object], Callable[[object], None]]  # do it; wait for what it gave
 
 
-def matmul_peak(dtype: str = "float32", *, seconds: float = SECONDS) -> float:
+def _matmul_peak(dtype: str = "float32", *, seconds: float = _SECONDS) -> float:
     """Floating-point operations per second of the fastest matrix product, 2 m n k each.
 
     Args:
@@ -37,8 +37,8 @@ def matmul_peak(dtype: str = "float32", *, seconds: float = SECONDS) -> float:
     Raises:
         ValueError: any other dtype.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; expected one of {', '.join(_DTYPES)}")
     return max(
         2 * m * n * k / _fastest(work, seconds)
         for library in (_jax_products, _torch_products)
@@ -46,7 +46,7 @@ def matmul_peak(dtype: str = "float32", *, seconds: float = SECONDS) -> float:
     )
 
 
-def copy_bandwidth(*, seconds: float = SECONDS) -> float:
+def _copy_bandwidth(*, seconds: float = _SECONDS) -> float:
     """Bytes per second that are read and written while a large array is copied in memory."""
     return max(
         2 * size / _fastest(work, seconds)
@@ -55,11 +55,11 @@ def copy_bandwidth(*, seconds: float = SECONDS) -> float:
     )
 
 
-def measured(dtype: str, seconds: float = SECONDS) -> dict[str, float]:
+def measured(dtype: str, seconds: float = _SECONDS) -> dict[str, float]:
     """Both, as a row of results holds them."""
     return {
-        "peak_flops": matmul_peak(dtype, seconds=seconds),
-        "copy_bytes_per_s": copy_bandwidth(seconds=seconds),
+        "peak_flops": _matmul_peak(dtype, seconds=seconds),
+        "copy_bytes_per_s": _copy_bandwidth(seconds=seconds),
     }
 
 
@@ -68,12 +68,12 @@ def add_limit_seconds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit-seconds",
         type=float,
-        default=SECONDS,
+        default=_SECONDS,
         help="to try each product and copy for the limits below the table (default: %(default)s)",
     )
 
 
-def _fastest(work: Work, seconds: float) -> float:
+def _fastest(work: _Work, seconds: float) -> float:
     """Seconds of the fastest try."""
     call, wait = work
     wait(call())
@@ -84,14 +84,14 @@ def _fastest(work: Work, seconds: float) -> float:
             last = call()
         wait(last)
         taken = time.perf_counter() - started
-        if taken < SHORTEST_TRY:
+        if taken < _SHORTEST_TRY:
             calls *= 2  # too short to count: the clock and the start of the calls weigh
-        if taken >= SHORTEST_TRY or time.perf_counter() - begun >= seconds:
+        if taken >= _SHORTEST_TRY or time.perf_counter() - begun >= seconds:
             best = min(best, taken / calls)
     return best
 
 
-def _jax_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], Work]]:
+def _jax_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], _Work]]:
     try:
         import jax
         import jax.numpy as jnp
@@ -100,12 +100,12 @@ def _jax_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], Work]]:
     exact = jax.lax.Precision.HIGHEST if dtype == "float32" else jax.lax.Precision.DEFAULT
     kind = jnp.bfloat16 if dtype == "bfloat16" else jnp.float32
     product = jax.jit(lambda a, b: jnp.matmul(a, b, precision=exact))
-    for m, n, k in SIZES[_platform(jax.default_backend())]:
+    for m, n, k in _SIZES[_platform(jax.default_backend())]:
         a, b = jnp.ones((m, k), kind), jnp.ones((k, n), kind)
         yield (m, n, k), (lambda a=a, b=b: product(a, b), jax.block_until_ready)  # type: ignore[misc]
 
 
-def _torch_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], Work]]:
+def _torch_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], _Work]]:
     try:
         import torch
     except ImportError:
@@ -115,7 +115,7 @@ def _torch_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], Work]]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     try:
-        for m, n, k in SIZES[_platform(device)]:
+        for m, n, k in _SIZES[_platform(device)]:
             a = torch.ones((m, k), dtype=kind, device=device)
             b = torch.ones((k, n), dtype=kind, device=device)
             out = torch.empty((m, n), dtype=kind, device=device)
@@ -124,25 +124,25 @@ def _torch_products(dtype: str) -> Iterator[tuple[tuple[int, int, int], Work]]:
         torch.set_float32_matmul_precision(before)
 
 
-def _jax_copies() -> Iterator[tuple[int, Work]]:
+def _jax_copies() -> Iterator[tuple[int, _Work]]:
     try:
         import jax
         import jax.numpy as jnp
     except ImportError:
         return
-    size = COPIED_BYTES[_platform(jax.default_backend())]
+    size = _COPIED_BYTES[_platform(jax.default_backend())]
     source = jnp.ones(size // 4, jnp.float32)
     copy = jax.jit(jnp.copy)
     yield size, (lambda: copy(source), jax.block_until_ready)
 
 
-def _torch_copies() -> Iterator[tuple[int, Work]]:
+def _torch_copies() -> Iterator[tuple[int, _Work]]:
     try:
         import torch
     except ImportError:
         return
     device, wait = _torch_device()
-    size = COPIED_BYTES[_platform(device)]
+    size = _COPIED_BYTES[_platform(device)]
     source = torch.ones(size // 4, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
     yield size, (lambda: target.copy_(source), wait)
@@ -171,9 +171,9 @@ def main() -> None:
     set_up_xla()  # the limits of what the other commands run with
     before = machine()
     print("| limit | measured |\n|---|---:|")
-    for dtype in DTYPES:
-        print(f"| matrix product, {dtype}, GFLOP/s | {matmul_peak(dtype) / 1e9:,.0f} |")
-    print(f"| copy, GB/s read and written | {copy_bandwidth() / 1e9:,.1f} |")
+    for dtype in _DTYPES:
+        print(f"| matrix product, {dtype}, GFLOP/s | {_matmul_peak(dtype) / 1e9:,.0f} |")
+    print(f"| copy, GB/s read and written | {_copy_bandwidth() / 1e9:,.1f} |")
     print(f"\n{one_line(before)}")
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = (
+_PACKAGES = (
     "jax",
     "jaxlib",
     "flax",
@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(memory, 1),
         "load_before": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        "versions": {name: version for name in PACKAGES if (version := _version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "commit": _commit(),
     }
 

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.machine import machine
 from data_pipeline.files.whole import write_json
 
-PRECISIONS = (0.7, 0.8, 0.9)
+_PRECISIONS = (0.7, 0.8, 0.9)
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     for named in args.test:
         language, _, path = named.partition("=")
         names, concepts, _ = reachable(Path(path))
-        found[language] = of_test(normalizer, cutoffs, language, names, concepts)
+        found[language] = _of_test(normalizer, cutoffs, language, names, concepts)
     return {
         "terms": len(dictionary.terms),
         "concepts": len(known),
@@ -63,7 +63,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def of_test(
+def _of_test(
     normalizer: Any, cutoffs: Any, language: str, names: list[str], gold: list[str]
 ) -> dict[str, Any]:
     """Shares of right answers, and what was promised beside what was found."""
@@ -75,8 +75,8 @@ def of_test(
     for what, weight in (("vectors", 0.0), ("both", rule.weight_of_letters)):
         asked = Normalizer(normalizer.dictionary, normalizer.candidates.with_weight(weight))
         for kind, some in (("clean", names), ("misspelt", misspelt(names, seed=1))):
-            result[f"{kind}_{what}"] = float(np.mean(right_of(asked.answers(some), gold)))
-    for precision in PRECISIONS:
+            result[f"{kind}_{what}"] = float(np.mean(_right_of(asked.answers(some), gold)))
+    for precision in _PRECISIONS:
         least = cutoff_for(table, precision)
         if least is None:
             continue
@@ -86,7 +86,7 @@ def of_test(
         answers = Normalizer(normalizer.dictionary, candidates, rule=sure).answers(names)
         near = [row for row, answer in enumerate(answers) if answer.confidence is not None]
         given = [row for row in near if answers[row].concept is not None]
-        right = right_of([answers[row] for row in given], [gold[row] for row in given])
+        right = _right_of([answers[row] for row in given], [gold[row] for row in given])
         shares = (promised.precision, promised.coverage)
         counts = (len(given), len(near))
         both = (float(np.mean(right)) if given else 0.0, len(given) / max(len(near), 1))
@@ -103,7 +103,7 @@ def of_test(
     return result
 
 
-def right_of(answers: list[Any], gold: list[str]) -> list[bool]:
+def _right_of(answers: list[Any], gold: list[str]) -> list[bool]:
     """Which answers are right."""
     return [
         answer.concept in concepts.split("|")

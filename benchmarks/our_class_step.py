@@ -14,7 +14,7 @@ from benchmarks.class_work import (
     REPEAT,
     ClassTerms,
     ClassWork,
-    group_bits,
+    class_group_bits,
 )
 from benchmarks.our_step import OnDevice
 from benchmarks.process import available_memory
@@ -37,15 +37,15 @@ from data_pipeline.batches.candidates import CandidateBatches
 from data_pipeline.batches.packing import PackedGroups
 from data_pipeline.batches.spec import TermSpec
 
-ROWS = 1  # the number under which the one compiled step is kept
-ROW_LENGTH = 128
+_ROWS = 1  # the number under which the one compiled step is kept
+_ROW_LENGTH = 128
 
 
-def begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
+def _begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
     """Classes as in `ClassWork.rows`, never whole outside the devices; for traced code."""
     rows = params["classes"].shape[0]
     class_C = jnp.arange(rows)
-    bits = jnp.asarray(group_bits(np.arange(GROUPS)))
+    bits = jnp.asarray(class_group_bits(np.arange(GROUPS)))
     parts = {
         "classes": jnp.tile(jnp.asarray(work.rows()), (rows // REPEAT, 1)),
         "class_groups": jnp.where(class_C < work.classes, bits[class_C % GROUPS], 0),
@@ -54,41 +54,41 @@ def begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InventedFirst(MLNormSystem):
+class _InventedFirst(MLNormSystem):
     """Step 1 with invented classes."""
 
     work: ClassWork
 
     def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return begun(self.work, params, extra)
+        return _begun(self.work, params, extra)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InventedSecond(MLNormClassesSystem):
+class _InventedSecond(MLNormClassesSystem):
     """Step 2 with invented classes."""
 
     work: ClassWork
 
     def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        return begun(self.work, params, extra)
+        return _begun(self.work, params, extra)
 
 
-def step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
+def _step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
     """The system and its step on the first devices, not yet compiled."""
     recipe: Any
     shared: dict[str, Any] = {
         "work": work,
-        "batch": TermSpec(terms=work.terms, row_length=ROW_LENGTH),
+        "batch": TermSpec(terms=work.terms, row_length=_ROW_LENGTH),
         "width": work.width,
         "model": ModelConfig(pooling="pieces", dropout=0.0, dtype="float32"),
     }
     system: Any
     if work.step == 1:
         recipe = mlnorm()
-        system = InventedFirst(**shared, head_learning_rate_factor=RATE / ENCODER_RATE)
+        system = _InventedFirst(**shared, head_learning_rate_factor=RATE / ENCODER_RATE)
     else:
         recipe = mlnorm_classes()
-        system = InventedSecond(**shared, candidates=work.candidates)
+        system = _InventedSecond(**shared, candidates=work.candidates)
     config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
     about = {
         "encoder": {"config": work.encoder.to_hf(), "pooler": True},
@@ -98,7 +98,7 @@ def step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
     return system, make_step(config, about, packed, devices=jax.devices()[:devices])
 
 
-def batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
+def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
     """The batch of a step, on the device, as training has it."""
     spec, blocks = step.config.system.batch, step.cut.blocks
     mine = (*step.cut.groups(spec).shape, work.terms // spec.groups)
@@ -106,11 +106,11 @@ def batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Ar
         batch = {
             "vectors": terms.vectors.reshape(*mine, -1),
             "classes": terms.classes.reshape(*mine, -1),
-            "class_groups": group_bits(terms.classes).astype(np.int32).reshape(*mine, -1),
+            "class_groups": class_group_bits(terms.classes).astype(np.int32).reshape(*mine, -1),
             "semantic_groups": terms.semantic_groups.reshape(mine),
         }
         return put_batch(step.mesh, step.cut, batch, CandidateBatches.packed)
-    in_block, in_row = work.terms // blocks, ROW_LENGTH // work.tokens
+    in_block, in_row = work.terms // blocks, _ROW_LENGTH // work.tokens
     rows = -(-in_block // in_row)
     shape = (1, blocks, rows, in_row * work.tokens)
     tokens = np.zeros((blocks, rows * in_row, work.tokens), np.int32)
@@ -128,9 +128,9 @@ def batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Ar
     return put_batch(step.mesh, step.cut, batch, PackedGroups.packed)
 
 
-def compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
+def _compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
     """The step as a program; nothing of the state is made."""
-    batch = batch_of(work, step, work.stored(0))
+    batch = _batch_of(work, step, work.stored(0))
     return step.jitted.lower(step.like, batch).compile()
 
 
@@ -141,7 +141,7 @@ def program_memory(work: ClassWork) -> dict[str, Any]:
         `arguments` (state and batch), `temporaries` and `peak`, what `available` is at the moment,
         in bytes; and the `device`.
     """
-    cost = read_cost(compiled(work, step_of(work)[1]))
+    cost = read_cost(_compiled(work, _step_of(work)[1]))
     device = jax.devices()[0]
     available = device_memory()
     if device.platform == "cpu":
@@ -156,12 +156,12 @@ def program_memory(work: ClassWork) -> dict[str, Any]:
 
 
 class OurClassStep(OnDevice):
-    """The system of this project; see `benchmarks.train_step_process.System`."""
+    """The system of this project; see `benchmarks.train_step_process.MeasuredSystem`."""
 
     def __init__(self, work: ClassWork):
         self.work = work
-        system, self.train_step = step_of(work)
-        self.train_step.compiled[ROWS] = compiled(work, self.train_step)
+        system, self.train_step = _step_of(work)
+        self.train_step.compiled[_ROWS] = _compiled(work, self.train_step)
         initial: dict[str, Any] = {"head": work.head()}
         initial["encoder"] = split_encoder(random_bert(work.encoder, 0))[1]
         if work.step == 2:
@@ -172,9 +172,9 @@ class OurClassStep(OnDevice):
 
     def prepare(self, step: int, terms: ClassTerms) -> dict[str, jax.Array]:
         """The batch of a step, on the device."""
-        return batch_of(self.work, self.train_step, terms)
+        return _batch_of(self.work, self.train_step, terms)
 
     def step(self, batch: dict[str, jax.Array]) -> jax.Array:
         """One optimizer step; the loss, on the device."""
-        self.state, metrics = self.train_step(self.state, batch, ROWS)
+        self.state, metrics = self.train_step(self.state, batch, _ROWS)
         return metrics["loss"]

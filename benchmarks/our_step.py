@@ -31,7 +31,7 @@ class OnDevice:
 
 
 class Ours(OnDevice):
-    """The system of this project; see `benchmarks.train_step_process.System`."""
+    """The system of this project; see `benchmarks.train_step_process.MeasuredSystem`."""
 
     def __init__(self, work: Work):
         recipe = coder_eng()

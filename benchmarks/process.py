@@ -196,8 +196,8 @@ def read_bandwidth(files: list[Path]) -> float:
 
 
 def copy_bandwidth_apart() -> float:
-    """`limits.copy_bandwidth` in a process of its own: it imports jax and torch."""
-    code = "from benchmarks.limits import copy_bandwidth; print(copy_bandwidth())"
+    """`limits._copy_bandwidth` in a process of its own: it imports jax and torch."""
+    code = "from benchmarks.limits import _copy_bandwidth; print(_copy_bandwidth())"
     child = Child([sys.executable, "-c", code])
     found = child.answer()
     child.finish()

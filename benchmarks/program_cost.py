@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-KINDS = (
+_KINDS = (
     "all-reduce",
     "all-gather",
     "reduce-scatter",
@@ -21,16 +21,16 @@ KINDS = (
 )
 # `%name (arguments) -> type {` begins a computation, `name = type operation(operands), ...` stands
 # in it. A type is one array, or a tuple of arrays in parentheses, with layouts in braces.
-COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-OPERATION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (.+?) ([a-z][a-z\-]*)\(")
-COLLECTIVE = re.compile(rf"^({'|'.join(KINDS)})(-start)?$")
-ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\]")
-CALLED = re.compile(
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_OPERATION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (.+?) ([a-z][a-z\-]*)\(")
+_COLLECTIVE = re.compile(rf"^({'|'.join(_KINDS)})(-start)?$")
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\]")
+_CALLED = re.compile(
     r"\b(?:calls|to_apply|condition|body|true_computation|false_computation)=%?([\w.\-]+)"
 )
-BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
-TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-CHANNEL = re.compile(r"\bchannel_id=(\d+)")
+_BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_CHANNEL = re.compile(r"\bchannel_id=(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def read_cost(compiled: Any) -> StepCost:
     work = work or {}  # XLA for GPUs counts nothing where there is no GPU
     own_results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return StepCost(
-        devices=count_devices(text),
+        devices=_count_devices(text),
         flops=work.get("flops"),
         bytes_accessed=work.get("bytes accessed"),
         arguments=memory.argument_size_in_bytes,
@@ -105,18 +105,18 @@ def read_cost(compiled: Any) -> StepCost:
         + memory.temp_size_in_bytes
         + own_results
         + memory.generated_code_size_in_bytes,
-        collectives=tuple(find_collectives(text)),
+        collectives=tuple(_find_collectives(text)),
     )
 
 
-def count_devices(text: str) -> int:
+def _count_devices(text: str) -> int:
     """The devices that a program in HLO text runs on."""
     header = text.partition("\n")[0]
     counts = re.findall(r"\b(?:replica_count|num_partitions)=(\d+)", header)
     return math.prod(int(count) for count in counts)
 
 
-def find_collectives(text: str) -> Iterator[Collective]:
+def _find_collectives(text: str) -> Iterator[Collective]:
     """The collectives of a program in HLO text, in its order.
 
     A TPU program spreads one collective over several fused operations, which bear its channel's
@@ -125,37 +125,37 @@ def find_collectives(text: str) -> Iterator[Collective]:
     Raises:
         ValueError: if a loop with a collective in it runs an unknown number of times.
     """
-    devices, computations = count_devices(text), split_computations(text)
-    times = count_runs(computations)
+    devices, computations = _count_devices(text), _split_computations(text)
+    times = _count_runs(computations)
     seen = set()
     for name, lines in computations.items():
         for line in lines:
-            found = OPERATION.match(line)
-            operation = found and COLLECTIVE.match(found[2])
+            found = _OPERATION.match(line)
+            operation = found and _COLLECTIVE.match(found[2])
             if not found or not operation or not times[name]:
                 continue
-            channel = CHANNEL.search(line)
+            channel = _CHANNEL.search(line)
             if channel and channel[1] in seen:
                 continue
             seen.add(channel[1] if channel else line)
             if math.isinf(times[name]):
                 raise ValueError(f"{operation[1]} in a loop without a known number of runs: {line}")
-            kind, group = operation[1], group_size(line, devices)
-            size = array_bytes(found[1])
+            kind, group = operation[1], _group_size(line, devices)
+            size = _array_bytes(found[1])
             if operation[2] and kind in ("all-gather", "collective-permute"):
-                size = array_bytes(second_of_tuple(found[1]))  # (operands, results, ...)
+                size = _array_bytes(_second_of_tuple(found[1]))  # (operands, results, ...)
             if kind == "reduce-scatter":
                 size *= group
             origin = re.search(r'op_name="([^"]*)"', line)
             yield Collective(kind, size, group, int(times[name]), origin[1] if origin else "")
 
 
-def split_computations(text: str) -> dict[str, list[str]]:
+def _split_computations(text: str) -> dict[str, list[str]]:
     """The lines of each computation; the one that the program begins with is called ENTRY."""
     computations: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
-        begins = COMPUTATION.match(line)
+        begins = _COMPUTATION.match(line)
         if begins:
             lines = computations["ENTRY" if begins[1] else begins[2]] = []
         else:
@@ -163,20 +163,20 @@ def split_computations(text: str) -> dict[str, list[str]]:
     return computations
 
 
-def count_runs(computations: dict[str, list[str]]) -> collections.Counter[str]:
+def _count_runs(computations: dict[str, list[str]]) -> collections.Counter[str]:
     """How often each computation runs; infinity if a loop's number of runs is not known."""
     runs: collections.Counter[str] = collections.Counter()
 
     def enter(name: str, times: float) -> None:
         runs[name] += times  # type: ignore[assignment]  # int, or infinity
         for line in computations[name]:
-            called = CALLED.findall(line)
-            for branches in BRANCHES.findall(line):
+            called = _CALLED.findall(line)
+            for branches in _BRANCHES.findall(line):
                 called += re.findall(r"[\w.\-]+", branches)
-            found = OPERATION.match(line) if called else None
+            found = _OPERATION.match(line) if called else None
             if not found:
                 continue
-            trips = TRIPS.search(line) if found[2] == "while" else None
+            trips = _TRIPS.search(line) if found[2] == "while" else None
             each = 1 if found[2] != "while" else int(trips[1]) if trips else math.inf
             for other in called:
                 enter(other, times * each)
@@ -185,10 +185,10 @@ def count_runs(computations: dict[str, list[str]]) -> collections.Counter[str]:
     return runs
 
 
-def array_bytes(type_text: str) -> int:
+def _array_bytes(type_text: str) -> int:
     """Bytes of a type: of its array, or of all arrays of the tuple; padding is not counted."""
     total = 0
-    for dtype, dimensions in ARRAY.findall(type_text):
+    for dtype, dimensions in _ARRAY.findall(type_text):
         digits = re.search(r"\d+", dtype)  # bits: bf16, s32, f8e4m3fn
         bits = int(digits[0]) if digits else 8 * (dtype == "pred")
         sizes = [int(size.lstrip("<=")) for size in dimensions.split(",") if size]
@@ -196,7 +196,7 @@ def array_bytes(type_text: str) -> int:
     return total
 
 
-def second_of_tuple(type_text: str) -> str:
+def _second_of_tuple(type_text: str) -> str:
     """The second type in a tuple, which may be a tuple itself."""
     depth, parts = 0, [""]
     for character in type_text[1:-1]:
@@ -208,7 +208,7 @@ def second_of_tuple(type_text: str) -> str:
     return parts[1]
 
 
-def group_size(line: str, devices: int) -> int:
+def _group_size(line: str, devices: int) -> int:
     """The devices that a collective joins: the first of its replica groups, which are equal.
 
     Groups are written as {{0,1},{2,3}}, as [groups,devices]<=[...], or as axes of a mesh:

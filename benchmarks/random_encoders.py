@@ -7,19 +7,19 @@ from typing import Any
 from benchmarks.step_cost import BASE
 
 # all-MiniLM-L6-v2: what the demo starts from.
-MINILM: dict[str, Any] = BASE | {
+_MINILM: dict[str, Any] = BASE | {
     "hidden_size": 384,
     "num_layers": 6,
     "intermediate_size": 1536,
 }
 # For trials: it compiles in seconds.
-TINY: dict[str, Any] = BASE | {
+_TINY: dict[str, Any] = BASE | {
     "hidden_size": 64,
     "num_layers": 1,
     "num_heads": 4,
     "intermediate_size": 128,
 }
-SHAPES = {"base": BASE, "minilm": MINILM, "tiny": TINY}
+SHAPES = {"base": BASE, "minilm": _MINILM, "tiny": _TINY}
 # In words.
 NAMES = {"base": "BERT-base", "minilm": "MiniLM's shape", "tiny": "a tiny BERT"}
 

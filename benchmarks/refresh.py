@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
-from benchmarks.encode import read_terms, sample, timed
+from benchmarks.encode import read_benchmark_terms, sample, timed
 from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.encoding.vector_files import RowsOfFile, unit
@@ -34,14 +34,14 @@ from data_pipeline.process import BadInput
 if TYPE_CHECKING:
     from coder_jax.encoding.search import Products
 
-SETTINGS = ("model", "source", "terms", "encoded", "queries", "neighbours", "dtype", "device")
-LIKENESS = 0.8  # the cosine of an invented vector with the one that it is made of
-ROWS_AT_ONCE = 65_536
-PRODUCTS: tuple["Products", ...] = ("exact", "bfloat16")
-WARM = 20_000  # terms encoded before the time is taken, so that all programs are there
+_SETTINGS = ("model", "source", "terms", "encoded", "queries", "neighbours", "dtype", "device")
+_LIKENESS = 0.8  # the cosine of an invented vector with the one that it is made of
+_ROWS_AT_ONCE = 65_536
+_PRODUCTS: tuple["Products", ...] = ("exact", "bfloat16")
+_WARM = 20_000  # terms encoded before the time is taken, so that all programs are there
 
 
-def write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
+def _write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
     """Write float32 vectors of unit length: the real ones first, then invented ones.
 
     Args:
@@ -53,16 +53,16 @@ def write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> Non
     rng = np.random.default_rng(seed)
     whole = np.lib.format.open_memmap(path, "w+", np.float32, (rows, real.shape[1]))
     whole[: len(real)] = real
-    for first in range(len(real), rows, ROWS_AT_ONCE):
-        last = min(first + ROWS_AT_ONCE, rows)
+    for first in range(len(real), rows, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, rows)
         like = real[rng.integers(len(real), size=last - first)]
         noise = rng.standard_normal(like.shape, dtype=np.float32)
         noise -= (noise * like).sum(1, keepdims=True) * like
-        whole[first:last] = LIKENESS * like + np.sqrt(1 - LIKENESS**2) * unit(noise)
+        whole[first:last] = _LIKENESS * like + np.sqrt(1 - _LIKENESS**2) * unit(noise)
     whole.flush()
 
 
-def compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
+def _compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
     """How much of exact lists of neighbours, int [q, k], others hold, in any order.
 
     Returns:
@@ -74,21 +74,21 @@ def compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
 
 def measure(args: argparse.Namespace) -> list[Row]:
     """The figures, as the JSON holds them; to be called in a process of its own."""
-    check(args)
+    _check(args)
     args.work.mkdir(parents=True, exist_ok=True)
     set_up_xla()  # as `launch/train.sh` does
     import jax
 
     from benchmarks.limits import measured
 
-    real, row = encoded(args)
+    real, row = _encoded(args)
     # Spread over the file, so that real and invented ones are asked for.
     asked = np.arange(0, args.terms, max(1, args.terms // args.queries))[: args.queries]
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
-        write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
+        _write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
         row |= {"queries": len(asked), "vector_bytes": path.stat().st_size}
         vectors = RowsOfFile(path)
-        found = {products: searched(vectors, asked, args, products) for products in PRODUCTS}
+        found = {products: _searched(vectors, asked, args, products) for products in _PRODUCTS}
     for products, (_, seconds) in found.items():
         row[products] = {
             "seconds": seconds,
@@ -97,11 +97,11 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "refresh_s": args.terms / row["terms_per_s"]
             + args.terms / len(asked) * seconds,  # computed
         }
-    exact, rough = (found[products][0] for products in PRODUCTS)
-    row["bfloat16"] |= compared(exact, rough)
+    exact, rough = (found[products][0] for products in _PRODUCTS)
+    row["bfloat16"] |= _compared(exact, rough)
     is_real = asked < len(real)
     if is_real.any():
-        of_real = compared(exact[is_real], rough[is_real])
+        of_real = _compared(exact[is_real], rough[is_real])
         row["bfloat16"]["recall_of_real_queries"] = of_real["recall"]
     row["peak_memory_gb"] = peak_memory()
     stats = jax.devices()[0].memory_stats() or {}
@@ -109,7 +109,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     return [row | {f"limit_{name}": value for name, value in measured("float32").items()}]
 
 
-def encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
+def _encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
     """Vectors of terms, float32 [n, D], and the part of the row that is known with them."""
     import jax
 
@@ -123,9 +123,9 @@ def encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
         max_length=32,
         dtype=args.dtype,
     )
-    everything, source = read_terms(args.data)
+    everything, source = read_benchmark_terms(args.data)
     terms = sample(everything, min(args.encoded, args.terms))
-    encoder.encode(terms[:WARM])  # compiled and warm
+    encoder.encode(terms[:_WARM])  # compiled and warm
     vectors, seconds = timed(lambda: encoder.encode(terms, progress=True))
     return vectors, {
         "model": name_of(args.model),
@@ -142,7 +142,7 @@ def encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
     }
 
 
-def searched(
+def _searched(
     vectors: RowsOfFile, asked: np.ndarray, args: argparse.Namespace, products: "Products"
 ) -> tuple[np.ndarray, float]:
     """The neighbours of some vectors, int [q, k], and the seconds that it took to find them."""
@@ -163,7 +163,7 @@ def table(rows: list[Row]) -> str:
         "| search | pairs/s | GFLOP/s | of float32's peak | recall | whole lists | refresh, min |",
         "|---|" + 6 * "---:|",
     ]
-    for products in PRODUCTS:
+    for products in _PRODUCTS:
         found = row[products]
         lines.append(
             f"| {products} | {found['pairs_per_s']:,.0f} | {found['flops_per_s'] / 1e9:,.0f} "
@@ -199,7 +199,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """BadInput for numbers that nothing can be measured with."""
     for name in ("encoded", "queries", "neighbours"):
         if not 1 <= getattr(args, name):
@@ -213,7 +213,7 @@ def check(args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

@@ -40,12 +40,12 @@ def prepared(args: argparse.Namespace) -> Iterator[tuple[Path, str, str]]:
         raise BadInput("--work is missing; give a folder on a disk with room for the release")
     args.work.mkdir(parents=True, exist_ok=True)
     try:
-        yield *release_of(args), model_or_default(args.tokenizer)
+        yield *_release_of(args), model_or_default(args.tokenizer)
     finally:
         remove(args.work / "unpacked")
 
 
-def release_of(args: argparse.Namespace) -> tuple[Path, str]:
+def _release_of(args: argparse.Namespace) -> tuple[Path, str]:
     """The folder of plain RRF files to read, and its name in the results."""
     if args.source:
         release = unpack_release(args.source, args.work / "unpacked")

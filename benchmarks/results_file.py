@@ -8,7 +8,7 @@ from typing import Any
 from data_pipeline.files.whole import write_json
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_figures(path: Path) -> list[dict[str, Any]]:
     """The rows that are there; none where there is no file."""
     return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
 
@@ -25,6 +25,6 @@ def keep_rows(
         beside: what stands beside the rows, for all of them.
     """
     new = [[row[name] for name in settings] for row in rows]
-    there = [row for row in read_rows(path) if [row.get(name) for name in settings] not in new]
+    there = [row for row in read_figures(path) if [row.get(name) for name in settings] not in new]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {**beside, "rows": [*there, *rows]})

@@ -24,17 +24,17 @@ import numpy as np
 from benchmarks.command import parser_of, run_measured
 from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
-from benchmarks.search_peers import Found, load_peers
+from benchmarks.search_peers import SearchResult, load_peers
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
-SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
-TOLERANCE = 1e-5  # of similarities, and of what may have changed places
-OURS = "coder_jax"
+_SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
+_TOLERANCE = 1e-5  # of similarities, and of what may have changed places
+_OURS = "coder_jax"
 
 
-def unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
+def _unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
     """Random directions, float32 [rows, width], aligned as `TermEncoder.encode` gives vectors."""
     vectors = aligned((rows, width), np.float32)
     np.random.default_rng(seed).standard_normal(dtype=np.float32, out=vectors)
@@ -42,7 +42,7 @@ def unit_vectors(rows: int, width: int, seed: int) -> np.ndarray:
     return vectors
 
 
-def read_vectors(path: Path, rows: int) -> np.ndarray:
+def _read_vectors(path: Path, rows: int) -> np.ndarray:
     """At most `rows` vectors of a .npy file, float32, spread over it, not mapped."""
     mapped = np.load(path, mmap_mode="r")
     if mapped.ndim != 2 or not len(mapped):
@@ -54,8 +54,8 @@ def read_vectors(path: Path, rows: int) -> np.ndarray:
     return vectors
 
 
-def differences(
-    ours: Found, theirs: Found, queries: np.ndarray, keys: np.ndarray
+def _differences(
+    ours: SearchResult, theirs: SearchResult, queries: np.ndarray, keys: np.ndarray
 ) -> dict[str, float]:
     """How far two answers are from each other.
 
@@ -78,17 +78,17 @@ def differences(
     }
 
 
-def check_same(found: dict[str, float], name: str) -> None:
+def _check_same(found: dict[str, float], name: str) -> None:
     """BadInput if two answers differ by more than rounding."""
-    if not (found["similarity"] <= TOLERANCE and found["worse"] <= TOLERANCE):
+    if not (found["similarity"] <= _TOLERANCE and found["worse"] <= _TOLERANCE):
         raise BadInput(
-            f"{OURS} and {name} differ: similarities by up to {found['similarity']:.1e}, and where "
-            f"the index is another one ours is {found['worse']:.1e} less similar; expected at most "
-            f"{TOLERANCE:.0e}"
+            f"{_OURS} and {name} differ: similarities by up to {found['similarity']:.1e}, and "
+            f"where the index is another one ours is {found['worse']:.1e} less similar; expected "
+            f"at most {_TOLERANCE:.0e}"
         )
 
 
-def compare(
+def _compare(
     all_queries: np.ndarray, keys: np.ndarray, counts: list[int], ks: list[int], rounds: int
 ) -> list[dict]:
     """One row for so many queries at once, and each k."""
@@ -97,14 +97,14 @@ def compare(
     from coder_jax.encoding.search import search
 
     peers = load_peers(keys)
-    searches = {OURS: lambda queries, k: Found(*search(queries, keys, k))} | peers
+    searches = {_OURS: lambda queries, k: SearchResult(*search(queries, keys, k))} | peers
     rows = []
     settings = itertools.product(sorted({min(count, len(all_queries)) for count in counts}), ks)
     for count, k in settings:
         queries = all_queries[:count]
-        latest: dict[str, Found] = {}
+        latest: dict[str, SearchResult] = {}
 
-        def call(name: str, queries: np.ndarray, k: int, latest: dict[str, Found]) -> None:
+        def call(name: str, queries: np.ndarray, k: int, latest: dict[str, SearchResult]) -> None:
             latest[name] = searches[name](queries, k)
 
         systems = {name: partial(call, name, queries, k, latest) for name in searches}
@@ -113,8 +113,8 @@ def compare(
         seconds = alternate(systems, rounds)
         compared = {}
         for name in peers:
-            compared[name] = differences(latest[OURS], latest[name], queries, keys)
-            check_same(compared[name], name)
+            compared[name] = _differences(latest[_OURS], latest[name], queries, keys)
+            _check_same(compared[name], name)
         taken = ", ".join(f"{name} {one:.4f} s" for name, one in medians(seconds).items())
         print(f"{count:,} queries, width {keys.shape[1]}, k = {k}: {taken}", flush=True)
         row = {"queries": len(queries), "keys": len(keys), "width": keys.shape[1], "k": k}
@@ -139,14 +139,14 @@ def table(rows: list[dict[str, Any]]) -> str:
                 f"| {taken:.4f} | {row['queries'] / taken:,.0f} | {rate / 1e9:,.0f} "
                 f"| {rate / row['peak_flops']:.0%} "
                 f"| {4e-9 * row['keys'] * row['width'] / taken:.1f} "
-                f"| {taken / row['seconds'][OURS]:.2f} |"
+                f"| {taken / row['seconds'][_OURS]:.2f} |"
             )
     found = [one for row in rows for one in row["differences"].values()]
     lines.append(
         f"\n{rows[0]['source']}. Similarities differ by at most "
         f"{max(one['similarity'] for one in found):.0e}, indices at "
         f"{max(one['moved'] for one in found):.1e} of the places, where both are within "
-        f"{TOLERANCE:.0e} of each other. {rows[0]['device']}: matrix products at most "
+        f"{_TOLERANCE:.0e} of each other. {rows[0]['device']}: matrix products at most "
         f"{rows[0]['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
         f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s; huge pages: {rows[0]['huge_pages']}."
     )
@@ -173,19 +173,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def read_pairs(args: argparse.Namespace) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def _read_pairs(args: argparse.Namespace) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """What is searched: a name, queries and keys."""
     if bool(args.queries) != bool(args.keys):
         raise BadInput("found one of --queries and --keys; expected both or none")
     if args.keys:
-        queries = read_vectors(args.queries, max(args.num_queries))
-        keys = read_vectors(args.keys, args.num_keys)
+        queries = _read_vectors(args.queries, max(args.num_queries))
+        keys = _read_vectors(args.keys, args.num_keys)
         return [(f"{args.queries.name} in {args.keys.name}", queries, keys)]
     return [
         (
             "random unit vectors",
-            unit_vectors(max(args.num_queries), width, 1),
-            unit_vectors(args.num_keys, width, 0),
+            _unit_vectors(max(args.num_queries), width, 1),
+            _unit_vectors(args.num_keys, width, 0),
         )
         for width in args.width
     ]
@@ -199,14 +199,14 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     limits = measured("float32", args.limit_seconds) | {"huge_pages": args.huge_pages}
     return [
         {"source": source} | row | limits
-        for source, queries, keys in read_pairs(args)
-        for row in compare(queries, keys, args.num_queries, args.k, args.rounds)
+        for source, queries, keys in _read_pairs(args)
+        for row in _compare(queries, keys, args.num_queries, args.k, args.rounds)
     ]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

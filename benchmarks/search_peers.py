@@ -9,17 +9,17 @@ import numpy as np
 
 from data_pipeline.process import BadInput
 
-BLOCK_QUERIES, BLOCK_KEYS = 1024, 131_072  # of torch on a GPU: 0.5 GB of similarities
+_BLOCK_QUERIES, _BLOCK_KEYS = 1024, 131_072  # of torch on a GPU: 0.5 GB of similarities
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search gives."""
 
     similarity: np.ndarray  # float32 [q, k], best first
     key: np.ndarray  # int64 [q, k], the index of each
 
 
-Search = Callable[[np.ndarray, int], Found]
+Search = Callable[[np.ndarray, int], SearchResult]
 
 
 def load_peers(keys: np.ndarray) -> dict[str, Search]:
@@ -28,7 +28,7 @@ def load_peers(keys: np.ndarray) -> dict[str, Search]:
     Raises:
         BadInput: if there is none.
     """
-    peers = faiss_search(keys) | torch_search(keys)
+    peers = _faiss_search(keys) | _torch_search(keys)
     if not peers:
         raise BadInput(
             "no rival: neither faiss nor a GPU with torch is here; expected faiss-cpu on a CPU "
@@ -37,7 +37,7 @@ def load_peers(keys: np.ndarray) -> dict[str, Search]:
     return peers
 
 
-def faiss_search(keys: np.ndarray) -> dict[str, Search]:
+def _faiss_search(keys: np.ndarray) -> dict[str, Search]:
     """IndexFlatIP on all cores, and on the GPU where faiss was built for it."""
     if importlib.util.find_spec("faiss") is None:
         return {}
@@ -47,12 +47,12 @@ def faiss_search(keys: np.ndarray) -> dict[str, Search]:
     index = faiss.IndexFlatIP(keys.shape[1])
     index.add(keys)
     if not getattr(faiss, "get_num_gpus", int)():
-        return {"faiss-cpu": lambda queries, k: Found(*index.search(queries, k))}
+        return {"faiss-cpu": lambda queries, k: SearchResult(*index.search(queries, k))}
     on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-    return {"faiss-gpu": lambda queries, k: Found(*on_gpu.search(queries, k))}
+    return {"faiss-gpu": lambda queries, k: SearchResult(*on_gpu.search(queries, k))}
 
 
-def torch_search(keys: np.ndarray) -> dict[str, Search]:
+def _torch_search(keys: np.ndarray) -> dict[str, Search]:
     """torch.topk over blocks on a GPU, with the keys there and with the keys here; else nothing."""
     import torch
 
@@ -62,13 +62,13 @@ def torch_search(keys: np.ndarray) -> dict[str, Search]:
     here = torch.from_numpy(keys).pin_memory()
     there = here.cuda()
 
-    def search(all_keys: Any, queries: np.ndarray, k: int) -> Found:
+    def search(all_keys: Any, queries: np.ndarray, k: int) -> SearchResult:
         on_gpu = torch.from_numpy(queries).cuda()
         best: Any = None
-        for start in range(0, len(all_keys), BLOCK_KEYS):
-            block = all_keys[start : start + BLOCK_KEYS].cuda(non_blocking=True)
+        for start in range(0, len(all_keys), _BLOCK_KEYS):
+            block = all_keys[start : start + _BLOCK_KEYS].cuda(non_blocking=True)
             parts = []
-            for part in on_gpu.split(BLOCK_QUERIES):
+            for part in on_gpu.split(_BLOCK_QUERIES):
                 values, numbers = torch.topk(part @ block.T, min(k, len(block)), dim=1)
                 parts.append((values, numbers + start))
             found = [torch.cat(pieces) for pieces in zip(*parts, strict=True)]
@@ -76,7 +76,7 @@ def torch_search(keys: np.ndarray) -> dict[str, Search]:
                 found = [torch.cat(pair, dim=1) for pair in zip(best, found, strict=True)]
             values, places = torch.topk(found[0], min(k, found[0].shape[1]), dim=1)
             best = values, found[1].gather(1, places)
-        return Found(best[0].cpu().numpy(), best[1].cpu().numpy())
+        return SearchResult(best[0].cpu().numpy(), best[1].cpu().numpy())
 
     return {
         "torch, keys on the GPU": lambda queries, k: search(there, queries, k),

@@ -20,21 +20,22 @@ from coder_jax.__main__ import VERBS
 from data_pipeline.process import BadInput
 
 # Seconds until help is there.
-USAGE_LIMIT, VERB_LIMIT, TRAIN_LIMIT = 0.5, 2.0, 3.0
-COMMANDS = {
-    "coder_jax --help": USAGE_LIMIT,
+_USAGE_LIMIT, _VERB_LIMIT, _TRAIN_LIMIT = 0.5, 2.0, 3.0
+_COMMANDS = {
+    "coder_jax --help": _USAGE_LIMIT,
     **{
-        f"coder_jax {verb} --help": TRAIN_LIMIT if verb == "train" else VERB_LIMIT for verb in VERBS
+        f"coder_jax {verb} --help": _TRAIN_LIMIT if verb == "train" else _VERB_LIMIT
+        for verb in VERBS
     },
-    "coder_jax train --recipe small --help": TRAIN_LIMIT,
-    "data_pipeline.build --help": VERB_LIMIT,
-    "data_pipeline.build_mentions --help": VERB_LIMIT,
-    "data_pipeline.skip_gram --help": VERB_LIMIT,
+    "coder_jax train --recipe small --help": _TRAIN_LIMIT,
+    "data_pipeline.build --help": _VERB_LIMIT,
+    "data_pipeline.build_mentions --help": _VERB_LIMIT,
+    "data_pipeline.skip_gram --help": _VERB_LIMIT,
 }
-SETTINGS = ("command",)
+_SETTINGS = ("command",)
 
 
-def start(words: Sequence[str]) -> tuple[float, float]:
+def _start(words: Sequence[str]) -> tuple[float, float]:
     """(seconds, CPU seconds) of `python -m WORDS` in a process of its own.
 
     Raises:
@@ -60,8 +61,8 @@ def measure(args: argparse.Namespace) -> list[Row]:
     rows = []
     for command, limit in args.commands.items():
         words = command.split()
-        start(words)
-        seconds, cpu_seconds = min(start(words) for _ in range(args.tries))
+        _start(words)
+        seconds, cpu_seconds = min(_start(words) for _ in range(args.tries))
         rows.append(
             {
                 "command": command,
@@ -90,11 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; see the module's docstring."""
     parser = parser_of("start", __doc__)
     parser.add_argument("--tries", type=int, default=3, help="starts of each (default: 3)")
-    parser.set_defaults(commands=COMMANDS)
+    parser.set_defaults(commands=_COMMANDS)
     args = parser.parse_args(arguments)
     if args.tries < 1:
         parser.error(f"--tries is {args.tries}; expected 1 or more")
-    return run_measured(args, measure, table, SETTINGS)
+    return run_measured(args, measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

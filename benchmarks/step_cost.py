@@ -28,7 +28,7 @@ from data_pipeline.process import BadInput, run_command
 
 
 @dataclasses.dataclass(frozen=True)
-class Chip:
+class _Chip:
     """Peak rates of one chip, per second."""
 
     flops: float  # bfloat16
@@ -41,9 +41,9 @@ class Chip:
 # The vendor's pages give the rate of all four links in both directions: 400 and 800 GB/s. A chip
 # at the corner of a slice smaller than 16x16 has two links, so that a ring through all chips uses
 # two of each chip, in both directions: a quarter of the rate goes out.
-CHIPS = {
-    "v5e": Chip(197e12, 819e9, 100e9, 16 * 10**9, "docs.cloud.google.com/tpu/docs/v5e"),
-    "v6e": Chip(918e12, 1600e9, 200e9, 32 * 10**9, "docs.cloud.google.com/tpu/docs/v6e"),
+_CHIPS = {
+    "v5e": _Chip(197e12, 819e9, 100e9, 16 * 10**9, "docs.cloud.google.com/tpu/docs/v5e"),
+    "v6e": _Chip(918e12, 1600e9, 200e9, 32 * 10**9, "docs.cloud.google.com/tpu/docs/v6e"),
 }
 # BERT-base with PubMedBERT's vocabulary: what CODER_ENG starts from.
 BASE: dict[str, Any] = {
@@ -54,7 +54,7 @@ BASE: dict[str, Any] = {
     "intermediate_size": 3072,
     "max_positions": 512,
 }
-SETTINGS = (
+_SETTINGS = (
     "chip",
     "recipe",
     "encoder",
@@ -67,7 +67,7 @@ SETTINGS = (
 )
 
 
-def use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
+def _use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
     """Sets the variables that jax reads when it is imported, which must not have happened yet.
 
     Raises:
@@ -91,9 +91,9 @@ def use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
     os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
 
 
-def times(row: dict[str, Any]) -> dict[str, float]:
+def _times(row: dict[str, Any]) -> dict[str, float]:
     """Milliseconds that each part would take alone at the chip's peak rate; empty without one."""
-    chip = CHIPS.get(row["chip"])
+    chip = _CHIPS.get(row["chip"])
     if chip is None or row.get("flops") is None:
         return {}
     return {
@@ -138,7 +138,7 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
         rows=args.rows,
         program=program,
     )
-    found = times(row)
+    found = _times(row)
     bound = max(found, key=lambda name: found[name]) if found else None
     return row | {"ms_at_peak": found, "bound": bound}
 
@@ -158,8 +158,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         if "refused" in row:
             cells += ["-"] * 4 + ["too much"] + ["-"] * 5
         else:
-            cells += [giga(row["flops"], 0), giga(row["bytes_accessed"], 1)]
-            cells += [giga(row[part]) for part in ("arguments", "temporaries", "peak")]
+            cells += [_giga(row["flops"], 0), _giga(row["bytes_accessed"], 1)]
+            cells += [_giga(row[part]) for part in ("arguments", "temporaries", "peak")]
             cells.append(f"{row['sent'] / 1e6:.0f}")
             found = row["ms_at_peak"]
             cells += [f"{found[part]:.1f}" if found else "-" for part in ("compute", "memory")]
@@ -168,12 +168,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def giga(number: float | None, digits: int = 2) -> str:
+def _giga(number: float | None, digits: int = 2) -> str:
     """A number in billions; "-" if the compiler gave none."""
     return "-" if number is None else f"{number / 1e9:.{digits}f}"
 
 
-def kinds(rows: list[dict[str, Any]]) -> str:
+def _kinds(rows: list[dict[str, Any]]) -> str:
     """What is sent, by kind."""
     lines = ["| devices | groups | sent by each, MB |", "|---|---:|---|"]
     for row in rows:
@@ -192,7 +192,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--recipe", default="coder_eng", help="default: coder_eng")
-    parser.add_argument("--chip", choices=("cpu", *CHIPS), required=True)
+    parser.add_argument("--chip", choices=("cpu", *_CHIPS), required=True)
     parser.add_argument("--libtpu", type=Path, help="folder with the TPU compiler")
     parser.add_argument("--devices", type=int, nargs="+", default=[8], help="default: 8")
     parser.add_argument(
@@ -213,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
 
     def work() -> int:
-        use_compiler(args.chip, args.libtpu, max(args.devices))
+        _use_compiler(args.chip, args.libtpu, max(args.devices))
         rows = []
         for count in args.devices:
             groups = count if args.groups == "per-device" else int(args.groups)
@@ -221,9 +221,9 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(measure(args, count, groups) | {"machine": before})
             print(table(rows[-1:]), flush=True)
             if args.json:
-                chips = {name: dataclasses.asdict(chip) for name, chip in CHIPS.items()}
-                keep_rows(args.json, rows[-1:], SETTINGS, chips=chips)
-        print(f"\n{table(rows)}\n\n{kinds(rows)}\n\n{one_line(rows[-1]['machine'])}")
+                chips = {name: dataclasses.asdict(chip) for name, chip in _CHIPS.items()}
+                keep_rows(args.json, rows[-1:], _SETTINGS, chips=chips)
+        print(f"\n{table(rows)}\n\n{_kinds(rows)}\n\n{one_line(rows[-1]['machine'])}")
         return 0
 
     return run_command(work, when_asked=None)

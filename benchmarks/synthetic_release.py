@@ -28,7 +28,7 @@ from data_pipeline.sources.rrf import COLUMNS
 # Every word is put together from roots and affixes listed here; nothing is taken from a
 # terminology.
 
-ROOTS = (
+_ROOTS = (
     "aden andr angi arthr ather audi aur bio blephar brachi bronch card cephal cervic cheil chol"
     " chondr col colp corne cost crani cyst cyt dactyl derm duoden encephal enter epitheli erythr"
     " fibr gastr gingiv gloss gluc glyc gynec hem hemangi hepat hidr hist hyster ile immun irid"
@@ -38,19 +38,19 @@ ROOTS = (
     " rhin sacr salping sarc scler sial somat spermat splen spondyl steat stern stomat synov ten"
     " thorac thromb thyr toc trache trich ur uter vagin valv vascul ventricul vertebr vesic"
 ).split()
-PREFIXES = (
+_PREFIXES = (
     "a an ante anti bi brady carcin contra de di dys ecto endo epi eu extra hemi hetero hyper"
     " hypo infra inter intra iso macro mega meso meta micro mono multi necr neo oligo pan para peri"
     " poly post pre re retro semi sub super supra syn tachy trans tri uni"
 ).split()
-SUFFIXES = (
+_SUFFIXES = (
     "algia ase asis atic ation cele centesis cyte desis ectasia ectomy ectopia edema emia emic"
     " esthesia gen gram graphy ia ial iasis ic in ine itis lysis malacia megaly meter oid ol"
     " ologic ology oma opathy ope opexy oplasty oscopy ose osis ostomy otomy ous penia philia"
     " phobia plegia rrhage rrhea rrhexis spasm stasis trophy uria us"
 ).split()
 # The first words of a vocabulary are its most frequent ones.
-PLAIN = (
+_PLAIN = (
     "of disorder (disorder) and in disease with acute chronic structure MG the finding NOS left"
     " right procedure Oral tablet syndrome for type or by other due to cell entire of, primary"
     " secondary on injury gene protein human, level system Solution Injectable [Mass/volume] ML"
@@ -69,12 +69,12 @@ PLAIN = (
     " plant fungus insect complex receptor factor kinase inhibitor binding domain subunit chain"
     " growth regulation process activity pathway transport signaling response membrane nuclear"
 ).split()
-CJK = (
+_CJK = (
     "心臓脳肝腎肺胃腸骨皮膚血管神経筋関節眼耳鼻口咽喉頭頸胸腹背腰手足指先天性後急慢良悪腫瘍炎症候群病疾患"
     "障害不全損傷感染出血梗塞狭窄閉鎖拡張肥大萎縮変形異常欠損検査測定術切除移植置換療法薬剤錠液注射用量高低"
 )
-KANA = "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロン"
-HANGUL = (
+_KANA = "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロン"
+_HANGUL = (
     "심장뇌간신폐위골피부혈관경근절안이비구인후두흉복배수족선천성급만양악종염증군병질환해상감염"
 )
 _LATIN = "abcdefghijklmnopqrstuvwxyz"
@@ -84,7 +84,7 @@ _HEBREW = "א ב ק ד א פ ג ה י י ק ל מ נ ו פ ק ר ס ט ו ו ו 
 
 
 @dataclass(frozen=True)
-class Language:
+class _Language:
     """How often a language is met among terms, and what its words are made of."""
 
     share: float
@@ -96,36 +96,39 @@ class Language:
 
 
 # The shares are about those of the UMLS: seven terms in ten are English.
-LANGUAGES = {
-    "ENG": Language(0.706, more_words=3.0),
-    "SPA": Language(0.098, "de la del en trastorno enfermedad con por síndrome", "itis ía ectomía"),
-    "FRE": Language(0.030, "de la du à maladie avec aiguë trouble précisé", "ite ose émie ique"),
-    "POR": Language(0.026, "de da do não doença com lesão aguda síndrome", "ite ção emia úria ã"),
-    "JPN": Language(0.021, signs=CJK + KANA, more_words=0.1),
-    "RUS": Language(0.019, "и в с болезнь острый синдром", "ит оз ия ий", _CYRILLIC, "", 1.0),
-    "DUT": Language(0.018, "van de het met ziekte gespecificeerd", "itis iële heid ontsteking"),
-    "ITA": Language(0.016, "di della con malattia acuta non più", "ite osi emia ità atico"),
-    "GER": Language(0.015, "der des mit und akute Störung", "itis krankheit entzündung ös"),
-    "CZE": Language(0.013, "a v s nemoc akutní jiné", "itida óza émie ický ění"),
-    "KOR": Language(0.010, signs=HANGUL, more_words=0.5),
-    "HUN": Language(0.007, "és a betegség heveny", "itis ózis gyulladás ű"),
-    "CHI": Language(0.005, signs=CJK, more_words=0.0),
-    "NOR": Language(0.004, "av og med sykdom", "itt ose sjukdøm år"),
-    "POL": Language(0.003, "i w z choroba ostra", "oza enie ość ż"),
-    "SWE": Language(0.003, "av och med sjukdom", "it os ång ö"),
-    "TUR": Language(0.002, "ve ile hastalığı akut", "it oz lığı şı"),
-    "SCR": Language(0.001, "i u s bolest", "itis oza ć ž"),
-    "FIN": Language(0.001, "ja tauti äkillinen", "iitti oosi ä"),
-    "GRE": Language(0.001, "και του νόσος οξεία", "ίτιδα ωση ία", _GREEK, "", 1.0),
-    "HEB": Language(0.001, "של עם מחלה", "ת יה", _HEBREW, "", 1.0),
+_LANGUAGES = {
+    "ENG": _Language(0.706, more_words=3.0),
+    "SPA": _Language(
+        0.098, "de la del en trastorno enfermedad con por síndrome", "itis ía ectomía"
+    ),
+    "FRE": _Language(0.030, "de la du à maladie avec aiguë trouble précisé", "ite ose émie ique"),
+    "POR": _Language(0.026, "de da do não doença com lesão aguda síndrome", "ite ção emia úria ã"),
+    "JPN": _Language(0.021, signs=_CJK + _KANA, more_words=0.1),
+    "RUS": _Language(0.019, "и в с болезнь острый синдром", "ит оз ия ий", _CYRILLIC, "", 1.0),
+    "DUT": _Language(0.018, "van de het met ziekte gespecificeerd", "itis iële heid ontsteking"),
+    "ITA": _Language(0.016, "di della con malattia acuta non più", "ite osi emia ità atico"),
+    "GER": _Language(0.015, "der des mit und akute Störung", "itis krankheit entzündung ös"),
+    "CZE": _Language(0.013, "a v s nemoc akutní jiné", "itida óza émie ický ění"),
+    "KOR": _Language(0.010, signs=_HANGUL, more_words=0.5),
+    "HUN": _Language(0.007, "és a betegség heveny", "itis ózis gyulladás ű"),
+    "CHI": _Language(0.005, signs=_CJK, more_words=0.0),
+    "NOR": _Language(0.004, "av og med sykdom", "itt ose sjukdøm år"),
+    "POL": _Language(0.003, "i w z choroba ostra", "oza enie ość ż"),
+    "SWE": _Language(0.003, "av och med sjukdom", "it os ång ö"),
+    "TUR": _Language(0.002, "ve ile hastalığı akut", "it oz lığı şı"),
+    "SCR": _Language(0.001, "i u s bolest", "itis oza ć ž"),
+    "FIN": _Language(0.001, "ja tauti äkillinen", "iitti oosi ä"),
+    "GRE": _Language(0.001, "και του νόσος οξεία", "ίτιδα ωση ία", _GREEK, "", 1.0),
+    "HEB": _Language(0.001, "של עם מחלה", "ת יה", _HEBREW, "", 1.0),
 }
-NAMES = list(LANGUAGES)
+_NAMES = list(_LANGUAGES)
 # Zipf-Mandelbrot's law: the frequency of rank r is about (r + OFFSET) ** -EXPONENT.
-OFFSET, EXPONENT = 5.0, 1.2
+_OFFSET, _EXPONENT = 5.0, 1.2
 
 
-class Words:
-    """All vocabularies in one table of strings, in the order of `NAMES`, most frequent words first.
+class _Words:
+    """All vocabularies in one table of strings, in the order of `_NAMES`, most frequent words
+    first.
 
     Attributes:
       table: the words; those of language i are table[start[i] : start[i] + size[i]].
@@ -135,23 +138,23 @@ class Words:
 
     def __init__(self, seed: int):
         rng = np.random.default_rng([seed, 0])
-        lists = [_vocabulary(language, rng) for language in LANGUAGES.values()]
+        lists = [_vocabulary(language, rng) for language in _LANGUAGES.values()]
         self.size = np.array([len(words) for words in lists])
         self.start = np.cumsum(self.size) - self.size
         self.table = pl.Series([word for words in lists for word in words], dtype=pl.String)
         self.capitalized = self.table.str.head(1).str.to_uppercase() + self.table.str.slice(1)
-        self.more_words = np.array([language.more_words for language in LANGUAGES.values()])
+        self.more_words = np.array([language.more_words for language in _LANGUAGES.values()])
 
     def draw(self, language: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """int64 [...]: an index into `table` for each language number, by Zipf's law."""
         size = self.size[language]
-        power = 1 - EXPONENT
-        low, high = OFFSET**power, (size + OFFSET) ** power
-        rank = (low - rng.random(language.shape) * (low - high)) ** (1 / power) - OFFSET
+        power = 1 - _EXPONENT
+        low, high = _OFFSET**power, (size + _OFFSET) ** power
+        rank = (low - rng.random(language.shape) * (low - high)) ** (1 / power) - _OFFSET
         return self.start[language] + np.minimum(rank.astype(np.int64), size - 1)
 
 
-def _vocabulary(language: Language, rng: np.random.Generator) -> list[str]:
+def _vocabulary(language: _Language, rng: np.random.Generator) -> list[str]:
     if language.signs:
         signs = np.array(list(language.signs))
         drawn, lengths = (
@@ -159,14 +162,14 @@ def _vocabulary(language: Language, rng: np.random.Generator) -> list[str]:
             rng.integers(3, 11, 50_000),
         )
         return ["".join(row[:length]) for row, length in zip(drawn, lengths, strict=True)]
-    suffixes = language.suffixes.split() or SUFFIXES
-    simple = [root + suffix for root in ROOTS for suffix in suffixes]
-    prefixed = [prefix + word for prefix in PREFIXES for word in simple]
+    suffixes = language.suffixes.split() or _SUFFIXES
+    simple = [root + suffix for root in _ROOTS for suffix in suffixes]
+    prefixed = [prefix + word for prefix in _PREFIXES for word in simple]
     words = [pool[i] for pool in (simple, prefixed) for i in rng.permutation(len(pool))]
     if language.letters:
         script = str.maketrans(dict(zip(_LATIN, language.letters.split(), strict=True)))
         words = [word.translate(script) for word in words]
-    return (language.plain.split() or PLAIN) + words
+    return (language.plain.split() or _PLAIN) + words
 
 
 # -------------------------------------------------------------------------------------------------
@@ -175,24 +178,24 @@ def _vocabulary(language: Language, rng: np.random.Generator) -> list[str]:
 # The rows of a chunk depend on the seed and the chunk's number alone, so a release of any size is
 # made in the memory of one chunk and a few numbers per concept.
 
-CHUNK = 1 << 18
-MOST_TERMS, MOST_WORDS = 400, 16
-SEMANTIC_TYPES = 127
-SOURCES = (
+_CHUNK = 1 << 18
+_MOST_TERMS, _MOST_WORDS = 400, 16
+_SEMANTIC_TYPES = 127
+_SOURCES = (
     "SNOMEDCT_US RXNORM NCI MSH LNC MTH NCBI OMIM GO ICD10CM ICD10PCS MDR MEDCIN HCPCS CPT FMA"
     " ICD9CM HPO VANDF NDDF MMSL GS USP ATC DRUGBANK HGNC UMD CHV CST PDQ"
 ).split()
-TERM_TYPES = "PT SY FN AB PN LN LO MH PM NM SCD CN OAP IS ET HT LLT ACR DN BN".split()
+_TERM_TYPES = "PT SY FN AB PN LN LO MH PM NM SCD CN OAP IS ET HT LLT ACR DN BN".split()
 # Streams of random numbers, so that no two decisions share them.
-CONCEPT_STREAM, TERM_STREAM, TYPE_STREAM, RETIRED_STREAM = 1, 2, 3, 4
+_CONCEPT_STREAM, _TERM_STREAM, _TYPE_STREAM, _RETIRED_STREAM = 1, 2, 3, 4
 
 
-def cui(number: np.ndarray) -> pl.Series:
+def _cui(number: np.ndarray) -> pl.Series:
     """Identifiers of concepts numbered from 0; every ninth number is left to the retired ones."""
     return _padded("C", 5 + number + number // 8, 7)
 
 
-def retired_cui(number: np.ndarray) -> pl.Series:
+def _retired_cui(number: np.ndarray) -> pl.Series:
     """Identifiers of retired concepts, numbered from 0."""
     return _padded("C", 13 + 9 * number, 7)
 
@@ -201,19 +204,19 @@ def _padded(letter: str, number: np.ndarray, digits: int) -> pl.Series:
     return letter + pl.Series(number).cast(pl.String).str.zfill(digits)
 
 
-def numbered(letter: str, number: np.ndarray) -> pl.Series:
+def _numbered(letter: str, number: np.ndarray) -> pl.Series:
     """Identifiers of one letter and eight digits, as LUI, SUI, AUI, RUI have them."""
     return _padded(letter, number, 8)
 
 
-def terms_of_concepts(concepts: int, terms: int, seed: int) -> np.ndarray:
+def _terms_of_concepts(concepts: int, terms: int, seed: int) -> np.ndarray:
     """int64 [C + 1]: the rows of each concept; nearly half have one, some have hundreds."""
-    rng = np.random.default_rng([seed, CONCEPT_STREAM])
+    rng = np.random.default_rng([seed, _CONCEPT_STREAM])
     noise = np.exp(1.25 * rng.standard_normal(concepts))
     low, high = 0.0, 2.0 * terms / concepts
     for _ in range(40):  # the scale that gives the wanted sum
         scale = (low + high) / 2
-        count = 1 + np.minimum(scale * noise, MOST_TERMS - 1).astype(np.int64)
+        count = 1 + np.minimum(scale * noise, _MOST_TERMS - 1).astype(np.int64)
         low, high = (scale, high) if count.sum() < terms else (low, scale)
     while missing := terms - int(count.sum()):
         able = np.flatnonzero(count > 1) if missing < 0 else np.arange(concepts)
@@ -222,17 +225,17 @@ def terms_of_concepts(concepts: int, terms: int, seed: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _words(seed: int) -> Words:
-    return Words(seed)
+def _words(seed: int) -> _Words:
+    return _Words(seed)
 
 
-def mrconso(term_start: np.ndarray, seed: int) -> Iterator[pl.DataFrame]:
+def _mrconso(term_start: np.ndarray, seed: int) -> Iterator[pl.DataFrame]:
     """Chunks of MRCONSO, sorted by CUI."""
     words = _words(seed)
     rows = int(term_start[-1])
-    for chunk, first in enumerate(range(0, rows, CHUNK)):
-        row = np.arange(first, min(first + CHUNK, rows))
-        rng = np.random.default_rng([seed, TERM_STREAM, chunk])
+    for chunk, first in enumerate(range(0, rows, _CHUNK)):
+        row = np.arange(first, min(first + _CHUNK, rows))
+        rng = np.random.default_rng([seed, _TERM_STREAM, chunk])
         concept = np.searchsorted(term_start, row, side="right") - 1
         yield _atoms(row, concept, row == term_start[concept], words, rng)
 
@@ -241,11 +244,11 @@ def _atoms(
     row: np.ndarray,
     concept: np.ndarray,
     is_first: np.ndarray,
-    words: Words,
+    words: _Words,
     rng: np.random.Generator,
 ) -> pl.DataFrame:
     size = len(row)
-    shares = np.cumsum([language.share for language in LANGUAGES.values()])
+    shares = np.cumsum([language.share for language in _LANGUAGES.values()])
     language = np.searchsorted(shares / shares[-1], rng.random(size))
     language[is_first & (rng.random(size) < 0.9)] = 0
     # Several vocabularies have the same string: it is that of the row before.
@@ -254,38 +257,38 @@ def _atoms(
     text = _strings(language, words, rng)
     from_row = np.arange(size)
     from_row[same] = same - 1
-    source = zipf(len(SOURCES), size, rng)
-    foreign = np.array(["" if name == "ENG" else name for name in NAMES])[language]
+    source = _zipf(len(_SOURCES), size, rng)
+    foreign = np.array(["" if name == "ENG" else name for name in _NAMES])[language]
     preferred = np.where(is_first | (rng.random(size) < 0.4), "P", "S")
     return pl.DataFrame(
         {
-            "CUI": cui(concept),
-            "LAT": pl.Series(np.array(NAMES)[language]),
+            "CUI": _cui(concept),
+            "LAT": pl.Series(np.array(_NAMES)[language]),
             "TS": pl.Series(preferred),
-            "LUI": numbered("L", row[from_row]),
+            "LUI": _numbered("L", row[from_row]),
             "STT": pl.Series(
-                np.where(is_first, "PF", np.array(["PF", "VC", "VO"])[zipf(3, size, rng)])
+                np.where(is_first, "PF", np.array(["PF", "VC", "VO"])[_zipf(3, size, rng)])
             ),
-            "SUI": numbered("S", row[from_row]),
+            "SUI": _numbered("S", row[from_row]),
             "ISPREF": pl.Series(np.where(is_first | (rng.random(size) < 0.6), "Y", "N")),
-            "AUI": numbered("A", row),
+            "AUI": _numbered("A", row),
             "SAUI": "",
-            "SCUI": numbered("", concept),
+            "SCUI": _numbered("", concept),
             "SDUI": "",
-            "SAB": pl.Series(np.array(SOURCES)[source]) + pl.Series(foreign),
-            "TTY": pl.Series(np.array(TERM_TYPES)[zipf(len(TERM_TYPES), size, rng)]),
-            "CODE": numbered("", concept),
+            "SAB": pl.Series(np.array(_SOURCES)[source]) + pl.Series(foreign),
+            "TTY": pl.Series(np.array(_TERM_TYPES)[_zipf(len(_TERM_TYPES), size, rng)]),
+            "CODE": _numbered("", concept),
             "STR": text.gather(from_row),
             "SRL": pl.Series(np.where(source % 3 == 0, "9", "0")),
-            "SUPPRESS": pl.Series(suppress(size, rng)),
+            "SUPPRESS": pl.Series(_suppress(size, rng)),
             "CVF": "",
         }
     )
 
 
-def _strings(language: np.ndarray, words: Words, rng: np.random.Generator) -> pl.Series:
+def _strings(language: np.ndarray, words: _Words, rng: np.random.Generator) -> pl.Series:
     size = len(language)
-    count = np.minimum(rng.geometric(1 / (1 + words.more_words[language])), MOST_WORDS)
+    count = np.minimum(rng.geometric(1 / (1 + words.more_words[language])), _MOST_WORDS)
     columns = []
     for place in range(int(count.max())):
         index = words.draw(language, rng)
@@ -304,57 +307,57 @@ def _strings(language: np.ndarray, words: Words, rng: np.random.Generator) -> pl
     return joined.str.to_uppercase().zip_with(upper, joined)
 
 
-def zipf(count: int, size: int, rng: np.random.Generator, offset: float = 1.0) -> np.ndarray:
+def _zipf(count: int, size: int, rng: np.random.Generator, offset: float = 1.0) -> np.ndarray:
     """int64 [size] in 0..count-1, the frequency of r about 1 / (r + offset)."""
     rank = offset * ((count + offset) / offset) ** rng.random(size) - offset
     return np.minimum(rank.astype(np.int64), count - 1)
 
 
-def suppress(size: int, rng: np.random.Generator) -> np.ndarray:
+def _suppress(size: int, rng: np.random.Generator) -> np.ndarray:
     """N, or O, Y, E for a row in six."""
     return np.array(["N", "O", "Y", "E"])[np.searchsorted([0.83, 0.94, 0.99], rng.random(size))]
 
 
-def mrsty(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+def _mrsty(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
     """Chunks of MRSTY: one semantic type per concept, or two for one in five."""
-    for chunk, first in enumerate(range(0, concepts, CHUNK)):
-        rng = np.random.default_rng([seed, TYPE_STREAM, chunk])
-        concept = np.arange(first, min(first + CHUNK, concepts))
-        type_ = zipf(SEMANTIC_TYPES - 1, len(concept), rng, offset=5)
+    for chunk, first in enumerate(range(0, concepts, _CHUNK)):
+        rng = np.random.default_rng([seed, _TYPE_STREAM, chunk])
+        concept = np.arange(first, min(first + _CHUNK, concepts))
+        type_ = _zipf(_SEMANTIC_TYPES - 1, len(concept), rng, offset=5)
         second = np.flatnonzero(rng.random(len(concept)) < 0.2)
         row = np.insert(concept, second + 1, concept[second])
         type_ = np.insert(type_, second + 1, type_[second] + 1)
         name = _padded("", type_ + 1, 3)
         yield pl.DataFrame(
             {
-                "CUI": cui(row),
+                "CUI": _cui(row),
                 "TUI": "T" + name,
                 "STN": "A1." + pl.Series(type_ + 1).cast(pl.String),
                 "STY": "Invented Type " + name,
-                "ATUI": numbered("AT", row),
+                "ATUI": _numbered("AT", row),
                 "CVF": "",
             }
         )
 
 
-def mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+def _mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
     """Chunks of MRCUI: retired concepts, most of them merged into one that is there."""
     retired = concepts // 8
-    for chunk, first in enumerate(range(0, retired, CHUNK)):
-        rng = np.random.default_rng([seed, RETIRED_STREAM, chunk])
-        number = np.arange(first, min(first + CHUNK, retired))
+    for chunk, first in enumerate(range(0, retired, _CHUNK)):
+        rng = np.random.default_rng([seed, _RETIRED_STREAM, chunk])
+        number = np.arange(first, min(first + _CHUNK, retired))
         size = len(number)
-        relation = np.array(["SY", "RO", "RB", "RN", "DEL"])[zipf(5, size, rng)]
+        relation = np.array(["SY", "RO", "RB", "RN", "DEL"])[_zipf(5, size, rng)]
         is_deleted = pl.Series(relation == "DEL")
         nothing = pl.Series([""])
         yield pl.DataFrame(
             {
-                "CUI1": retired_cui(number),
+                "CUI1": _retired_cui(number),
                 "VER": pl.Series(np.char.add(rng.integers(1993, 2020, size).astype(str), "AA")),
                 "REL": pl.Series(relation),
                 "RELA": "",
                 "MAPREASON": "",
-                "CUI2": nothing.zip_with(is_deleted, cui(rng.integers(0, concepts, size))),
+                "CUI2": nothing.zip_with(is_deleted, _cui(rng.integers(0, concepts, size))),
                 "MAPIN": nothing.zip_with(is_deleted, pl.Series(["Y"])),
             }
         )
@@ -367,20 +370,20 @@ def mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
 # drawn in chunks that depend on the seed alone; where there are more than fit into memory, they are
 # drawn once for each span of heads and only that span is kept.
 
-RELATION_STREAM = 5  # a stream of random numbers, as in synthetic_terms
-ROWS_IN_MEMORY = 100_000_000
-MODIFIERS = (
+_RELATION_STREAM = 5  # a stream of random numbers, as in synthetic_terms
+_ROWS_IN_MEMORY = 100_000_000
+_MODIFIERS = (
     "associated primary direct possible active former regional clinical procedure finding"
     " dose method target parent component"
 ).split()
-NOUNS = (
+_NOUNS = (
     "site part form agent cause result class member ingredient mechanism effect course context"
     " device specimen time property scale status substance structure process location pathway"
     " product reagent measure stage gene tissue exposure"
 ).split()
 # REL in one direction and the other, share of the rows, share of these without a RELA, and how many
 # RELA there are: about those of the UMLS, whose MRREL has 14 REL and 900 RELA.
-KINDS = (
+_KINDS = (
     ("SIB", "SIB", 0.24, 0.9, 4),
     ("RO", "RO", 0.41, 0.05, 455),
     ("PAR", "CHD", 0.15, 0.35, 20),
@@ -395,7 +398,7 @@ KINDS = (
 )
 
 
-class Labels:
+class _Labels:
     """The relation labels of an invented release and their frequencies.
 
     Attributes:
@@ -404,9 +407,9 @@ class Labels:
     """
 
     def __init__(self) -> None:
-        pairs = [(f"has_{m}_{n}", f"{m}_{n}_of") for m in MODIFIERS for n in NOUNS]
+        pairs = [(f"has_{m}_{n}", f"{m}_{n}_of") for m in _MODIFIERS for n in _NOUNS]
         rel, rela, share = [], [], []
-        for there, back, part, without, count in KINDS:
+        for there, back, part, without, count in _KINDS:
             weights = 1 / (np.arange(count) + 3.0)
             weights *= part * (1 - without) / max(weights.sum(), 1e-9)
             own = [("inverse_isa", "isa")] if there == "PAR" else []
@@ -418,29 +421,29 @@ class Labels:
         self.share = np.cumsum(share) / np.sum(share)
 
 
-def mrrel(concepts: int, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+def _mrrel(concepts: int, rows: int, seed: int) -> Iterator[pl.DataFrame]:
     """Chunks of MRREL, `rows` rows in all (an even number)."""
-    labels = Labels()
-    spans = -(-rows // ROWS_IN_MEMORY)
+    labels = _Labels()
+    spans = -(-rows // _ROWS_IN_MEMORY)
     bounds = [concepts * i // spans for i in range(spans + 1)]
     done = 0
     for first, last in zip(bounds, bounds[1:], strict=False):
         keys = _sorted_keys(concepts, rows, seed, labels, first, last)
-        for start in range(0, len(keys), CHUNK):
-            part = keys[start : start + CHUNK]
+        for start in range(0, len(keys), _CHUNK):
+            part = keys[start : start + _CHUNK]
             yield _text(part, done, concepts, labels, np.random.default_rng([seed, 6, done]))
             done += len(part)
 
 
 def _sorted_keys(
-    concepts: int, rows: int, seed: int, labels: Labels, first: int, last: int
+    concepts: int, rows: int, seed: int, labels: _Labels, first: int, last: int
 ) -> np.ndarray:
     """The keys of all rows whose head is in first .. last - 1, sorted."""
     kept = []
     factor = len(labels.rel) * concepts
-    for chunk, start in enumerate(range(0, rows // 2, CHUNK)):
-        rng = np.random.default_rng([seed, RELATION_STREAM, chunk])
-        size = min(CHUNK, rows // 2 - start)
+    for chunk, start in enumerate(range(0, rows // 2, _CHUNK)):
+        rng = np.random.default_rng([seed, _RELATION_STREAM, chunk])
+        size = min(_CHUNK, rows // 2 - start)
         head, tail = _concepts(concepts, size, rng), _concepts(concepts, size, rng)
         label = 2 * np.searchsorted(labels.share, rng.random(size))
         same = rng.random(size)
@@ -470,31 +473,31 @@ def _concepts(concepts: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _text(
-    key: np.ndarray, first_row: int, concepts: int, labels: Labels, rng: np.random.Generator
+    key: np.ndarray, first_row: int, concepts: int, labels: _Labels, rng: np.random.Generator
 ) -> pl.DataFrame:
     tail = key % concepts
     label = key // concepts % len(labels.rel)
     head = key // concepts // len(labels.rel)
     size = len(key)
     row = np.arange(first_row, first_row + size)
-    source = pl.Series(np.array(SOURCES)[zipf(len(SOURCES), size, rng)])
+    source = pl.Series(np.array(_SOURCES)[_zipf(len(_SOURCES), size, rng)])
     return pl.DataFrame(
         {
-            "CUI1": cui(head),
-            "AUI1": numbered("A", 3 * head + row % 3),
+            "CUI1": _cui(head),
+            "AUI1": _numbered("A", 3 * head + row % 3),
             "STYPE1": "AUI",
             "REL": labels.rel.gather(label),
-            "CUI2": cui(tail),
-            "AUI2": numbered("A", 3 * tail + row % 3),
+            "CUI2": _cui(tail),
+            "AUI2": _numbered("A", 3 * tail + row % 3),
             "STYPE2": "AUI",
             "RELA": labels.rela.gather(label),
-            "RUI": numbered("R", row),
+            "RUI": _numbered("R", row),
             "SRUI": "",
             "SAB": source,
             "SL": source,
             "RG": "",
-            "DIR": pl.Series(np.array(["", "Y", "N"])[zipf(3, size, rng)]),
-            "SUPPRESS": pl.Series(suppress(size, rng)),
+            "DIR": pl.Series(np.array(["", "Y", "N"])[_zipf(3, size, rng)]),
+            "SUPPRESS": pl.Series(_suppress(size, rng)),
             "CVF": "",
         }
     )
@@ -504,10 +507,10 @@ def _text(
 # The files of an invented release, written chunk by chunk.
 
 # UMLS 2020AA, the release of the paper.
-CONCEPTS, TERMS, RELATIONS = 4_270_000, 15_480_000, 87_890_000
+_CONCEPTS, _TERMS, _RELATIONS = 4_270_000, 15_480_000, 87_890_000
 
 # What each kind of bad row is, and the file that gets it.
-BAD_ROWS = {
+_BAD_ROWS = {
     "columns": ("MRCONSO", "a column is missing; a build refuses the file"),
     "utf8": ("MRCONSO", "the term has a Latin-1 byte; a build refuses the file"),
     "quotes": ("MRCONSO", 'the term begins with a lone "; a build keeps it'),
@@ -516,12 +519,12 @@ BAD_ROWS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class _Size:
     """How many concepts, terms and relation rows a release has, and which rows are bad."""
 
-    concepts: int = CONCEPTS
-    terms: int = TERMS
-    relations: int = RELATIONS
+    concepts: int = _CONCEPTS
+    terms: int = _TERMS
+    relations: int = _RELATIONS
     bad_rows: dict[str, int] = field(default_factory=dict)
 
     def validate(self) -> None:
@@ -538,12 +541,12 @@ class Size:
                 "there in both directions"
             )
         for kind, count in self.bad_rows.items():
-            rows = self.terms if BAD_ROWS[kind][0] == "MRCONSO" else self.relations
+            rows = self.terms if _BAD_ROWS[kind][0] == "MRCONSO" else self.relations
             if not 0 <= count <= rows:
                 raise BadInput(f"{count:,} bad rows ({kind}): expected 0 to {rows:,}")
 
 
-def write_release(folder: Path, size: Size, seed: int = 0) -> None:
+def _write_release(folder: Path, size: _Size, seed: int = 0) -> None:
     """Writes the files of a release into `folder`; MRFILES, which lists the others, comes last.
 
     Raises BadInput if the folder already holds a whole release.
@@ -552,12 +555,12 @@ def write_release(folder: Path, size: Size, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "MRFILES.RRF").exists():
         raise BadInput(f"{folder} already holds a release; give another --out, or remove it")
-    term_start = terms_of_concepts(size.concepts, size.terms, seed)
+    term_start = _terms_of_concepts(size.concepts, size.terms, seed)
     tables = {
-        "MRCONSO": (mrconso(term_start, seed), size.terms),
-        "MRREL": (mrrel(size.concepts, size.relations, seed), size.relations),
-        "MRSTY": (mrsty(size.concepts, seed), None),
-        "MRCUI": (mrcui(size.concepts, seed), None),
+        "MRCONSO": (_mrconso(term_start, seed), size.terms),
+        "MRREL": (_mrrel(size.concepts, size.relations, seed), size.relations),
+        "MRSTY": (_mrsty(size.concepts, seed), None),
+        "MRCUI": (_mrcui(size.concepts, seed), None),
     }
     files = []
     for name, (chunks, rows) in tables.items():
@@ -580,9 +583,9 @@ def _with_bar(
             process.poll()
 
 
-def _bad_lines(name: str, size: Size, seed: int) -> dict[int, str]:
+def _bad_lines(name: str, size: _Size, seed: int) -> dict[int, str]:
     """Row number -> kind of each bad row of a file."""
-    wanted = [kind for kind, (file, _) in BAD_ROWS.items() if file == name]
+    wanted = [kind for kind, (file, _) in _BAD_ROWS.items() if file == name]
     kinds = [kind for kind in wanted for _ in range(size.bad_rows.get(kind, 0))]
     if not kinds:
         return {}
@@ -622,7 +625,7 @@ def _damaged(text: bytes, bad: dict[int, str]) -> bytes:
     return b"\n".join(lines)
 
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   a release of the size of UMLS 2020AA (9 GB), and one of a hundredth:
     python -m benchmarks.synthetic_release --out META
@@ -638,31 +641,31 @@ def _bad_rows(texts: Sequence[str]) -> dict[str, int]:
     found = {}
     for text in texts:
         kind, _, count = text.partition("=")
-        if kind not in BAD_ROWS or not count.isdecimal():
+        if kind not in _BAD_ROWS or not count.isdecimal():
             raise BadInput(
-                f"--bad-rows {text}: expected KIND=COUNT with a kind of {', '.join(BAD_ROWS)}"
+                f"--bad-rows {text}: expected KIND=COUNT with a kind of {', '.join(_BAD_ROWS)}"
             )
         found[kind] = int(count)
     return found
 
 
-def scaled(scale: float, bad_rows: dict[str, int]) -> Size:
+def _scaled(scale: float, bad_rows: dict[str, int]) -> _Size:
     """The size of UMLS 2020AA times `scale`."""
-    return Size(
-        concepts=round(CONCEPTS * scale),
-        terms=round(TERMS * scale),
-        relations=2 * round(RELATIONS * scale / 2),
+    return _Size(
+        concepts=round(_CONCEPTS * scale),
+        terms=round(_TERMS * scale),
+        relations=2 * round(_RELATIONS * scale / 2),
         bad_rows=bad_rows,
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    kinds = "; ".join(f"{kind}: {what}" for kind, (_, what) in BAD_ROWS.items())
+    kinds = "; ".join(f"{kind}: {what}" for kind, (_, what) in _BAD_ROWS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.synthetic_release",
         description=__doc__,
-        epilog=EXAMPLES,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
@@ -671,8 +674,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         type=float,
         default=1.0,
         metavar="X",
-        help=f"size: 1 is {CONCEPTS:,} concepts, {TERMS:,} terms and {RELATIONS:,} relation rows, "
-        "as UMLS 2020AA has (default: 1)",
+        help=f"size: 1 is {_CONCEPTS:,} concepts, {_TERMS:,} terms and {_RELATIONS:,} relation "
+        "rows, as UMLS 2020AA has (default: 1)",
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed, another release")
     parser.add_argument(
@@ -681,7 +684,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def work() -> int:
-        write_release(args.out, scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
+        _write_release(args.out, _scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
         return 0
 
     return run_command(

@@ -56,16 +56,16 @@ from coder_jax.models.bert_config import BertConfig
 from data_pipeline.batches.files import INDEX
 from data_pipeline.process import BadInput, run_command
 
-CHECKED_STEPS = 3
-LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
-PAPERS_STEPS = 100_000
-RANDOM = ("base", "minilm")  # shapes of --encoder
-HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
-WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
-SETTINGS = (*WORK, "device", "huge_pages")
+_CHECKED_STEPS = 3
+_LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
+_PAPERS_STEPS = 100_000
+_RANDOM = ("base", "minilm")  # shapes of --encoder
+_HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
+_WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
+_SETTINGS = (*_WORK, "device", "huge_pages")
 
 
-def find_batches(args: argparse.Namespace, work: Path) -> Path:
+def _find_batches(args: argparse.Namespace, work: Path) -> Path:
     """The folder of batches: --data itself, or batches made of the dataset that it is."""
     if (args.data / INDEX).exists():
         return args.data
@@ -76,7 +76,7 @@ def find_batches(args: argparse.Namespace, work: Path) -> Path:
         )
     # In a process of its own: TensorFlow must not take memory from what is measured.
     command = [sys.executable, "-m", "data_pipeline.batch_files", "--data", str(args.data)]
-    command += ["--out", str(work / "batches"), "--steps", str(max(args.batches, CHECKED_STEPS))]
+    command += ["--out", str(work / "batches"), "--steps", str(max(args.batches, _CHECKED_STEPS))]
     for name in ("groups", "triplets", "repeats", "row-length"):
         command += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
     if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
@@ -84,7 +84,7 @@ def find_batches(args: argparse.Namespace, work: Path) -> Path:
     return work / "batches"
 
 
-def find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str, Path]:
+def _find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str, Path]:
     """The encoder's name in the table, and its folder.
 
     Args:
@@ -94,19 +94,19 @@ def find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str
     """
     from coder_jax.models.hf_files import find_folder
 
-    if name not in RANDOM:
+    if name not in _RANDOM:
         return name_of(name).rsplit("/", 1)[-1], find_folder(model_or_default(name))
     in_a_process(save_random_encoder, work / name, name, vocabulary)
     return f"{ENCODER_NAMES[name]}, random weights", work / name
 
 
-def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
+def _check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
     """The losses of each system's first steps, float32 and without dropout.
 
     Raises:
         BadInput: if a system's are not finite or differ from those of the first.
     """
-    exact = dataclasses.replace(work, dtype="float32", dropout=False, steps=CHECKED_STEPS)
+    exact = dataclasses.replace(work, dtype="float32", dropout=False, steps=_CHECKED_STEPS)
     losses = {}
     for name in systems:
         process = SystemProcess(name, exact)
@@ -119,26 +119,26 @@ def check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
                 f"the losses of {name} are {losses[name]}; expected finite ones: there is nothing "
                 "to compare"
             )
-    difference = largest_difference(losses)
-    if not difference <= LARGEST_DIFFERENCE:
+    difference = _largest_difference(losses)
+    if not difference <= _LARGEST_DIFFERENCE:
         raise BadInput(
-            f"the losses differ by {difference:.1e}, more than {LARGEST_DIFFERENCE:.0e}: the "
+            f"the losses differ by {difference:.1e}, more than {_LARGEST_DIFFERENCE:.0e}: the "
             "systems do not do the same work, so there is nothing to compare"
         )
     return losses
 
 
-def largest_difference(losses: dict[str, list[float]]) -> float:
+def _largest_difference(losses: dict[str, list[float]]) -> float:
     """The largest relative difference of any system's loss to that of the first system."""
     all_losses = np.array(list(losses.values()))
     return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
 
 
-def time_systems(
+def _time_systems(
     work: Work, systems: list[str], rounds: int, steps: int, in_huge_pages: str
 ) -> dict[str, Any]:
     """Seconds of a step in each round, and the memory, of each system."""
-    having = HUGE_PAGES[in_huge_pages]
+    having = _HUGE_PAGES[in_huge_pages]
     processes = [SystemProcess(name, work, name in having) for name in systems]
     times: dict[str, list[float]] = {name: [] for name in systems}
     for number, order in enumerate(turns(processes, rounds)):
@@ -160,7 +160,7 @@ def time_systems(
     }
 
 
-def measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
+def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
     """The device and what it can do at most; to be called in a process of its own."""
     set_up_xla()  # the limits of what our step runs with
     import jax
@@ -172,9 +172,9 @@ def measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One row: all systems on one work."""
-    batches = find_batches(args, folder)
+    batches = _find_batches(args, folder)
     manifest = json.loads((batches / INDEX).read_text())["manifest"]
-    name, encoder = find_encoder(args.encoder, folder, manifest["tokenizer"]["vocab_size"])
+    name, encoder = _find_encoder(args.encoder, folder, manifest["tokenizer"]["vocab_size"])
     relations = len(manifest["relations"])
     if (args.relations or relations) < relations:
         raise BadInput(
@@ -190,10 +190,10 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     if work.spec.draw != "relations":
         raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
-    losses = check_losses(work, args.systems)
+    losses = _check_losses(work, args.systems)
     with huge_pages(args.huge_pages != "none"):
-        limits = in_a_process(measured_limits, args.dtype, args.limit_seconds)
-    systems = time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
+        limits = in_a_process(_measured_limits, args.dtype, args.limit_seconds)
+    systems = _time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
     flops = statistics.mean(useful_flops(config, one) for one in terms)
@@ -201,7 +201,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found["terms_per_s"] = work.spec.terms / found["step_s"]
         found["useful_flops"] = flops / found["step_s"]
         found["share_of_peak"] = found["useful_flops"] / limits["peak_flops"]
-        found["hours"] = PAPERS_STEPS * found["step_s"] / 3600
+        found["hours"] = _PAPERS_STEPS * found["step_s"] / 3600
     return {
         "encoder": name,
         "groups": work.spec.groups,
@@ -215,7 +215,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "row_length": work.spec.row_length,
         "huge_pages": args.huge_pages,
         "losses": losses,
-        "largest_difference": largest_difference(losses),
+        "largest_difference": _largest_difference(losses),
         "systems": systems,
     }
 
@@ -247,7 +247,7 @@ def table(row: dict[str, Any]) -> str:
         f"{row['tokens']:,.0f} tokens, {row['flops'] / 1e9:,.0f} GFLOP useful, "
         f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens; "
         f"huge pages: {row['huge_pages']}. "
-        f"Losses of {CHECKED_STEPS} steps differ by at most {row['largest_difference']:.0e}."
+        f"Losses of {_CHECKED_STEPS} steps differ by at most {row['largest_difference']:.0e}."
     )
     return "\n".join(lines)
 
@@ -271,7 +271,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--row-length", type=int, default=128, help="of ours (default: 128; on a CPU 32 is better)"
     )
-    add_huge_pages(parser, list(HUGE_PAGES))
+    add_huge_pages(parser, list(_HUGE_PAGES))
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--systems", nargs="+", choices=NAMES, default=list(NAMES))
@@ -293,7 +293,7 @@ def main(argv: list[str] | None = None) -> int:
             row = measure(args, Path(folder)) | {"machine": before}
         print(f"\n{table(row)}\n\n{one_line(before)}")
         if args.json:
-            keep_rows(args.json, [row], SETTINGS)
+            keep_rows(args.json, [row], _SETTINGS)
         return 0
 
     return run_command(work, when_asked=None)

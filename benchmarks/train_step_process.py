@@ -19,7 +19,7 @@ from data_pipeline.process import BadInput
 NAMES = ("ours", "recipe", "tuned")
 
 
-class System(Protocol):
+class MeasuredSystem(Protocol):
     """An implementation of the train step, with its state."""
 
     def prepare(self, step: int, terms: Any) -> Any:
@@ -43,13 +43,13 @@ class Task(Protocol):
         """Batches that are used, again and again."""
 
     def stored(self, step: int) -> Any:
-        """The terms of a step, as `System.prepare` takes them."""
+        """The terms of a step, as `MeasuredSystem.prepare` takes them."""
 
 
-Make = Callable[[str, Any], System]  # a function of a module, as it travels to processes
+Make = Callable[[str, Any], MeasuredSystem]  # a function of a module, as it travels to processes
 
 
-def make_system(name: str, work: Work) -> System:
+def _make_system(name: str, work: Work) -> MeasuredSystem:
     """The system of a name; only its own libraries are imported."""
     if name == "ours":
         from coder_jax.devices.xla_settings import set_up_xla
@@ -67,7 +67,7 @@ def make_system(name: str, work: Work) -> System:
     return Tuned(work)
 
 
-def serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
+def _serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
     """The process: each number that comes is the number of steps to take; 0 ends it."""
     try:
         started = time.perf_counter()
@@ -116,14 +116,14 @@ class SystemProcess:
     """
 
     def __init__(
-        self, name: str, work: Task, with_huge_pages: bool = False, make: Make = make_system
+        self, name: str, work: Task, with_huge_pages: bool = False, make: Make = _make_system
     ):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         # Or jax would take most of a GPU's memory, the others' too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        self.process = context.Process(target=serve, args=(name, work, theirs, make), daemon=True)
+        self.process = context.Process(target=_serve, args=(name, work, theirs, make), daemon=True)
         with huge_pages(with_huge_pages):
             self.process.start()
         theirs.close()

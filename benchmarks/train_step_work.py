@@ -17,7 +17,7 @@ from coder_jax.training.system import OptimizerConfig, from_json
 from data_pipeline.batches.files import INDEX, batch_path
 from data_pipeline.batches.spec import BatchSpec
 
-RELATION_NOISE = 0.01
+_RELATION_NOISE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Terms:
 def initial_relations(relations: int, width: int) -> np.ndarray:
     """float32 [R, D, D]: identity plus noise, the same in every process."""
     table = np.random.default_rng(0).standard_normal((relations, width, width), np.float32)
-    table *= RELATION_NOISE
+    table *= _RELATION_NOISE
     table[:, np.arange(width), np.arange(width)] += 1
     return table
 

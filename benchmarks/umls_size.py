@@ -27,7 +27,7 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, run_command
 
 # What the project promises at scale 1, on two cores.
-LIMITS = {
+_LIMITS = {
     "build_minutes": 30.0,
     "build_gb": 12.0,
     "start_s": 60.0,
@@ -36,7 +36,7 @@ LIMITS = {
 }
 
 
-def build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
+def _build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
     """Builds the dataset in a fresh process."""
     module = [sys.executable, "-m", "data_pipeline.build"]
     options = ["--source", str(source), "--out", str(out), "--tokenizer", tokenizer]
@@ -53,7 +53,7 @@ def build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
     }
 
 
-def stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
+def _stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
     """Opens the dataset in a fresh process and streams from it."""
     if cold:
         forget(dataset)
@@ -67,7 +67,7 @@ def stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
     return found | {"stream_gb": ended.peak_gb, "files_in_memory": not cold}
 
 
-def stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
+def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
     """What a training process does before its first step, then as many batches as it can make.
 
     Args:
@@ -108,8 +108,8 @@ def measure(work: Path, scale: float, tokenizer: str, repeats: int, seconds: flo
         options = ["--out", str(release), "--scale", str(scale)]
         result["write_minutes"] = run_child([*module, *options]).seconds / 60
     result["release_gb"] = sum(file.stat().st_size for file in release.iterdir()) / 1e9
-    result |= build(release, dataset, tokenizer)
-    runs = [stream_apart(dataset, seconds, cold=number == 0) for number in range(repeats)]
+    result |= _build(release, dataset, tokenizer)
+    runs = [_stream_apart(dataset, seconds, cold=number == 0) for number in range(repeats)]
     names = ("start_s", "terms_per_s", "tokens_per_s", "fill", "stream_gb")
     result |= {name: statistics.median(run[name] for run in runs) for name in names}
     return result | {"stream_runs": runs}
@@ -128,10 +128,10 @@ def table(result: dict) -> str:
     lines = ["| what | measured | limit |", "|---|---|---|"]
     for what, name, found, side in rows:
         is_met = (
-            result[name] >= LIMITS[name] if side == "at least" else result[name] <= LIMITS[name]
+            result[name] >= _LIMITS[name] if side == "at least" else result[name] <= _LIMITS[name]
         )
         lines.append(
-            f"| {what} | {found} | {side} {LIMITS[name]:,g}{'' if is_met else ', MISSED'} |"
+            f"| {what} | {found} | {side} {_LIMITS[name]:,g}{'' if is_met else ', MISSED'} |"
         )
     lines.append(
         f"\nScale {result['scale']:g}: {counts['concepts']:,} concepts, {counts['terms']:,} "
@@ -162,7 +162,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> int:
         if args.stream:
-            result = stream_here(args.stream, args.seconds, args.started)
+            result = _stream_here(args.stream, args.seconds, args.started)
         elif not args.work:
             raise BadInput("--work is missing; give a folder on a disk with 20 GB of room")
         else:

@@ -33,7 +33,7 @@ from data_pipeline.process import (
     without_other_bars,
 )
 
-PURPOSES = {
+_PURPOSES = {
     "map terms to concepts": {
         "normalize": "map free-text terms to the concepts of a dictionary",
         "encode": "turn terms into vectors",
@@ -52,16 +52,16 @@ PURPOSES = {
         "export": "write a checkpoint as a folder for the Hugging Face Hub",
     },
 }
-VERBS = {verb: what for verbs in PURPOSES.values() for verb, what in verbs.items()}
-WIDTH = max(map(len, VERBS))
-HELP = set(HELP_FLAGS)
+VERBS = {verb: what for verbs in _PURPOSES.values() for verb, what in verbs.items()}
+_WIDTH = max(map(len, VERBS))
+_HELP = set(HELP_FLAGS)
 
 
-def usage() -> str:
+def _usage() -> str:
     """What to type."""
     lines = ["usage: python -m coder_jax VERB ...", ""]
-    for purpose, verbs in PURPOSES.items():
-        lines += [f"{purpose}:", *(f"  {verb:<{WIDTH}}  {what}" for verb, what in verbs.items())]
+    for purpose, verbs in _PURPOSES.items():
+        lines += [f"{purpose}:", *(f"  {verb:<{_WIDTH}}  {what}" for verb, what in verbs.items())]
     return "\n".join(
         [
             *lines,
@@ -74,7 +74,7 @@ def usage() -> str:
     )
 
 
-def version() -> str:
+def _version() -> str:
     """The version of the package that runs."""
     try:
         return importlib.metadata.version("coder-jax")
@@ -88,17 +88,17 @@ def version() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status is that of `data_pipeline.process.run_command`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in HELP or words[0] == "--version":
+    if not words or words[0] in _HELP or words[0] == "--version":
 
         def show() -> int:
-            print(f"coder_jax {version()}" if "--version" in words[:1] else usage())
+            print(f"coder_jax {_version()}" if "--version" in words[:1] else _usage())
             return 0 if words else 2
 
         return run_command(show, when_asked=None)
     verb, rest = words[0], words[1:]
     if verb not in VERBS:
         said = f"there is no verb {verb!r}{did_you_mean(verb, VERBS)}"
-        print(f"error: {said}\n\n{usage()}", file=sys.stderr)
+        print(f"error: {said}\n\n{_usage()}", file=sys.stderr)
         return 2
     if verb == "build":
         return build(rest, "python -m coder_jax build")
@@ -115,19 +115,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def on_all_hosts() -> int:
         from coder_jax.devices.hosts import run_on_hosts  # imports jax, which --help can do without
 
-        return run_on_hosts(lambda: work(verb, command, rest))
+        return run_on_hosts(lambda: _work(verb, command, rest))
 
-    everywhere = getattr(command, "ON_ALL_HOSTS", False) and not HELP & set(rest)
+    everywhere = getattr(command, "ON_ALL_HOSTS", False) and not _HELP & set(rest)
     when_asked = getattr(command, "WHEN_ASKED_TO_STOP", None)
     when_stopped = getattr(command, "WHEN_STOPPED", "stopped; the same command goes on")
     return run_command(
-        on_all_hosts if everywhere else lambda: work(verb, command, rest),
+        on_all_hosts if everywhere else lambda: _work(verb, command, rest),
         when_asked=when_asked,
         when_stopped=when_stopped,
     )
 
 
-def work(verb: str, command: ModuleType, words: list[str]) -> int:
+def _work(verb: str, command: ModuleType, words: list[str]) -> int:
     """Read the words behind the verb, and do what they say."""
     if hasattr(command, "parse"):  # train: its flags follow from a typed configuration
         parsed = command.parse(words)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from data_pipeline.process import BadInput, run_parsed
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   of Chinese procedures; and how many of the mentions have a keyword:
     python -m data_pipeline.derive_keywords --dictionary code.txt --mentions train.csv \\
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.derive_keywords"
     common = ("--dictionary", "--out", "--mentions", "--ending-names", "--part-names", "--purity")
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, derive, argv, common=common)
+    return run_parsed(name, __doc__, _EXAMPLES, add_arguments, _derive, argv, common=common)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def derive(args: argparse.Namespace) -> int:
+def _derive(args: argparse.Namespace) -> int:
     """Writes the file, and says what is in it and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionary import read_entries
     from data_pipeline.files.whole import written_whole

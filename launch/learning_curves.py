@@ -22,12 +22,12 @@ def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None
     """
     from coder_jax.report.pictures import plot_panels
 
-    panels = panels_of(rows, pooling)
+    panels = _panels_of(rows, pooling)
     write_panels(panels, folder / "curves.json")
     plot_panels(panels, folder / "curves.png")
 
 
-def panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
+def _panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
     """A panel for each score, with a line for each system that was trained for several lengths.
 
     A row of 0 steps is the start of all. Shares are in percent. Means of several seeds have bars of

@@ -45,14 +45,14 @@ from launch.experiment import (
     write_text,
 )
 
-SETTINGS = "names.json"  # in OUT, beside the first results
-FORMAT = 2  # of SETTINGS
-HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
-AVERAGED = "mean of word vectors"
-SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
+_SETTINGS = "names.json"  # in OUT, beside the first results
+_FORMAT = 2  # of SETTINGS
+_HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
+_AVERAGED = "mean of word vectors"
+_SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
 
 
-def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The arguments, and flags that go to every training."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.names",
@@ -74,11 +74,11 @@ def parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         metavar="NAME=MODEL",
         help="encoders to score beside: folders or hub ids",
     )
-    add_training(parser)
+    _add_training(parser)
     return parser.parse_known_args(arguments)
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
+def _add_training(parser: argparse.ArgumentParser) -> None:
     """The arguments of skip-grams and of trainings."""
     parser.add_argument(
         "--variant",
@@ -111,7 +111,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
 
 
-def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
+def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
     """The flags of each training that its result depends on."""
     steps = ["--steps", str(args.steps)] if args.steps is not None else []
     return {
@@ -121,7 +121,7 @@ def trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[s
     }
 
 
-def compared(args: argparse.Namespace) -> dict[str, str]:
+def _compared(args: argparse.Namespace) -> dict[str, str]:
     """What --compare calls each model; BadInput for a word without a name."""
     models = {}
     for word in args.compare:
@@ -132,7 +132,7 @@ def compared(args: argparse.Namespace) -> dict[str, str]:
     return models
 
 
-def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
+def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     """What the results depend on.
 
     Raises:
@@ -142,8 +142,8 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     from coder_jax.commands.train import parse as parse_training
     from coder_jax.systems.bne import BneSystem
 
-    systems = {name: {"model": described(model)} for name, model in compared(args).items()}
-    for name, training in trainings_of(args, flags).items():
+    systems = {name: {"model": described(model)} for name, model in _compared(args).items()}
+    for name, training in _trainings_of(args, flags).items():
         config = parse_training(training)
         if not isinstance(config.system, BneSystem):
             raise BadInput(f"--recipes {config.recipe}: expected recipes of BNE, such as bne")
@@ -154,7 +154,7 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
         if not path.is_file():
             raise BadInput(f"--text {path}: there is no such file")
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "data": dataset_hash(args.data),
         "text": [described(str(path)) for path in args.text],
         "variant": args.variant,
@@ -166,11 +166,11 @@ def settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     }
 
 
-def learn_vectors(args: argparse.Namespace) -> Path:
+def _learn_vectors(args: argparse.Namespace) -> Path:
     """The folder of skip-grams of the text, which is made if it is not there yet."""
     folder = args.out / "vectors"
     if not folder.exists():
-        held_out = Path(args.data) / HELD_OUT
+        held_out = Path(args.data) / _HELD_OUT
         names = ["--dictionary", args.data] if args.variant != "words" else []
         if names and held_out.exists():
             names += ["--exclude-concepts", held_out]
@@ -180,7 +180,7 @@ def learn_vectors(args: argparse.Namespace) -> Path:
     return folder
 
 
-def scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
+def _scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
     """The row of an encoder, which is scored if it is not yet.
 
     Args:
@@ -196,33 +196,35 @@ def scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
     row: Row = {"encoder": name.partition(",")[0]}
     for record in read_json(file)["records"]:
         found = record["scores"]
-        row |= {f"{record['benchmark']} {score}": found[score] for score in SHOWN if score in found}
+        row |= {
+            f"{record['benchmark']} {score}": found[score] for score in _SHOWN if score in found
+        }
     return row
 
 
-def rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, Row]]:
+def _rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, Row]]:
     """(name, row) of each encoder; those that are trained come last."""
-    vectors = learn_vectors(args)
-    yield AVERAGED, scores_of(AVERAGED, args, "--model", vectors, "--vectors-of", "words")
-    for name, model in compared(args).items():
-        yield name, scores_of(name, args, "--model", model)
-    for name, training in trainings_of(args, flags).items():
+    vectors = _learn_vectors(args)
+    yield _AVERAGED, _scores_of(_AVERAGED, args, "--model", vectors, "--vectors-of", "words")
+    for name, model in _compared(args).items():
+        yield name, _scores_of(name, args, "--model", model)
+    for name, training in _trainings_of(args, flags).items():
         folder = args.out / folder_of(name)
         if not (folder / EXPORT).exists():
             own = ["--data", args.data, "--init", vectors, "--out", folder / "run"]
             call("coder_jax", "train", *own, *training)
             call("coder_jax", "export", "--checkpoint", folder / "run", "--out", folder / EXPORT)
-        yield name, scores_of(name, args, "--model", folder / EXPORT)
+        yield name, _scores_of(name, args, "--model", folder / EXPORT)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Make the encoder and the table; its exit status is that of `run_command`."""
-    args, flags = parse(arguments)
+    args, flags = _parse(arguments)
 
     def work() -> int:
         began = time.monotonic()
-        settings = settings_of(args, flags)
-        rows = list(recorded(args.out, SETTINGS, settings, rows_of(args, flags)))
+        settings = _settings_of(args, flags)
+        rows = list(recorded(args.out, _SETTINGS, settings, _rows_of(args, flags)))
         write_json(args.out / "table.json", {"seeds": args.seeds, "rows": rows})
         shown = markdown(mean_rows(rows, ("encoder",)))
         write_text(args.out / "table.md", shown)

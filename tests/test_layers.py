@@ -1,4 +1,5 @@
-"""The floors of the house: an import only goes down, and no import leads in a circle.
+"""The floors of the house: an import only goes down, and no import leads in a circle. Its names: no
+public one stands twice, and what one file alone uses begins with an underscore.
 
 A room is a folder, or a module that has a floor of its own. Rooms of one floor do not import each
 other; a folder inside a room belongs to it. What else stands at the top of a package (`__main__`,
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -140,3 +142,72 @@ def test_each_room_stands_on_a_floor(repo, package):
     there = {module_of(path, repo) for path in (repo / package).glob("*.py")}
     there |= {module_of(folder, repo) for folder in folders}
     assert rooms <= there, f"these rooms are gone: {sorted(rooms - there)}"
+
+
+# What commands and measurements are asked for by name: each has its own.
+OF_COMMANDS = {"main", "run", "parse", "add_arguments", "measure", "table", "MARKS"}
+
+
+def definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """The public classes, functions and constants of a module, those of commands left out."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [name for target in targets for name in ast.walk(target)]
+            found |= {name.id: node for name in names if isinstance(name, ast.Name)}
+    return {
+        name: node
+        for name, node in found.items()
+        if name not in OF_COMMANDS and not name.startswith(("_", "WHEN_", "ON_ALL_HOSTS"))
+    }
+
+
+def words_of_types(tree: ast.Module) -> set[str]:
+    """The names that stand in annotations and in the aliases of types."""
+    types: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        types += [getattr(node, "annotation", None), getattr(node, "returns", None)]
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    types += [value for value in values if isinstance(value, ast.Subscript | ast.BinOp)]
+    words = [word for one in types if one for word in ast.walk(one)]
+    return {word.id for word in words if isinstance(word, ast.Name)}
+
+
+@pytest.fixture(scope="module")
+def trees(repo):
+    paths = [path for top in PACKAGES for path in sorted((repo / top).rglob("*.py"))]
+    return {module_of(path, repo): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def test_no_public_name_stands_twice(trees):
+    where = defaultdict(list)
+    for module, tree in trees.items():
+        for name, node in definitions(tree).items():
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                where[name].append(module)
+    lines = [f"{name}: {', '.join(found)}" for name, found in where.items() if len(found) > 1]
+    assert not lines, "give each its own name:\n" + "\n".join(lines)
+
+
+def test_what_one_file_alone_uses_begins_with_an_underscore(trees, repo):
+    used = defaultdict(set)  # a word -> the files that import it, or reach it as an attribute
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    used[alias.name].add(module)
+            elif isinstance(node, ast.Attribute):
+                used[node.attr].add(module)
+    guide = (repo / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = []
+    for module, tree in trees.items():
+        types = words_of_types(tree)
+        for name, node in definitions(tree).items():
+            of_types = not isinstance(node, ast.FunctionDef) and name in types
+            in_exports = module.endswith("torch_module") and isinstance(node, ast.ClassDef)
+            if not (used[name] - {module} or of_types or in_exports or f"`{name}`" in guide):
+                lines.append(f"{module}: {name}")
+    assert not lines, "no other file uses these:\n" + "\n".join(lines)

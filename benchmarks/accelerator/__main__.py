@@ -15,44 +15,53 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.accelerator.parts import DEVICE, FULL, KINDS, MODELS, SMALL, Maker, Part, make_parts
+from benchmarks.accelerator.parts import (
+    DEVICE,
+    FULL,
+    KINDS,
+    MODELS,
+    SMALL,
+    Maker,
+    MeasuredPart,
+    make_parts,
+)
 from benchmarks.accelerator.report import page, summary
-from benchmarks.accelerator.run_part import Ended, limit_of, run_part
+from benchmarks.accelerator.run_part import EndedPart, limit_of, run_part
 from benchmarks.accelerator.wheels import PACKAGES, unpack_missing
 from benchmarks.command import Row
 from benchmarks.machine import machine
-from benchmarks.results_file import read_rows
+from benchmarks.results_file import read_figures
 from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, run_command, tell
 
-ABOUT = "prepared.json"
+_ABOUT = "prepared.json"
 # Files of results, and what --small calls them: it must not take the place of real ones.
-NAME, SMALL_NAME = "accelerator", "accelerator_small"
+_NAME, _SMALL_NAME = "accelerator", "accelerator_small"
 # Of `data_pipeline.batches.files`, which needs a package that may come as a wheel.
-INDEX = "batches.json"
-NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
+_INDEX = "batches.json"
+_NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
 
 
-def what_was_prepared(prepared: Path) -> tuple[int, Row]:
+def _what_was_prepared(prepared: Path) -> tuple[int, Row]:
     """Relations of the prepared batches, and what was noted of them.
 
     Raises:
         BadInput: nothing was prepared.
     """
-    index = prepared / "batches" / INDEX
-    absent = [path for path in (index, prepared / ABOUT) if not path.exists()]
+    index = prepared / "batches" / _INDEX
+    absent = [path for path in (index, prepared / _ABOUT) if not path.exists()]
     if absent:
         raise BadInput(
             f"found no {absent[0]}; expected what `bash benchmarks/accelerator.sh --prepare OUT` "
             "writes on a machine with TensorFlow; copy it here, and name it with --prepared"
         )
     index_there, about = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (index, prepared / ABOUT)
+        json.loads(path.read_text(encoding="utf-8")) for path in (index, prepared / _ABOUT)
     )
     return len(index_there["manifest"]["relations"]), about
 
 
-def chosen_parts(parts: Sequence[Part], kinds: Sequence[str]) -> list[Part]:
+def _chosen_parts(parts: Sequence[MeasuredPart], kinds: Sequence[str]) -> list[MeasuredPart]:
     """Those of some kinds, and what they need; all if no kind is given."""
     if not kinds:
         return list(parts)
@@ -60,8 +69,12 @@ def chosen_parts(parts: Sequence[Part], kinds: Sequence[str]) -> list[Part]:
     return [part for part in parts if part.kind in kinds or part.name in needed]
 
 
-def take(
-    part: Part, later: Sequence[Part], left: float, failed: Mapping[str, str], log: Path
+def _take(
+    part: MeasuredPart,
+    later: Sequence[MeasuredPart],
+    left: float,
+    failed: Mapping[str, str],
+    log: Path,
 ) -> Row:
     """Runs a part, or says why it is not run; its row of the results.
 
@@ -78,19 +91,19 @@ def take(
     limit = limit_of(part, later, left)
     rows: list[Row] = []
     if lacking:
-        ended, limit_s = Ended(0.0, lacking[0]), None
+        ended, limit_s = EndedPart(0.0, lacking[0]), None
     elif limit < part.expected / 2:
         why = (
             f"{max(left, 0):.0f} s of the time are left, it is expected to take {part.expected:.0f}"
         )
-        ended, limit_s = Ended(0.0, why), None
+        ended, limit_s = EndedPart(0.0, why), None
     else:
         tell(f"{part.name} (at most {limit:.0f} s)")
         with tempfile.TemporaryDirectory() as folder:
             found = Path(folder) / "rows.json"
             ended, limit_s = run_part(part, found, limit, log), limit
             if ended.missing is None:
-                rows = read_rows(found)
+                rows = read_figures(found)
     if ended.missing:
         tell(f"{part.name}: left out: {ended.missing}")
     row |= {"seconds": ended.seconds, "limit_s": limit_s, "missing": ended.missing}
@@ -107,21 +120,21 @@ def measure(args: argparse.Namespace) -> int:
     if args.small:  # programs that run for a moment: compilation would take most of the time
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     prepared = args.prepared or args.out / "prepared"
-    there, about = what_was_prepared(prepared)
+    there, about = _what_was_prepared(prepared)
     results, shown, log = (
-        args.out / f"{SMALL_NAME if args.small else NAME}.{ending}"
+        args.out / f"{_SMALL_NAME if args.small else _NAME}.{ending}"
         for ending in ("json", "md", "log")
     )
-    rows = rows_to_keep(results, about) if args.parts else []
-    asked = set(args.parts) or set(KINDS) - set(NOT_MEASURED)
+    rows = _rows_to_keep(results, about) if args.parts else []
+    asked = set(args.parts) or set(KINDS) - set(_NOT_MEASURED)
     with tempfile.TemporaryDirectory() as folder:
-        use_wheels(prepared / "wheels", Path(folder) / "site")
+        _use_wheels(prepared / "wheels", Path(folder) / "site")
         failed: dict[str, str] = {}
         measured = False
-        parts = parts_of(args, prepared.resolve(), Path(folder), there)
+        parts = _parts_of(args, prepared.resolve(), Path(folder), there)
         args.out.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(parts):
-            row = take(part, parts[number + 1 :], until - time.monotonic(), failed, log)
+            row = _take(part, parts[number + 1 :], until - time.monotonic(), failed, log)
             rows = [*(one for one in rows if one["part"] != part.name), row]
             if row["missing"]:
                 failed[part.name] = row["missing"]
@@ -135,7 +148,9 @@ def measure(args: argparse.Namespace) -> int:
     return 0 if measured else 1
 
 
-def parts_of(args: argparse.Namespace, prepared: Path, work: Path, there: int) -> list[Part]:
+def _parts_of(
+    args: argparse.Namespace, prepared: Path, work: Path, there: int
+) -> list[MeasuredPart]:
     """The parts that the command line asks for.
 
     Args:
@@ -146,12 +161,12 @@ def parts_of(args: argparse.Namespace, prepared: Path, work: Path, there: int) -
     # As many as the paper's UMLS has; of a trial no more than there are.
     relations = max(0 if args.small else args.relations, there)
     maker = Maker(prepared, work, SMALL if args.small else FULL, relations)
-    return chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
+    return _chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
 
 
-def rows_to_keep(results: Path, about: Row) -> list[Row]:
+def _rows_to_keep(results: Path, about: Row) -> list[Row]:
     """The rows that are there; BadInput if they are of other batches."""
-    rows = read_rows(results)
+    rows = read_figures(results)
     if rows and json.loads(results.read_text(encoding="utf-8")).get("prepared") != about:
         raise BadInput(
             f"{results} was measured on other batches than those prepared here; leave --parts out "
@@ -160,7 +175,7 @@ def rows_to_keep(results: Path, about: Row) -> list[Row]:
     return rows
 
 
-def use_wheels(wheels: Path, site: Path) -> None:
+def _use_wheels(wheels: Path, site: Path) -> None:
     """Lets the processes of the parts, and this one, import packages that came as wheels."""
     unpacked = unpack_missing(wheels, site)
     if not unpacked:
@@ -215,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> int:
         if args.list:
-            parts = parts_of(args, args.prepared or args.out / "prepared", args.out / "models", 0)
+            parts = _parts_of(args, args.prepared or args.out / "prepared", args.out / "models", 0)
             print("\n".join(f"{part.kind}: {part.command}" for part in parts))
             return 0
         if not args.prepare:

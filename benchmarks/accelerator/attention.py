@@ -27,10 +27,10 @@ from data_pipeline.batches.files import INDEX
 if TYPE_CHECKING:  # it imports jax, which reads the settings that `measure` makes
     from benchmarks.accelerator.attention_ways import Beside, Way, Ways
 
-SETTINGS = ("shape", "way", "device")
+_SETTINGS = ("shape", "way", "device")
 
 
-def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def _read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """`segments` and `positions` of the first batch in `folder`, int32 [R, L] each."""
     from coder_jax.training.system import from_json
     from data_pipeline.batches.files import BatchFiles
@@ -45,7 +45,7 @@ def read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return segments[used], positions[used]
 
 
-def compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+def _compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Each way as compiled programs, (forward, forward and backward); what they give; why not.
 
     A way that cannot be on this device says so while it is traced, compiled or run.
@@ -71,7 +71,7 @@ def compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[st
     return made, results, refused
 
 
-def largest_differences(results: dict[str, Any], reference: str) -> dict[str, dict[str, float]]:
+def _largest_differences(results: dict[str, Any], reference: str) -> dict[str, dict[str, float]]:
     """The largest difference of each way's output and gradients from those of a reference.
 
     None at all where the reference is not among the results.
@@ -92,19 +92,19 @@ def largest_differences(results: dict[str, Any], reference: str) -> dict[str, di
     }
 
 
-def compare(shape: str, args: argparse.Namespace) -> list[Row]:
+def _compare(shape: str, args: argparse.Namespace) -> list[Row]:
     """One row for each way, for the heads of one encoder."""
     import jax
 
     from benchmarks.accelerator.attention_ways import DROPPED, OURS, REFERENCE, make_ways
 
     sizes = SHAPES[shape]
-    segments, positions = read_rows(args.data)
+    segments, positions = _read_rows(args.data)
     ways = make_ways(segments, positions, sizes["num_heads"], sizes["hidden_size"], args.dtype)
-    made, results, refused = compiled_ways(ways)
+    made, results, refused = _compiled_ways(ways)
     compared = {name: found for name, found in results.items() if name != DROPPED}
-    gaps = largest_differences(compared, REFERENCE)
-    from_ours = largest_differences(compared, OURS)
+    gaps = _largest_differences(compared, REFERENCE)
+    from_ours = _largest_differences(compared, OURS)
     times: dict[str, dict[str, list[float]]] = {}
     for number, direction in enumerate(("forward", "both")):
 
@@ -144,7 +144,7 @@ def compare(shape: str, args: argparse.Namespace) -> list[Row]:
 def measure(args: argparse.Namespace) -> list[Row]:
     """The rows; to be called in a process of its own."""
     set_up_xla()  # as `python -m coder_jax` does
-    return [row for shape in args.shapes for row in compare(shape, args)]
+    return [row for shape in args.shapes for row in _compare(shape, args)]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -187,7 +187,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from coder_jax.models.bert_config import BertConfig
 OURS = "ours"
 REFERENCE = "ours, float32"
 DROPPED = "ours, with dropout"
-BY_XLA = "jax.nn by XLA"
-BY_CUDNN = "jax.nn by cuDNN"
+_BY_XLA = "jax.nn by XLA"
+_BY_CUDNN = "jax.nn by cuDNN"
 
 Way = Callable[[jax.Array, jax.Array, jax.Array, "Beside"], jax.Array]  # [R, L, H, K]
 
@@ -103,8 +103,8 @@ def make_ways(
     ways = {
         OURS: own(False),
         DROPPED: own(True),
-        BY_XLA: of_jax("xla"),
-        BY_CUDNN: of_jax("cudnn"),
+        _BY_XLA: of_jax("xla"),
+        _BY_CUDNN: of_jax("cudnn"),
         REFERENCE: own(False),
     }
     return Ways(ways, {name: exact if name == REFERENCE else rounded for name in ways})

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.command import Row, parser_of, run_measured
 
-SETTINGS = ("device",)
+_SETTINGS = ("device",)
 # What the parts import, beside jax and numpy.
-PACKAGES = (
+_PACKAGES = (
     "flax",
     "optax",
     "orbax",
@@ -34,12 +34,12 @@ PACKAGES = (
 )
 
 
-def missing() -> list[str]:
+def _missing() -> list[str]:
     """Those of PACKAGES that cannot be imported here."""
-    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    return [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
 
 
-def driver() -> str | None:
+def _driver() -> str | None:
     """What nvidia-smi says of the first GPU; None where there is none."""
     if not shutil.which("nvidia-smi"):
         return None
@@ -64,9 +64,9 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "platform_version": device.client.platform_version,
             "devices": jax.device_count(),
             "memory": stats.get("bytes_limit"),
-            "driver": driver(),
+            "driver": _driver(),
             "jax": jax.__version__,
-            "missing": missing(),
+            "missing": _missing(),
         }
     ]
 
@@ -86,7 +86,7 @@ def table(rows: Sequence[Row]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Runs it."""
     args = parser_of("accelerator.device", __doc__).parse_args(argv)
-    return run_measured(args, measure, table, SETTINGS)
+    return run_measured(args, measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

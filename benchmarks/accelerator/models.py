@@ -14,7 +14,7 @@ from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.random_encoders import SHAPES, save_random_encoder
 from data_pipeline.batches.files import INDEX
 
-SETTINGS = ("encoder",)
+_SETTINGS = ("encoder",)
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
@@ -50,7 +50,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs it."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

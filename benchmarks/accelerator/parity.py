@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.accelerator.parity_side import Found, read_found
+from benchmarks.accelerator.parity_side import SideResult, read_found
 from benchmarks.command import Row, parser_of, run_measured
 from data_pipeline.process import BadInput
 
-SETTINGS = ("encoder", "device")
-STEPS = 3
+_SETTINGS = ("encoder", "device")
+_STEPS = 3
 
 
-class Side(NamedTuple):
+class _Side(NamedTuple):
     """Where the steps are taken, and in what arithmetic."""
 
     place: str  # cpu or device
@@ -38,11 +38,11 @@ class Side(NamedTuple):
         return f"{self.place}, {self.dtype}"
 
 
-REFERENCE = Side("cpu", "float32")
-SIDES = (Side("device", "float32"), Side("device", "bfloat16"))
+_REFERENCE = _Side("cpu", "float32")
+_SIDES = (_Side("device", "float32"), _Side("device", "bfloat16"))
 
 
-def start(side: Side, args: argparse.Namespace, out: Path) -> subprocess.Popen:
+def _start(side: _Side, args: argparse.Namespace, out: Path) -> subprocess.Popen:
     """The process of a side, begun; it writes `out`."""
     environment = dict(os.environ)
     # Or jax would take most of a GPU's memory, which the other side may need.
@@ -51,11 +51,11 @@ def start(side: Side, args: argparse.Namespace, out: Path) -> subprocess.Popen:
         environment["JAX_PLATFORMS"] = "cpu"
     command = [sys.executable, "-P", "-m", "benchmarks.accelerator.parity_side"]
     command += ["--data", str(args.data), "--encoder", str(args.encoder), "--out", str(out)]
-    command += ["--dtype", side.dtype, "--terms", str(args.terms), "--steps", str(STEPS)]
+    command += ["--dtype", side.dtype, "--terms", str(args.terms), "--steps", str(_STEPS)]
     return subprocess.Popen(command, env=environment)
 
 
-def finish(side: Side, process: subprocess.Popen, out: Path) -> Found:
+def _finish(side: _Side, process: subprocess.Popen, out: Path) -> SideResult:
     """What a side found.
 
     Raises:
@@ -69,7 +69,7 @@ def finish(side: Side, process: subprocess.Popen, out: Path) -> Found:
     return read_found(out)
 
 
-def difference(reference: Found, other: Found) -> dict[str, float]:
+def _difference(reference: SideResult, other: SideResult) -> dict[str, float]:
     """How far a side is from the reference.
 
     Returns:
@@ -98,15 +98,15 @@ def measure(args: argparse.Namespace) -> list[Row]:
     begun: list[subprocess.Popen] = []
     with tempfile.TemporaryDirectory() as folder:
 
-        def begin(side: Side) -> tuple[Side, subprocess.Popen, Path]:
+        def begin(side: _Side) -> tuple[_Side, subprocess.Popen, Path]:
             out = Path(folder) / f"{side.place}-{side.dtype}.npz"
-            begun.append(start(side, args, out))
+            begun.append(_start(side, args, out))
             return side, begun[-1], out
 
         try:
-            at_work = begin(REFERENCE)  # meanwhile the device works, for one after the other
-            found = {side: finish(*begin(side)) for side in SIDES}
-            reference = finish(*at_work)
+            at_work = begin(_REFERENCE)  # meanwhile the device works, for one after the other
+            found = {side: _finish(*begin(side)) for side in _SIDES}
+            reference = _finish(*at_work)
         finally:
             for process in begun:
                 if process.poll() is None:
@@ -120,16 +120,16 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "terms": len(reference.vectors),
             "losses": found[side].losses.tolist(),
             "reference": reference.losses.tolist(),
-            "difference": difference(reference, found[side]),
+            "difference": _difference(reference, found[side]),
         }
-        for side in SIDES
+        for side in _SIDES
     ]
 
 
 def table(rows: Sequence[Row]) -> str:
     """The sides as a Markdown table."""
     lines = [
-        f"| encoder | device | losses of {STEPS} steps | relative difference of losses, at most | "
+        f"| encoder | device | losses of {_STEPS} steps | relative difference of losses, at most | "
         "difference of vectors, at most | least cosine |",
         "|---|---|---|" + 3 * "---:|",
     ]
@@ -162,7 +162,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the comparison."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

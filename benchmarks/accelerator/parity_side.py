@@ -13,7 +13,7 @@ from data_pipeline.batches.files import INDEX
 from data_pipeline.process import run_command
 
 
-class Found(NamedTuple):
+class SideResult(NamedTuple):
     """What a side found."""
 
     losses: np.ndarray  # float64 [steps]
@@ -21,13 +21,13 @@ class Found(NamedTuple):
     device: str
 
 
-def read_found(path: Path) -> Found:
+def read_found(path: Path) -> SideResult:
     """What a side wrote."""
     with np.load(path) as arrays:
-        return Found(arrays["losses"], arrays["vectors"], str(arrays["device"]))
+        return SideResult(arrays["losses"], arrays["vectors"], str(arrays["device"]))
 
 
-def vectors_of(encoder: Path, tokens: np.ndarray, start: np.ndarray, dtype: str) -> np.ndarray:
+def _vectors_of(encoder: Path, tokens: np.ndarray, start: np.ndarray, dtype: str) -> np.ndarray:
     """Unit vectors by mean pooling, float32 [n, D]; term i is tokens[start[i]:start[i + 1]]."""
     import jax
     from flax import nnx
@@ -49,7 +49,7 @@ def vectors_of(encoder: Path, tokens: np.ndarray, start: np.ndarray, dtype: str)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def find(args: argparse.Namespace) -> int:
+def _find(args: argparse.Namespace) -> int:
     """Computes and writes them; 0."""
     import jax
 
@@ -68,7 +68,7 @@ def find(args: argparse.Namespace) -> int:
     terms = work.stored(0)
     start = np.concatenate([[0], np.cumsum(terms.lengths.reshape(-1), dtype=np.int64)])
     start = start[: args.terms + 1]
-    vectors = vectors_of(args.encoder, terms.tokens[: start[-1]], start, args.dtype)
+    vectors = _vectors_of(args.encoder, terms.tokens[: start[-1]], start, args.dtype)
     ours = Ours(work)
     losses = [float(ours.step(ours.prepare(step, work.stored(step)))) for step in range(work.steps)]
     device = jax.devices()[0].device_kind
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, required=True)
     args = parser.parse_args(argv)
     set_up_xla()  # as `python -m coder_jax` does
-    return run_command(lambda: find(args), when_asked=None)
+    return run_command(lambda: _find(args), when_asked=None)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ KINDS = (
 )
 # Each unlike the default of XLA in jaxlib 0.10: there GEMM by Triton (of any shape), command
 # buffers (CUDA graphs) of all kinds and autotuning at level 4 are on, the others off.
-FLAGS = (
+_FLAGS = (
     "--xla_gpu_enable_triton_gemm=false",
     "--xla_gpu_enable_command_buffer=",
     "--xla_gpu_enable_latency_hiding_scheduler=true",
@@ -26,13 +26,13 @@ FLAGS = (
     "--xla_gpu_triton_gemm_any=false",
     "--xla_gpu_exhaustive_tiling_search=true",
 )
-UNKNOWN_FLAG = "--xla_gpu_no_such_flag=true"  # of a small run: it shows what becomes of one
+_UNKNOWN_FLAG = "--xla_gpu_no_such_flag=true"  # of a small run: it shows what becomes of one
 # Package that a system of `benchmarks.train_step` needs, beside what ours needs.
-PACKAGE_OF_SYSTEM = {"ours": "jax", "recipe": "pytorch_metric_learning", "tuned": "torch"}
+_PACKAGE_OF_SYSTEM = {"ours": "jax", "recipe": "pytorch_metric_learning", "tuned": "torch"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class MeasuredPart:
     """One process.
 
     Attributes:
@@ -90,7 +90,7 @@ FULL = Sizes(
     + ("--rounds", "3", "--limit-seconds", "0.3"),
     step=("--rounds", "3", "--steps", "20", "--batches", "1"),
     attention=("--rounds", "5", "--calls", "50"),
-    flags=FLAGS,
+    flags=_FLAGS,
 )
 SMALL = Sizes(
     shapes=("tiny",),
@@ -101,23 +101,23 @@ SMALL = Sizes(
     + ("--rounds", "1", "--limit-seconds", "0.05"),
     step=("--rounds", "1", "--steps", "1", "--batches", "1"),
     attention=("--rounds", "1", "--calls", "2"),
-    flags=(FLAGS[0], UNKNOWN_FLAG),
+    flags=(_FLAGS[0], _UNKNOWN_FLAG),
 )
 
 
-def memory_part(shape: str, dtype: str) -> str:
+def _memory_part(shape: str, dtype: str) -> str:
     """The name of the part that measures our step alone, without a flag."""
     return f"memory, {shape}, {dtype}"
 
 
-def systems_here() -> tuple[tuple[str, ...], str]:
+def _systems_here() -> tuple[tuple[str, ...], str]:
     """The systems of the train step whose packages are here, and what is said of the others."""
     absent = {
         system: package
-        for system, package in PACKAGE_OF_SYSTEM.items()
+        for system, package in _PACKAGE_OF_SYSTEM.items()
         if importlib.util.find_spec(package) is None
     }
-    here = tuple(system for system in PACKAGE_OF_SYSTEM if system not in absent)
+    here = tuple(system for system in _PACKAGE_OF_SYSTEM if system not in absent)
     said = [f"{system}: the package {package} is not here" for system, package in absent.items()]
     return here, "; ".join(said)
 
@@ -147,9 +147,9 @@ class Maker:
         """All of them."""
         return "--data", str(self.prepared / "batches")
 
-    def models(self) -> Part:
+    def models(self) -> MeasuredPart:
         """Encoders of random weights."""
-        return Part(
+        return MeasuredPart(
             name=MODELS,
             kind=MODELS,
             module="accelerator.models",
@@ -158,9 +158,9 @@ class Maker:
             most=60,
         )
 
-    def parity(self, shape: str, expected: float, *, spare: bool = False) -> Part:
+    def parity(self, shape: str, expected: float, *, spare: bool = False) -> MeasuredPart:
         """Steps and vectors beside those of the CPU."""
-        return Part(
+        return MeasuredPart(
             name=f"parity, {shape}",
             kind="parity",
             module="accelerator.parity",
@@ -171,11 +171,11 @@ class Maker:
             spare=spare,
         )
 
-    def train_step(self, shape: str, expected: float, systems: tuple[str, ...]) -> Part:
+    def train_step(self, shape: str, expected: float, systems: tuple[str, ...]) -> MeasuredPart:
         """A train step beside its peers; of all systems that are here if none is given."""
-        here, left_out = systems_here()
+        here, left_out = _systems_here()
         arguments = ("--dtype", "bfloat16", "--relations", str(self.relations))
-        return Part(
+        return MeasuredPart(
             name=f"train step, {shape}",
             kind="train_step",
             module="train_step",
@@ -187,10 +187,10 @@ class Maker:
             note="" if systems else left_out,
         )
 
-    def encode(self, shape: str, dtype: str, *, spare: bool = False) -> Part:
+    def encode(self, shape: str, dtype: str, *, spare: bool = False) -> MeasuredPart:
         """Terms to vectors beside sentence-transformers."""
         terms = ("--data", str(self.prepared / "terms.txt"), "--pooling", "mean", "--dtype", dtype)
-        return Part(
+        return MeasuredPart(
             name=f"encode, {shape}, {dtype}",
             kind="encode",
             module="encode",
@@ -201,9 +201,9 @@ class Maker:
             spare=spare,
         )
 
-    def search(self) -> Part:
+    def search(self) -> MeasuredPart:
         """Nearest vectors beside torch on the GPU, or faiss."""
-        return Part(
+        return MeasuredPart(
             name="search",
             kind="search",
             module="search",
@@ -212,9 +212,9 @@ class Maker:
             most=90,
         )
 
-    def attention(self) -> Part:
+    def attention(self) -> MeasuredPart:
         """Fused attention beside ours."""
-        return Part(
+        return MeasuredPart(
             name="attention",
             kind="attention",
             module="accelerator.attention",
@@ -223,25 +223,25 @@ class Maker:
             most=90,
         )
 
-    def step(self, shape: str, dtype: str, *, spare: bool = False, flag: str = "") -> Part:
+    def step(self, shape: str, dtype: str, *, spare: bool = False, flag: str = "") -> MeasuredPart:
         """Our step alone: memory and compilation, or with a flag of XLA."""
         named = flag.removeprefix("--")
         arguments = ("--dtype", dtype, "--relations", str(self.relations), *self.sizes.step)
-        return Part(
-            name=named or memory_part(shape, dtype),
+        return MeasuredPart(
+            name=named or _memory_part(shape, dtype),
             kind="flags" if flag else "memory",
             module="accelerator.step",
             arguments=(*self.on(shape), *arguments, *(("--flags", named) if flag else ())),
             expected=45,
             most=120,
             # A flag is told beside the same step without, measured in the same call.
-            needs=(MODELS, memory_part(shape, dtype)) if flag else (MODELS,),
+            needs=(MODELS, _memory_part(shape, dtype)) if flag else (MODELS,),
             spare=spare,
             xla_flags=flag,
         )
 
 
-def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[Part]:
+def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart]:
     """All parts in the order in which they run: first what says most.
 
     Args:
@@ -251,7 +251,7 @@ def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[Part]:
     first, *others = maker.sizes.shapes
     last = others[-1] if others else first
     parts = [
-        Part(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
+        MeasuredPart(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
         maker.models(),
         maker.parity(last, 110),
         maker.train_step(first, 330, systems),

@@ -11,18 +11,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.encode import read_terms, sample
+from benchmarks.encode import read_benchmark_terms, sample
 from benchmarks.machine import machine
 from data_pipeline.batches.files import INDEX
 from data_pipeline.files.whole import whole_folder, write_json
 from data_pipeline.process import BadInput, tell
 from launch.demo import HUB_ID, build, package_file
 
-FULL_SPEC = {"groups": 8, "triplets": 16, "repeats": 8, "row-length": 128}  # the paper's step
-SMALL_SPEC = {"groups": 1, "triplets": 4, "repeats": 2, "row-length": 128}
-STEPS = 8
-TERMS = 20_000
-MOST_MB = 40
+_FULL_SPEC = {"groups": 8, "triplets": 16, "repeats": 8, "row-length": 128}  # the paper's step
+_SMALL_SPEC = {"groups": 1, "triplets": 4, "repeats": 2, "row-length": 128}
+_STEPS = 8
+_TERMS = 20_000
+_MOST_MB = 40
 
 
 def prepare(args: argparse.Namespace, folder: Path) -> None:
@@ -38,10 +38,10 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
     if folder.exists():
         raise BadInput(f"{folder} is there already; remove it, or choose another OUT")
     with tempfile.TemporaryDirectory() as work, whole_folder(folder) as new:
-        dataset = args.data or build_default(Path(work), args.tokenizer)
-        make_batches(dataset, new / "batches", SMALL_SPEC if args.small else FULL_SPEC)
-        terms, _ = read_terms(dataset)
-        chosen = sample(terms, TERMS)
+        dataset = args.data or _build_default(Path(work), args.tokenizer)
+        _make_batches(dataset, new / "batches", _SMALL_SPEC if args.small else _FULL_SPEC)
+        terms, _ = read_benchmark_terms(dataset)
+        chosen = sample(terms, _TERMS)
         (new / "terms.txt").write_text("\n".join(chosen) + "\n", encoding="utf-8")
         if args.wheels:
             from benchmarks.accelerator.wheels import fetch_wheels
@@ -51,13 +51,13 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         manifest = json.loads((new / "batches" / INDEX).read_text(encoding="utf-8"))["manifest"]
         about = {"data": manifest["name"], "terms": len(chosen), "megabytes": round(size, 2)}
         write_json(new / "prepared.json", about | {"machine": machine()})
-    if size > MOST_MB:
-        tell(f"warning: {folder} has {size:.0f} MB, more than {MOST_MB}: leave packages out")
+    if size > _MOST_MB:
+        tell(f"warning: {folder} has {size:.0f} MB, more than {_MOST_MB}: leave packages out")
     print(f"{folder}: {size:.1f} MB. Copy it with the repository, and there:")
     print(f"bash benchmarks/accelerator.sh OUT --prepared {folder.name}")
 
 
-def build_default(work: Path, tokenizer: str | None) -> Path:
+def _build_default(work: Path, tokenizer: str | None) -> Path:
     """A dataset of the Human Phenotype Ontology, as the demo builds it.
 
     Raises:
@@ -73,7 +73,7 @@ def build_default(work: Path, tokenizer: str | None) -> Path:
     return build(source, work / "dataset", tokenizer or str(own))
 
 
-def make_batches(dataset: Path, out: Path, spec: dict[str, int]) -> None:
+def _make_batches(dataset: Path, out: Path, spec: dict[str, int]) -> None:
     """The batches of the first steps, by the draw 'relations'.
 
     Raises:
@@ -81,7 +81,7 @@ def make_batches(dataset: Path, out: Path, spec: dict[str, int]) -> None:
     """
     # In a process of its own, as by hand: this one stays without TensorFlow.
     command = [sys.executable, "-P", "-m", "data_pipeline.batch_files", "--data", str(dataset)]
-    command += ["--out", str(out), "--steps", str(STEPS), "--draw", "relations", "--quiet"]
+    command += ["--out", str(out), "--steps", str(_STEPS), "--draw", "relations", "--quiet"]
     for name, value in spec.items():
         command += [f"--{name}", str(value)]
     if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:

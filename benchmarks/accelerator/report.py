@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from benchmarks.command import Row
 from benchmarks.machine import one_line
 
-TITLES = {
+_TITLES = {
     "device": "The device",
     "models": "Encoders",
     "parity": "Steps and vectors beside the CPU's",
@@ -18,7 +18,7 @@ TITLES = {
     "flags": "Flags of XLA",
 }
 # What writes the table of a kind; of its rows, or of the one that it has.
-MODULES = {
+_MODULES = {
     "device": "accelerator.device",
     "models": "accelerator.models",
     "parity": "accelerator.parity",
@@ -29,16 +29,16 @@ MODULES = {
     "attention": "accelerator.attention",
     "flags": "accelerator.step",
 }
-ONE_ROW = ("train_step",)
-TOGETHER = ("memory", "flags")  # all parts of a kind in one table; the others have one each
+_ONE_ROW = ("train_step",)
+_TOGETHER = ("memory", "flags")  # all parts of a kind in one table; the others have one each
 
 
-def tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
+def _tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
     """The tables of the parts of a kind that were measured."""
-    table = importlib.import_module(f"benchmarks.{MODULES[kind]}").table
-    if kind in TOGETHER:
+    table = importlib.import_module(f"benchmarks.{_MODULES[kind]}").table
+    if kind in _TOGETHER:
         return [table([row for part in parts for row in part["rows"]])]
-    return [table(part["rows"][0] if kind in ONE_ROW else part["rows"]) for part in parts]
+    return [table(part["rows"][0] if kind in _ONE_ROW else part["rows"]) for part in parts]
 
 
 def summary(parts: Sequence[Row]) -> str:
@@ -54,7 +54,7 @@ def summary(parts: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def machines(parts: Sequence[Row]) -> list[str]:
+def _machines(parts: Sequence[Row]) -> list[str]:
     """A line for each machine and commit that the parts were measured on."""
     lines: dict[tuple[str, ...], str] = {}
     for part in parts:
@@ -64,7 +64,7 @@ def machines(parts: Sequence[Row]) -> list[str]:
     return list(lines.values())
 
 
-def without_flags(parts: Sequence[Row], flags: Sequence[Row]) -> list[Row]:
+def _without_flags(parts: Sequence[Row], flags: Sequence[Row]) -> list[Row]:
     """The parts that measured the same steps as those of flags, without any."""
 
     def works(part: Row) -> set[tuple[str, str]]:
@@ -87,11 +87,11 @@ def page(parts: Sequence[Row], prepared: Row) -> str:
         f"Batches and terms of {prepared['data']}, prepared at commit {made['commit']}, "
         f"{made['date'][:10]}."
     )
-    blocks = ["# Measured on an accelerator", *machines(parts), origin, summary(parts)]
-    for kind, title in TITLES.items():
+    blocks = ["# Measured on an accelerator", *_machines(parts), origin, summary(parts)]
+    for kind, title in _TITLES.items():
         found = [part for part in parts if part["kind"] == kind and not part["missing"]]
         if found:
             if kind == "flags":
-                found = without_flags(parts, found) + found
-            blocks += [f"## {title}", *tables_of(kind, found)]
+                found = _without_flags(parts, found) + found
+            blocks += [f"## {title}", *_tables_of(kind, found)]
     return "\n\n".join(blocks) + "\n"

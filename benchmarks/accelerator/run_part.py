@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.accelerator.parts import Part
+from benchmarks.accelerator.parts import MeasuredPart
 from data_pipeline.process import poll
 
 _LOOK = 0.2  # seconds between two looks at a process
@@ -29,14 +29,14 @@ _REASONS = (
 )
 
 
-class Ended(NamedTuple):
+class EndedPart(NamedTuple):
     """A process that ran: its seconds, and why it gave nothing (None if it did)."""
 
     seconds: float
     missing: str | None
 
 
-def limit_of(part: Part, later: Sequence[Part], left: float) -> float:
+def limit_of(part: MeasuredPart, later: Sequence[MeasuredPart], left: float) -> float:
     """Seconds that a part may take.
 
     As long as `most` if what it leaves is what later parts are expected to need, else as long as it
@@ -52,7 +52,7 @@ def limit_of(part: Part, later: Sequence[Part], left: float) -> float:
     return min(part.most, max(left - reserved, min(left, part.expected)))
 
 
-def run_part(part: Part, json: Path, limit: float, log: Path) -> Ended:
+def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPart:
     """Runs a part to its end, or to its limit; all that it says is added to the log.
 
     Args:
@@ -92,17 +92,17 @@ def run_part(part: Part, json: Path, limit: float, log: Path) -> Ended:
                 time.sleep(_LOOK)
             in_time = process.poll() is not None
         finally:
-            end_group(process)
+            _end_group(process)
     seconds = time.monotonic() - started
     if not in_time:
-        return Ended(seconds, f"ended after {seconds:.0f} s, which was its time limit")
+        return EndedPart(seconds, f"ended after {seconds:.0f} s, which was its time limit")
     if process.returncode or not json.exists():
         said = log.read_bytes()[begin:].decode("utf-8", "replace")
-        return Ended(seconds, reason_of(said, process.returncode))
-    return Ended(seconds, None)
+        return EndedPart(seconds, _reason_of(said, process.returncode))
+    return EndedPart(seconds, None)
 
 
-def end_group(process: subprocess.Popen) -> None:
+def _end_group(process: subprocess.Popen) -> None:
     """Ends a process and all that it began, whether it has ended itself or not."""
     until = time.monotonic() + _GRACE
     with suppress(ProcessLookupError):
@@ -114,7 +114,7 @@ def end_group(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def reason_of(said: str, status: int) -> str:
+def _reason_of(said: str, status: int) -> str:
     """Why a process failed, in a line, from all that it said."""
     lines = [line.strip() for line in said.splitlines()]
     for pattern in _REASONS:

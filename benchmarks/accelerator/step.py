@@ -22,11 +22,11 @@ from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.batches.files import INDEX
 
-SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
-USUAL = "none"  # flags
+_SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
+_USUAL = "none"  # flags
 
 
-def planned_memory(compiled: Any) -> dict[str, int] | None:
+def _planned_memory(compiled: Any) -> dict[str, int] | None:
     """Bytes that a compiled program takes on a device, as it says; None where it does not.
 
     `state` is what it is given and keeps, `results` what it returns beside that, `work` what it
@@ -44,7 +44,7 @@ def planned_memory(compiled: Any) -> dict[str, int] | None:
     return parts | {"all": sum(parts.values())}
 
 
-def memory_in_use() -> dict[str, int] | None:
+def _memory_in_use() -> dict[str, int] | None:
     """The device's `bytes_in_use` and `peak_bytes_in_use`; None where it does not say."""
     import jax
 
@@ -73,7 +73,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     )
     ours = Ours(work)
     ours.wait()
-    before = memory_in_use()
+    before = _memory_in_use()
     batches = [ours.prepare(step, work.stored(step)) for step in range(work.steps)]
     compile_s = {}
     for rows in sorted({batch.rows for batch in batches}):
@@ -100,9 +100,9 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "device": jax.devices()[0].device_kind,
             "rows": list(compile_s),
             "compile_s": list(compile_s.values()),
-            "planned": planned_memory(largest),
+            "planned": _planned_memory(largest),
             "before": before,
-            "used": memory_in_use(),
+            "used": _memory_in_use(),
             "peak_memory": round(peak_memory() * 1e9),
             "losses": losses,
             "step_s": statistics.median(rounds),
@@ -126,15 +126,15 @@ def table(rows: Sequence[Row]) -> str:
         cells = [
             f"{row['encoder']}, {row['dtype']}, {row['terms']:,} terms, {row['relations']:,} "
             "matrices",
-            f"`{row['flags']}`" if row["flags"] != USUAL else USUAL,
+            f"`{row['flags']}`" if row["flags"] != _USUAL else _USUAL,
             f"{row['step_s']:.4f}",
             f"{min(row['rounds_s']):.4f}-{max(row['rounds_s']):.4f}",
             f"{row['step_s'] / usual:.3f}",
             " + ".join(f"{one:.1f}" for one in row["compile_s"]),
-            giga(planned.get("state")),
-            giga(planned and planned["work"] + planned["results"]),
-            giga(planned.get("all")),
-            giga(used.get("peak_bytes_in_use")),
+            _giga(planned.get("state")),
+            _giga(planned and planned["work"] + planned["results"]),
+            _giga(planned.get("all")),
+            _giga(used.get("peak_bytes_in_use")),
             f"{row['losses'][0]:.6f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -142,12 +142,12 @@ def table(rows: Sequence[Row]) -> str:
         "\nCompilation: one for each number of rows. Planned: of the largest program. Used: by the "
         "whole process, which also makes the state and holds all batches; `-` where the device "
         "does not say. Peak memory of the processes on the host: "
-        f"{', '.join(giga(row['peak_memory']) for row in rows)} GB."
+        f"{', '.join(_giga(row['peak_memory']) for row in rows)} GB."
     )
     return "\n".join(lines)
 
 
-def giga(size: Any) -> str:
+def _giga(size: Any) -> str:
     """Bytes in billions; "-" where they are not known."""
     return f"{size / 1e9:.2f}" if size else "-"
 
@@ -159,7 +159,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--relations", type=int, default=1_200, help="matrices (default: 1200)")
-    parser.add_argument("--flags", default=USUAL, help="what the table calls XLA's flags")
+    parser.add_argument("--flags", default=_USUAL, help="what the table calls XLA's flags")
     parser.add_argument("--batches", type=int, default=2, help="different ones (default: 2)")
     parser.add_argument("--steps", type=int, default=20, help="in a round (default: 20)")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
@@ -168,7 +168,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark."""
-    return run_measured(parse(argv), measure, table, SETTINGS)
+    return run_measured(parse(argv), measure, table, _SETTINGS)
 
 
 if __name__ == "__main__":

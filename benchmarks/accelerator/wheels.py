@@ -19,8 +19,8 @@ PACKAGES = (
     *("msgspec", "tyro", "docstring-parser", "typeguard", "anyascii"),
     "pytorch-metric-learning",
 )
-PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
-WHEEL = re.compile(r"(?P<name>.+?)-[^-]+(-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-[^-]+\.whl")
+_PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
+_WHEEL = re.compile(r"(?P<name>.+?)-[^-]+(-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-[^-]+\.whl")
 
 
 def fetch_wheels(packages: Sequence[str], version: str, folder: Path) -> None:
@@ -40,7 +40,7 @@ def fetch_wheels(packages: Sequence[str], version: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--disable-pip-version-check", "--implementation", "cp"]
     command += ["--python-version", version, "-c", str(constraints), "-d", str(folder)]
-    for platform in PLATFORMS:
+    for platform in _PLATFORMS:
         command += ["--platform", f"{platform}_x86_64"]
     if subprocess.run([*command, *packages]).returncode:
         raise BadInput(
@@ -49,9 +49,9 @@ def fetch_wheels(packages: Sequence[str], version: str, folder: Path) -> None:
         )
 
 
-def fits(file: str, python: tuple[int, int]) -> bool:
+def _fits(file: str, python: tuple[int, int]) -> bool:
     """Whether a wheel of this file's name is for a version of CPython."""
-    found = WHEEL.fullmatch(file)
+    found = _WHEEL.fullmatch(file)
     if found is None:
         return False
     tags = found["python"].split(".")
@@ -61,7 +61,7 @@ def fits(file: str, python: tuple[int, int]) -> bool:
     return "abi3" in found["abi"] and bool(lowest) and min(lowest) <= python[1]
 
 
-def is_installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     """Whether the environment has a package."""
     try:
         importlib.metadata.version(name)
@@ -80,9 +80,9 @@ def unpack_missing(wheels: Path, site: Path) -> list[str]:
     unpacked = []
     for path in sorted(wheels.glob("*.whl")):
         name = path.name.partition("-")[0]
-        if is_installed(name):
+        if _is_installed(name):
             continue
-        if not fits(path.name, sys.version_info[:2]):
+        if not _fits(path.name, sys.version_info[:2]):
             version = ".".join(map(str, sys.version_info[:2]))
             tell(f"{path.name} is not for Python {version}: left out")
             continue

@@ -12,25 +12,25 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from benchmarks.class_work import ENCODER_RATE, RATE, ClassTerms, ClassWork, group_bits
+from benchmarks.class_work import ENCODER_RATE, RATE, ClassTerms, ClassWork, class_group_bits
 from benchmarks.torch_peers.training import on, peak_device_memory, use_device, wait
 
-SCALE = 20.0
+_SCALE = 20.0
 
 
-def falling(optimizer: Any, steps: int) -> Any:
+def _falling(optimizer: Any, steps: int) -> Any:
     """The schedule: in a line to 0 from the first step."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (steps - step) / steps)
 
 
-def table_of(work: ClassWork, device: torch.device) -> torch.Tensor:
+def _table_of(work: ClassWork, device: torch.device) -> torch.Tensor:
     """float32 [C, D], as all systems begin."""
     block = torch.from_numpy(work.rows()).to(device)
     return block.repeat(-(-work.classes // len(block)), 1)[: work.classes].clone()
 
 
-class Peer:
-    """What both steps share; see `benchmarks.train_step_process.System`."""
+class _Peer:
+    """What both steps share; see `benchmarks.train_step_process.MeasuredSystem`."""
 
     optimizer: Any
     schedule: Any
@@ -58,7 +58,7 @@ class Peer:
         return peak_device_memory(self.device)
 
 
-class AllClasses(Peer):
+class AllClasses(_Peer):
     """Step 1: encoder, head and all classes."""
 
     def __init__(self, work: ClassWork, weights: dict[str, Any]):
@@ -80,15 +80,15 @@ class AllClasses(Peer):
             linear.bias.zero_()
         self.bert, self.head = bert.to(self.device), nn.Sequential(linear, nn.ReLU(), norm)
         self.head.to(self.device)
-        self.table = nn.Parameter(table_of(work, self.device))
-        bits = group_bits(torch.arange(work.classes).numpy()).astype("int32")
+        self.table = nn.Parameter(_table_of(work, self.device))
+        bits = class_group_bits(torch.arange(work.classes).numpy()).astype("int32")
         self.bits = torch.from_numpy(bits).to(self.device)
         trained = [
             {"params": self.bert.parameters(), "lr": ENCODER_RATE},
             {"params": [*self.head.parameters(), self.table], "lr": RATE},
         ]
         self.optimizer = torch.optim.Adam(trained, **self.adam, fused=True)
-        self.schedule = falling(self.optimizer, work.optimizer.steps)
+        self.schedule = _falling(self.optimizer, work.optimizer.steps)
 
     def prepare(self, step: int, terms: ClassTerms) -> list[Any]:
         """Tokens, own classes and groups, on the device."""
@@ -99,26 +99,26 @@ class AllClasses(Peer):
         tokens, gold, groups = batch
         hidden = self.bert(tokens).last_hidden_state
         vectors = functional.normalize(self.head(hidden[:, 1:-1].mean(1)), dim=1)
-        scores = SCALE * vectors @ functional.normalize(self.table, dim=1).T
+        scores = _SCALE * vectors @ functional.normalize(self.table, dim=1).T
         others = (self.bits[None, :] >> groups[:, None]) & 1 == 0
         return self.moved(scores.masked_fill_(others, -torch.inf), gold)
 
 
-class Candidates(Peer):
+class CandidateClasses(_Peer):
     """Step 2: the rows of the classes that any term of the step has as candidate."""
 
     def __init__(self, work: ClassWork):
         super().__init__(work)
-        table = table_of(work, self.device)
+        table = _table_of(work, self.device)
         self.table = nn.Embedding.from_pretrained(table, freeze=False, sparse=True)
         self.optimizer = torch.optim.SparseAdam(self.table.parameters(), lr=RATE, **self.adam)
-        self.schedule = falling(self.optimizer, work.optimizer.steps)
+        self.schedule = _falling(self.optimizer, work.optimizer.steps)
 
     def prepare(self, step: int, terms: ClassTerms) -> list[Any]:
         """Vectors, the rows that are used, each term's own among them, and whose group is not."""
         classes = torch.from_numpy(terms.classes).long()
         used, place = classes.unique(return_inverse=True)
-        bits = torch.from_numpy(group_bits(used.numpy()).astype("int64"))
+        bits = torch.from_numpy(class_group_bits(used.numpy()).astype("int64"))
         groups = torch.from_numpy(terms.semantic_groups).long()
         others = (bits[None, :] >> groups[:, None]) & 1 == 0
         vectors = torch.from_numpy(terms.vectors)
@@ -127,5 +127,5 @@ class Candidates(Peer):
     def step(self, batch: list[Any]) -> Any:
         """One optimizer step; the loss."""
         vectors, used, gold, others = batch
-        scores = SCALE * vectors @ functional.normalize(self.table(used), dim=1).T
+        scores = _SCALE * vectors @ functional.normalize(self.table(used), dim=1).T
         return self.moved(scores.masked_fill_(others, -torch.inf), gold)

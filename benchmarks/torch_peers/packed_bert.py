@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 
-def dropout(x: Any, rate: float) -> Any:
+def _dropout(x: Any, rate: float) -> Any:
     """As `F.dropout`; on a CPU a third of its time, for a rate that is exact to 16 bits.
 
     Torch draws a float for each element there; a random integer holds the bits of four elements.
@@ -24,7 +24,7 @@ def dropout(x: Any, rate: float) -> Any:
     return x * (bits >= dropped - 2**15).to(x.dtype).mul_(1 / (1 - dropped / 2**16))
 
 
-class Layer(nn.Module):
+class _Layer(nn.Module):
     """A layer of a transformers BERT, with its weights.
 
     Args:
@@ -57,7 +57,7 @@ class Layer(nn.Module):
             )
         logits_RHLL = (q_RHLK * q_RHLK.shape[-1] ** -0.5) @ k_RHLK.mT
         probs_RHLL = logits_RHLL.masked_fill(~same_R1LL, -1e30).softmax(-1)
-        return dropout(probs_RHLL, self.attention_dropout) @ v_RHLK
+        return _dropout(probs_RHLL, self.attention_dropout) @ v_RHLK
 
     def forward(self, x_RLD: Any, same_R1LL: Any, cls_N: Any = None) -> Any:
         """[R, L, D], or [N, D] of the tokens at the places `cls_N` of the flattened rows."""
@@ -68,9 +68,9 @@ class Layer(nn.Module):
         mixed, x = mixed_RHLK.transpose(1, 2).reshape(rows, length, width), x_RLD
         if cls_N is not None:
             mixed, x = mixed.flatten(0, 1)[cls_N], x.flatten(0, 1)[cls_N]
-        x = self.attention_norm(x + dropout(self.attention_output(mixed), self.hidden_dropout))
+        x = self.attention_norm(x + _dropout(self.attention_output(mixed), self.hidden_dropout))
         inner = self.output(F.gelu(self.intermediate(x)))
-        return self.output_norm(x + dropout(inner, self.hidden_dropout))
+        return self.output_norm(x + _dropout(inner, self.hidden_dropout))
 
 
 class PackedBert(nn.Module):
@@ -83,7 +83,7 @@ class PackedBert(nn.Module):
         self.token_type = bert.embeddings.token_type_embeddings
         self.norm = bert.embeddings.LayerNorm
         self.hidden_dropout = bert.config.hidden_dropout_prob
-        self.layers = nn.ModuleList(Layer(layer, bert.config) for layer in bert.encoder.layer)
+        self.layers = nn.ModuleList(_Layer(layer, bert.config) for layer in bert.encoder.layer)
 
     def forward(self, tokens_RL: Any, positions_RL: Any, segments_RL: Any, cls_N: Any) -> Any:
         """float [N, D], the vector of the [CLS] at each place of the flattened rows.
@@ -97,7 +97,7 @@ class PackedBert(nn.Module):
         same_R1LL = (segments_RL[:, :, None] == segments_RL[:, None, :])[:, None]
         embedded_RLD = self.word(tokens_RL) + self.position(positions_RL)
         x_RLD = self.norm(embedded_RLD + self.token_type.weight[0])
-        x_RLD = dropout(x_RLD, self.hidden_dropout)
+        x_RLD = _dropout(x_RLD, self.hidden_dropout)
         for layer in self.layers[:-1]:
             x_RLD = layer(x_RLD, same_R1LL)
         return self.layers[-1](x_RLD, same_R1LL, cls_N)

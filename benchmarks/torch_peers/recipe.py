@@ -16,19 +16,19 @@ from pytorch_metric_learning.miners import MultiSimilarityMiner
 from benchmarks.torch_peers import training
 from benchmarks.train_step_work import Terms, Work
 
-MAX_LENGTH = 32
+_MAX_LENGTH = 32
 
 
 class Recipe:
-    """The system; see `benchmarks.train_step_process.System`."""
+    """The system; see `benchmarks.train_step_process.MeasuredSystem`."""
 
     def __init__(self, work: Work):
         self.work, self.device = work, training.use_device()
         torch.backends.cuda.matmul.allow_tf32 = work.dtype != "float32"
-        self.bert = training.load_encoder(work).to(self.device)
+        self.bert = training.load_torch_encoder(work).to(self.device)
         self.matrices = training.load_table(work, self.bert.config.hidden_size, self.device)
         groups = training.parameter_groups(self.bert, self.matrices, work)
-        self.optimizer, self.schedule = training.make_optimizer(groups, work.optimizer)
+        self.optimizer, self.schedule = training.make_torch_optimizer(groups, work.optimizer)
         self.losses, self.miners = [], []
         for part in (work.coder.term, work.coder.relation):
             self.losses.append(MultiSimilarityLoss(part.alpha, part.beta, part.base))
@@ -37,11 +37,11 @@ class Recipe:
     def prepare(self, step: int, terms: Terms) -> list[list[Any]]:
         """For each group: ids and mask [N, 32], concepts [N], the relation of each pair [k]."""
         groups, count = terms.lengths.shape
-        mask = np.arange(MAX_LENGTH) < terms.lengths.reshape(-1, 1)
+        mask = np.arange(_MAX_LENGTH) < terms.lengths.reshape(-1, 1)
         ids = np.zeros(mask.shape, np.int32)
         ids[mask] = terms.tokens
         relations = np.repeat(terms.relations, count // 2 // terms.relations.shape[1], axis=1)
-        shape = (groups, count, MAX_LENGTH)
+        shape = (groups, count, _MAX_LENGTH)
         arrays = (ids.reshape(shape), mask.reshape(shape), terms.concepts, relations)
         return [training.on(self.device, group) for group in zip(*arrays, strict=True)]
 

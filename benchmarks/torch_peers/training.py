@@ -22,7 +22,7 @@ def use_device() -> torch.device:
     return torch.device("cpu")
 
 
-def load_encoder(work: Work) -> Any:
+def load_torch_encoder(work: Work) -> Any:
     """A transformers BERT without pooler, on the CPU, in training mode, with the work's dropout."""
     logging.set_verbosity_error()  # it would report at length that the pooler is left out
     logging.disable_progress_bar()
@@ -57,7 +57,9 @@ def parameter_groups(encoder: Any, table: Any, work: Work) -> list[dict[str, Any
     ]
 
 
-def make_optimizer(groups: list[dict[str, Any]], config: OptimizerConfig, **options: Any) -> Any:
+def make_torch_optimizer(
+    groups: list[dict[str, Any]], config: OptimizerConfig, **options: Any
+) -> Any:
     """AdamW, and its linear schedule."""
     optimizer = torch.optim.AdamW(groups, betas=(config.b1, config.b2), eps=config.eps, **options)
     warmup = config.warmup_steps

@@ -21,10 +21,10 @@ from benchmarks.train_step_work import Terms, Work
 from coder_jax.systems.group_system import MultiSimilarity
 from data_pipeline.batches.packing import pack_rows
 
-ROW_LENGTH = 32  # the shortest that holds every term: rows are 98 % full and attention is cheapest
+_ROW_LENGTH = 32  # the shortest that holds every term: rows are 98 % full and attention is cheapest
 
 
-def multi_similarity(sim_GAB: Any, positive_GAB: Any, negative_GAB: Any, of: MultiSimilarity):
+def _multi_similarity(sim_GAB: Any, positive_GAB: Any, negative_GAB: Any, of: MultiSimilarity):
     """The mean over groups and anchors of the loss with its mining, by masks."""
     hardest_positive = sim_GAB.masked_fill(~positive_GAB, math.inf).amin(2, keepdim=True)
     hardest_negative = sim_GAB.masked_fill(~negative_GAB, -math.inf).amax(2, keepdim=True)
@@ -40,7 +40,7 @@ def multi_similarity(sim_GAB: Any, positive_GAB: Any, negative_GAB: Any, of: Mul
     return (positive + negative).mean()
 
 
-class Objective(nn.Module):
+class _Objective(nn.Module):
     """The loss of a step."""
 
     def __init__(self, work: Work, bert: PackedBert):
@@ -60,37 +60,39 @@ class Objective(nn.Module):
         same_GNN = concepts_GN[:, :, None] == concepts_GN[:, None, :]
         itself_NN = torch.eye(count, dtype=torch.bool, device=same_GNN.device)
         coder, tails_GkD = self.work.coder, vectors_GND[:, count // 2 :]
-        term = multi_similarity(
+        term = _multi_similarity(
             vectors_GND @ vectors_GND.mT, same_GNN & ~itself_NN, ~same_GNN, coder.term
         )
         reached_Gkk = same_GNN[:, count // 2 :, count // 2 :]
-        relation = multi_similarity(
+        relation = _multi_similarity(
             queries_GkD @ tails_GkD.mT, reached_Gkk, ~reached_Gkk, coder.relation
         )
         return term + coder.mu * relation
 
 
 class Tuned:
-    """The system; see `benchmarks.train_step_process.System`."""
+    """The system; see `benchmarks.train_step_process.MeasuredSystem`."""
 
     def __init__(self, work: Work, *, compiled: bool | None = None):
         self.work, self.device = work, training.use_device()
         torch.set_float32_matmul_precision("highest")  # what is float32 here, ours has exact too
-        bert = PackedBert(training.load_encoder(work)).to(self.device)
+        bert = PackedBert(training.load_torch_encoder(work)).to(self.device)
         width = bert.norm.normalized_shape[0]
         self.table = training.load_table(work, width, self.device)
         self.table.grad = torch.zeros_like(self.table)
         groups = training.parameter_groups(bert, self.table, work)
-        self.optimizer, self.schedule = training.make_optimizer(groups, work.optimizer, fused=True)
+        self.optimizer, self.schedule = training.make_torch_optimizer(
+            groups, work.optimizer, fused=True
+        )
         self.encoder = list(bert.parameters())
-        self.objective: Any = Objective(work, bert)
+        self.objective: Any = _Objective(work, bert)
         if self.device.type == "cuda" if compiled is None else compiled:
             self.objective.compile()
 
     def prepare(self, step: int, terms: Terms) -> tuple[Any, ...]:
         """Packed rows and the places of [CLS]; concepts; relations, and which they are."""
         starts = np.concatenate([[0], np.cumsum(terms.lengths, dtype=np.int64)])
-        packed = pack_rows(terms.tokens, starts, ROW_LENGTH)
+        packed = pack_rows(terms.tokens, starts, _ROW_LENGTH)
         first = np.flatnonzero((packed["positions"] == 0) & (packed["segments"] > 0))
         cls = first[np.argsort(packed["segments"].ravel()[first])]
         rows = training.on(self.device, [*packed.values(), cls])

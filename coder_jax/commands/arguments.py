@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # Arguments that several verbs share: those of an encoder, and what of a dictionary to take.
 
-MOST_NAMED = 8  # languages in a line
+_MOST_NAMED = 8  # languages in a line
 
 
 def add_model_arguments(
@@ -45,7 +45,7 @@ def add_model_arguments(
     parser.add_argument(
         "--model",
         required=required,
-        action=Models if many else "store",
+        action=_Models if many else "store",
         nargs="+" if several_models == "words" else None,
         metavar="FOLDER_OR_HUB_ID",
         help="the encoder, a folder or a hub id"
@@ -114,7 +114,7 @@ def load_encoder(args: argparse.Namespace, pooling: str | None) -> TermEncoder:
     )
     if encoder.report is not None:
         tell(encoder.report)
-    trained = f"; trained on terms in {listed(encoder.languages)}" if encoder.languages else ""
+    trained = f"; trained on terms in {_listed(encoder.languages)}" if encoder.languages else ""
     tell(f"terms become vectors by {encoder.settings}{trained}")
     return encoder
 
@@ -132,19 +132,19 @@ def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
     if others:
         print(
             f"warning: {others.total():,} of {len(dictionary.terms):,} terms of the dictionary are "
-            f"in {listed([name for name, _ in others.most_common()])}; the encoder was trained on "
-            f"terms in {listed(encoder.languages)}: expect it to find less among the others",
+            f"in {_listed([name for name, _ in others.most_common()])}; the encoder was trained on "
+            f"terms in {_listed(encoder.languages)}: expect it to find less among the others",
             file=sys.stderr,
         )
 
 
-def listed(languages: Sequence[str]) -> str:
+def _listed(languages: Sequence[str]) -> str:
     """Languages in words, of many the first."""
-    more = f" and {len(languages) - MOST_NAMED} more" if len(languages) > MOST_NAMED else ""
-    return ", ".join(languages[:MOST_NAMED]) + more
+    more = f" and {len(languages) - _MOST_NAMED} more" if len(languages) > _MOST_NAMED else ""
+    return ", ".join(languages[:_MOST_NAMED]) + more
 
 
-class Models(argparse.Action):
+class _Models(argparse.Action):
     """One model or several: all in `models`, the first in `model`."""
 
     def __call__(
@@ -312,10 +312,10 @@ def generators_of(args: argparse.Namespace, pooling: str | None) -> GeneratorEns
     """
     from coder_jax.systems.trained_models import load_generators
 
-    return load_generators(args.models, [encoder_of(args, one, pooling) for one in args.models])
+    return load_generators(args.models, [_encoder_of(args, one, pooling) for one in args.models])
 
 
-def encoder_of(args: argparse.Namespace, model: str, pooling: str | None) -> TermEncoder | None:
+def _encoder_of(args: argparse.Namespace, model: str, pooling: str | None) -> TermEncoder | None:
     """As `load_encoder`, for one of the models; None for a run, which has its own."""
     from coder_jax.training.run_folder import is_run
 

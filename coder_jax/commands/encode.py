@@ -47,7 +47,7 @@ from data_pipeline.terminology.cleaning import lookup_rules
 if TYPE_CHECKING:
     from coder_jax.encoding.vector_files import Terms
 
-COMMON = (
+_COMMON = (
     *("--model", "--out", "--dictionary", "--dictionary-languages", "--storage", "--pooling"),
     *("--max-length", "--dtype"),
 )
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dictionary and args.terms:
         raise BadInput(f"found {args.terms} and --dictionary; expected one of them")
     check_dictionary_choices(args)
-    with open_terms(args) as terms:
+    with _open_terms(args) as terms:
         folder = find_folder(args.model)
         encoder = load_encoder(args, args.pooling)
         about = about_vectors(encoder, args.model, hash_weights(folder), terms, args.storage)
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
+def _open_terms(args: argparse.Namespace) -> Iterator[Terms]:
     """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
     from coder_jax.devices.hosts import host_count
     from coder_jax.encoding.vector_files import TermLines, TermList
@@ -134,7 +134,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
             raise BadInput("found stdin as the terms of several hosts; give a file that all see")
         # A file without a name: nothing of it stays, however this process ends.
         with tempfile.TemporaryFile(dir=args.out.absolute().parent) as spooled:
-            copy_stdin(spooled)
+            _copy_stdin(spooled)
             yield TermLines(spooled, "stdin", size)
     else:
         try:
@@ -147,7 +147,7 @@ def open_terms(args: argparse.Namespace) -> Iterator[Terms]:
             yield TermLines(file, args.terms, size)
 
 
-def copy_stdin(file: BinaryIO) -> None:
+def _copy_stdin(file: BinaryIO) -> None:
     """Writes stdin to a file, to its end; Stopped if a signal asks for it before."""
     stream = sys.stdin.buffer
     try:

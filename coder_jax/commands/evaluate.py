@@ -144,7 +144,7 @@ if TYPE_CHECKING:
 # The arguments of `python -m coder_jax evaluate`, in groups, and what they must be.
 
 
-COMMON = (
+_COMMON = (
     *("--model", "--benchmark", "--json", "--dictionary", "--compare", "--pooling"),
     *("--dictionary-languages", "--retired-cuis", "--predictions", "--cutoffs", "--ranker"),
     *("--vectors-of", "--no-cache"),
@@ -173,14 +173,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare two files of --json, mention by mention; nothing is scored",
     )
     parser.add_argument("--seed", type=int, default=0, help="for all random draws (default: 0)")
-    add_cutoffs(parser.add_argument_group("normalize"))
-    add_encoder(parser.add_argument_group("encoder"))
-    add_dictionary(parser.add_argument_group("dictionary"))
-    add_flags_of_kinds(parser)
+    _add_cutoffs(parser.add_argument_group("normalize"))
+    _add_encoder(parser.add_argument_group("encoder"))
+    _add_dictionary(parser.add_argument_group("dictionary"))
+    _add_flags_of_kinds(parser)
     add_ranker_arguments(parser, several=True)
 
 
-def add_cutoffs(group: argparse._ArgumentGroup) -> None:
+def _add_cutoffs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--cutoffs",
         type=Path,
@@ -196,7 +196,7 @@ def add_cutoffs(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_encoder(group: argparse._ArgumentGroup) -> None:
+def _add_encoder(group: argparse._ArgumentGroup) -> None:
     add_model_arguments(group, several_poolings=True, several_models="words", required=False)
     group.add_argument(
         "--vectors-of",
@@ -206,7 +206,7 @@ def add_encoder(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_dictionary(group: argparse._ArgumentGroup) -> None:
+def _add_dictionary(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dictionary",
         action="extend",
@@ -235,7 +235,7 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
+def _add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
     """The flags that the kinds of benchmarks have, each under its heading."""
     for heading, flags in flags_by_heading().items():
         group = parser.add_argument_group(heading)
@@ -243,7 +243,7 @@ def add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
             group.add_argument(flag.name, help=flag.help, default=flag.default, **flag.argparse)
 
 
-def check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """BadInput for values that no evaluation can use, and for one that is not there."""
     needed = {"--model": args.model, "--benchmark": args.benchmark, "--json": args.json}
     if missing := [name for name, value in needed.items() if not value]:
@@ -264,11 +264,11 @@ def check(args: argparse.Namespace) -> None:
         if args.vectors_of:
             raise BadInput("found --cutoffs and --vectors-of; expected --cutoffs with an encoder")
     if args.predictions is not None:
-        check_folder(args.predictions)
-    check_vectors(args)
+        _check_folder(args.predictions)
+    _check_vectors(args)
 
 
-def check_vectors(args: argparse.Namespace) -> None:
+def _check_vectors(args: argparse.Namespace) -> None:
     """BadInput for vectors without --vectors-of, or for anything else with it."""
     if args.vectors_of:
         check_one_model(args.models, "--vectors-of takes a file of vectors, or a folder of them")
@@ -291,7 +291,7 @@ def check_vectors(args: argparse.Namespace) -> None:
         )
 
 
-def check_folder(path: Path) -> None:
+def _check_folder(path: Path) -> None:
     """Makes the folder of --predictions where there is none; BadInput if it cannot be written."""
     try:
         path.mkdir(exist_ok=True)
@@ -303,7 +303,7 @@ def check_folder(path: Path) -> None:
     check_output(path / "predictions.tsv", "--predictions", "predictions.tsv")
 
 
-def check_alone(args: argparse.Namespace) -> None:
+def _check_alone(args: argparse.Namespace) -> None:
     """BadInput for --compare beside what scores an encoder."""
     given = [name for name in ("model", "benchmark", "json", "dictionary") if getattr(args, name)]
     if given:
@@ -355,7 +355,7 @@ def paths_of(
 # `evaluate --cutoffs FILE`: measures when `normalize` may trust the nearest concept.
 
 
-def folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]:
+def _folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]:
     """The mentions of all benchmarks of normalization, in the one dictionary that they share.
 
     Raises:
@@ -374,12 +374,12 @@ def folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]
     return folds
 
 
-def write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) -> None:
+def _write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) -> None:
     """Measures with the encoder of the command line what `normalize` answers to mentions.
 
     Args:
       args: of `evaluate`: the encoder, --cutoffs and --candidates.
-      folds: of `folds_to_measure`.
+      folds: of `_folds_to_measure`.
     """
     # As `normalize` has them, whatever the terms were cleaned by for the scores.
     as_looked_up = argparse.Namespace(**vars(args))
@@ -439,7 +439,7 @@ def run(args: argparse.Namespace) -> int:
         from coder_jax.evaluation.benchmarks import print_table
         from coder_jax.evaluation.comparison import compare_files
 
-        check_alone(args)
+        _check_alone(args)
         print_table(*compare_files(*args.compare, seed=args.seed))
         a, b = args.compare
         print(f"\nA: {a}\nB: {b}")
@@ -454,23 +454,23 @@ def run(args: argparse.Namespace) -> int:
     )
 
     alone("evaluate")
-    check(args)
-    options = options_of(args)
-    benchmarks = read_benchmarks(args)
+    _check(args)
+    options = _options_of(args)
+    benchmarks = _read_benchmarks(args)
     staged = answered_by_stages(args.models, args.ranker, benchmarks)
     benchmarks = [one for one in benchmarks if one not in staged]
     if benchmarks:
         check_one_model(args.models, f"{benchmarks[0].name} is no folder of mentions")
     by_classes = not (args.dictionary or args.vectors_of) and has_classes(args.model)
-    keyed_by = keys_of_vectors(args.vectors_of)
+    keyed_by = _keys_of_vectors(args.vectors_of)
     for benchmark in (
         [] if by_classes else benchmarks
     ):  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
-    measured = folds_to_measure(benchmarks) if args.cutoffs else []
+    measured = _folds_to_measure(benchmarks) if args.cutoffs else []
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
-    with place_of_vectors(args.json) as beside:
+    with _place_of_vectors(args.json) as beside:
         for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
             generators = generators_of(args, pooling)
             stages = (args.models, generators, args.ranker)
@@ -478,25 +478,25 @@ def run(args: argparse.Namespace) -> int:
         if by_classes:
             records += records_of_classes(args.model, benchmarks, options)
         elif benchmarks:
-            for vectors, protocol in compared(args, benchmarks, beside, scratch):
+            for vectors, protocol in _compared(args, benchmarks, beside, scratch):
                 records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
-        write_records(args.json, [from_folder_of(args.json, record) for record in records])
+        write_records(args.json, [_from_folder_of(args.json, record) for record in records])
         for path in scratch:
             path.unlink()
     if args.cutoffs:
-        write_cutoffs(args, measured)
+        _write_cutoffs(args, measured)
     with redirect_stdout(sys.stderr) if is_stdout(args.json) else nullcontext():
         print_records(records, **options)
         print(f"\nscores and protocol: {args.json}")
     return 0
 
 
-def keys_of_vectors(vectors_of: str | None) -> str:
+def _keys_of_vectors(vectors_of: str | None) -> str:
     """What benchmarks look up: concepts in vectors of these, terms in all others."""
     return CONCEPTS if vectors_of == "concepts" else TERMS
 
 
-def from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
+def _from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
     """The record with its tables of predictions named from the folder of OUT: both may move."""
     if is_stream(out) or not (record.answers and record.answers["predictions"]):
         return record
@@ -509,7 +509,7 @@ def from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
 
 
 @contextmanager
-def place_of_vectors(out: Path) -> Iterator[Path]:
+def _place_of_vectors(out: Path) -> Iterator[Path]:
     """The file beside which vectors grow: OUT, or one that goes if nothing can be beside OUT."""
     if is_stream(out):
         with tempfile.TemporaryDirectory() as folder:
@@ -518,7 +518,7 @@ def place_of_vectors(out: Path) -> Iterator[Path]:
         yield out.resolve()
 
 
-def compared(
+def _compared(
     args: argparse.Namespace, benchmarks: Sequence[Benchmark], beside: Path, scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file.
@@ -527,7 +527,7 @@ def compared(
     """
 
     if args.vectors_of:
-        keyed_by = keys_of_vectors(args.vectors_of)
+        keyed_by = _keys_of_vectors(args.vectors_of)
         keys = {key for benchmark in benchmarks for key in benchmark.keys(keyed_by)}
         table = open_table(args.model, args.vectors_of, keys)
         yield table, vector_file_protocol(table)
@@ -553,12 +553,12 @@ def compared(
         yield EncodedTerms(encoder, terms, vectors, relations), protocol
 
 
-def options_of(args: argparse.Namespace) -> dict[str, Any]:
+def _options_of(args: argparse.Namespace) -> dict[str, Any]:
     """What the command line asks of the kinds of benchmarks."""
     return {name: getattr(args, name) for name in known.options_with({})}
 
 
-def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
+def _read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
     from data_pipeline.dataset.dictionary import read_dictionary
 
@@ -583,7 +583,7 @@ def read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
                 path,
                 dictionary=read[source] if source else None,
                 retired_cuis=retired[merges] if merges else None,
-                **options_of(args),
+                **_options_of(args),
             )
         )
     return benchmarks

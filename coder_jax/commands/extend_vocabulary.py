@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from coder_jax.export.vocabulary import Extendable, Extended
     from data_pipeline.dataset.vocabulary import WordPieceVocabulary, Words
 
-COMMON = (
+_COMMON = (
     *("--model", "--terms", "--out", "--pieces", "--characters", "--languages"),
     "--min-frequency",
 )
-PIECES = 8000
-MOST_PIECES = 1_000_000
-EXAMPLES = 8  # words that become shorter
-PROBES = 64  # terms that the folder is checked with
+_PIECES = 8000
+_MOST_PIECES = 1_000_000
+_EXAMPLES = 8  # words that become shorter
+_PROBES = 64  # terms that the folder is checked with
 WHEN_ASKED_TO_STOP = "stopping; nothing is left in --out"
 
 
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--pieces",
         type=int,
-        default=PIECES,
+        default=_PIECES,
         metavar="N",
         help="most pieces to add; characters that the vocabulary lacks come first, then pieces of "
         "several characters (default: %(default)s)",
@@ -117,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
     from data_pipeline.dataset.vocabulary import count_words, new_pieces, read_terms
 
     started = time.monotonic()
-    if not 1 <= args.pieces <= MOST_PIECES:
-        raise BadInput(f"--pieces is {args.pieces}; expected 1 to {MOST_PIECES:,}")
+    if not 1 <= args.pieces <= _MOST_PIECES:
+        raise BadInput(f"--pieces is {args.pieces}; expected 1 to {_MOST_PIECES:,}")
     if args.min_frequency < 1:
         raise BadInput(f"--min-frequency is {args.min_frequency}; expected 1 or more")
     encoder = open_extendable(args.model, args.out)
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
         encoder,
         new,
         args.out,
-        probes=every[:: max(len(every) // PROBES, 1)][:PROBES],
+        probes=every[:: max(len(every) // _PROBES, 1)][:_PROBES],
         facts={
             "learnt from": ", ".join(path.name for path in args.terms),
             "languages": ", ".join(args.languages or ()) or "all",
@@ -152,13 +152,13 @@ def run(args: argparse.Namespace) -> int:
             "least occurrences": args.min_frequency,
         },
     )
-    print_changes(encoder.vocabulary, encoder.vocabulary.with_pieces(new), words)
-    print(summary(args.out, encoder, new, extended))
+    _print_changes(encoder.vocabulary, encoder.vocabulary.with_pieces(new), words)
+    print(_summary(args.out, encoder, new, extended))
     tell(f"{time.monotonic() - started:.0f} s")
     return 0
 
 
-def print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:
+def _print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:
     """Coverage before and after by language; what happens to words; examples."""
     from coder_jax.evaluation.benchmarks import print_table
     from coder_jax.evaluation.results import Row
@@ -185,13 +185,13 @@ def print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words
     )
     shown = set()
     for language in words.languages:
-        for word, old, new in changed.examples(language, max(EXAMPLES // len(words.languages), 1)):
+        for word, old, new in changed.examples(language, max(_EXAMPLES // len(words.languages), 1)):
             if word not in shown:
                 print(f"  {word}: {' '.join(old)} -> {' '.join(new)}")
             shown.add(word)
 
 
-def summary(out: Path, encoder: Extendable, new: list[str], extended: Extended) -> str:
+def _summary(out: Path, encoder: Extendable, new: list[str], extended: Extended) -> str:
     """What was written, in lines."""
     old = encoder.vocabulary
     characters = sum(len(piece.removeprefix(old.prefix)) == 1 for piece in new)

@@ -114,15 +114,15 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # The arguments of `python -m coder_jax normalize`, in groups, and what they must be.
 
-COMMON = (
+_COMMON = (
     *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
     *("--precision", "--min-similarity", "--dictionary-languages", "--dictionary-sources"),
     *("--semantic-types", "--codes-of"),
 )
-MOST_K = 1000
-SHOWN_IN_REVIEW = 5
+_MOST_K = 1000
+_SHOWN_IN_REVIEW = 5
 # Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
-MOST_TERMS_BY_LETTERS = 2_000_000
+_MOST_TERMS_BY_LETTERS = 2_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,15 +133,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="table with --column, or text file with one term per line (default: stdin)",
     )
-    add_table(parser.add_argument_group("the list"))
-    add_answers(parser.add_argument_group("answers"))
-    add_review(parser.add_argument_group("review"))
-    add_dictionary(parser.add_argument_group("dictionary"))
+    _add_table(parser.add_argument_group("the list"))
+    _add_answers(parser.add_argument_group("answers"))
+    _add_review(parser.add_argument_group("review"))
+    _add_dictionary(parser.add_argument_group("dictionary"))
     add_model_arguments(parser.add_argument_group("encoder"), several_models="flags")
     add_ranker_arguments(parser)
 
 
-def add_table(group: argparse._ArgumentGroup) -> None:
+def _add_table(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--column", metavar="NAME", help="column of the table that has the terms")
     group.add_argument(
         "--out",
@@ -183,7 +183,7 @@ def add_table(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_answers(group: argparse._ArgumentGroup) -> None:
+def _add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--by",
         choices=("terms", "classes"),
@@ -229,7 +229,7 @@ def add_answers(group: argparse._ArgumentGroup) -> None:
         choices=KINDS,
         help="how similar concepts are found: by the encoder's vectors, by letters (three-letter "
         "pieces, which find typing errors and similar names in other languages), or by both "
-        f"(default: both; vectors for a dictionary of more than {MOST_TERMS_BY_LETTERS:,} terms)",
+        f"(default: both; vectors for a dictionary of more than {_MOST_TERMS_BY_LETTERS:,} terms)",
     )
     group.add_argument(
         "--abbreviations",
@@ -238,7 +238,7 @@ def add_answers(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_review(group: argparse._ArgumentGroup) -> None:
+def _add_review(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--review",
         type=Path,
@@ -253,7 +253,7 @@ def add_review(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_dictionary(group: argparse._ArgumentGroup) -> None:
+def _add_dictionary(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dictionary",
         metavar="PATH",
@@ -276,11 +276,11 @@ def add_dictionary(group: argparse._ArgumentGroup) -> None:
     add_cache_argument(group)
 
 
-def check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """BadInput for values that no look-up can use."""
-    if args.k is not None and not 1 <= args.k <= MOST_K:
-        raise BadInput(f"-k is {args.k}; expected 1 to {MOST_K:,} concepts for each term")
-    args.shown = max(args.k or 1, SHOWN_IN_REVIEW if args.review else 1)
+    if args.k is not None and not 1 <= args.k <= _MOST_K:
+        raise BadInput(f"-k is {args.k}; expected 1 to {_MOST_K:,} concepts for each term")
+    args.shown = max(args.k or 1, _SHOWN_IN_REVIEW if args.review else 1)
     if args.out is not None:
         check_table_name(args.out, "--out")
         check_output(args.out, "--out", "coded.csv")
@@ -292,12 +292,12 @@ def check(args: argparse.Namespace) -> None:
         raise BadInput(
             f"--precision is {args.precision}; expected a share between 0 and 1, such as 0.9"
         )
-    check_kind(args)
+    _check_kind(args)
     if args.precision is not None and args.min_similarity is not None:
         raise BadInput("found --precision and --min-similarity; expected one of them")
 
 
-def check_kind(args: argparse.Namespace) -> None:
+def _check_kind(args: argparse.Namespace) -> None:
     """BadInput where terms are to be searched and there are none, or options of the other kind."""
     args.by = args.by or ("terms" if args.dictionary else "classes")
     if args.by == "terms":
@@ -309,7 +309,7 @@ def check_kind(args: argparse.Namespace) -> None:
                 "some semantic types, give --semantic-types"
             )
         return
-    check_of_terms(args, "answers are classes")
+    _check_of_terms(args, "answers are classes")
     check_one_model(args.models, "answers are classes")
     names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
     if names and not args.dictionary:
@@ -318,7 +318,7 @@ def check_kind(args: argparse.Namespace) -> None:
         )
 
 
-def check_of_terms(args: argparse.Namespace, why: str) -> None:
+def _check_of_terms(args: argparse.Namespace, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
     of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
     given = [name for name in of_terms if getattr(args, name) is not None]
@@ -329,7 +329,7 @@ def check_of_terms(args: argparse.Namespace, why: str) -> None:
         )
 
 
-class Chosen(NamedTuple):
+class _Chosen(NamedTuple):
     """How candidates are found, and which are answers."""
 
     kind: str
@@ -337,7 +337,7 @@ class Chosen(NamedTuple):
     rule: Rule
 
 
-def choose(args: argparse.Namespace, terms: int) -> Chosen:
+def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
     """The rule of the arguments and of what was measured of the model; said in a line.
 
     Args:
@@ -354,7 +354,7 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
     path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
     measured = Cutoffs.read(path) if args.cutoffs or path.is_file() else None
     least = -1.0 if args.min_similarity is None else args.min_similarity
-    wanted = args.candidates or ("vectors" if terms > MOST_TERMS_BY_LETTERS else "both")
+    wanted = args.candidates or ("vectors" if terms > _MOST_TERMS_BY_LETTERS else "both")
     if measured is None or not measured.rules:
         if args.precision is not None:
             raise BadInput(
@@ -363,7 +363,7 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
                 f"{args.model} --dictionary {args.dictionary} --benchmark own=TERMS.tsv --cutoffs "
                 f"{path} --json results.json, or give --min-similarity"
             )
-        return Chosen(wanted, None, Rule(least))
+        return _Chosen(wanted, None, Rule(least))
     kind = measured.measured_on.get("candidates")
     if args.candidates not in (None, kind):
         if args.precision is not None:
@@ -371,7 +371,7 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
                 f"--candidates {args.candidates}: {path} was measured with {kind}; leave it "
                 f"out, or measure anew: `evaluate --cutoffs {path} --candidates {args.candidates}`"
             )
-        return Chosen(wanted, None, Rule(least))
+        return _Chosen(wanted, None, Rule(least))
     language = args.language if args.language in measured.tables else None
     rule = measured.rules[language or "all"]
     if args.language and language is None:
@@ -379,11 +379,11 @@ def choose(args: argparse.Namespace, terms: int) -> Chosen:
         tell(f"{path}: nothing was measured for {args.language} (there is {there}); all is taken")
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
-    sure = 0.0 if args.precision is None else least_confidence(args, measured, language, path)
-    return Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
+    sure = 0.0 if args.precision is None else _least_confidence(args, measured, language, path)
+    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
 
 
-def least_confidence(
+def _least_confidence(
     args: argparse.Namespace, measured: Cutoffs, language: str | None, path: Path
 ) -> float:
     """The confidence that makes so many answers right; BadInput if none did."""
@@ -410,11 +410,11 @@ def least_confidence(
 # -------------------------------------------------------------------------------------------------
 # Mentions from a text file or from stdin, one per line, as they come.
 
-MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
+_MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
 
 
 @contextmanager
-def open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
+def _open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
     """(binary stream, its name for messages) of a file, or of stdin where `path` is '-'."""
     if path == "-":
         yield sys.stdin.buffer, "stdin"
@@ -427,11 +427,11 @@ def open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
         yield stream, path
 
 
-def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
+def _read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     """Mentions some at a time; where the input pauses, those that have come are answered."""
     mentions: list[str] = []
     number = 0
-    for line in read_lines(stream, name):
+    for line in _read_lines(stream, name):
         if line is not None:
             number += 1
             mention = decode_line(line, name, number)
@@ -441,14 +441,14 @@ def read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
                     "(cut -f1 keeps the first column)"
                 )
             mentions.append(mention)
-        if mentions and (line is None or len(mentions) == MENTIONS_AT_A_TIME):
+        if mentions and (line is None or len(mentions) == _MENTIONS_AT_A_TIME):
             yield mentions
             mentions = []
     if mentions:
         yield mentions
 
 
-def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
+def _read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
     """The lines of a stream, and None whenever the next one must be waited for.
 
     Raises:
@@ -479,7 +479,7 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
 # What answers the mentions of `normalize`: nearest terms, classes, or recall and rank.
 
 
-def normalizer_of(
+def _normalizer_of(
     args: argparse.Namespace,
     dictionary: Dictionary,
     classifier: ConceptClassifier | None,
@@ -506,8 +506,8 @@ def normalizer_of(
             abbreviations=abbreviations,
         )
     if has_stages(args.models, args.ranker):
-        check_of_terms(args, "answers come from a generator or a ranker")
-        check_of_stages(args)
+        _check_of_terms(args, "answers come from a generator or a ranker")
+        _check_of_stages(args)
         return staged_normalizer(
             generators_of(args, args.pooling),
             args.ranker,
@@ -517,10 +517,10 @@ def normalizer_of(
             abbreviations=abbreviations,
             cache=args.cache,
         )
-    return make_normalizer(args, dictionary, abbreviations)
+    return _make_normalizer(args, dictionary, abbreviations)
 
 
-def check_of_stages(args: argparse.Namespace) -> None:
+def _check_of_stages(args: argparse.Namespace) -> None:
     """Raise BadInput for what recall and rank cannot do."""
     from coder_jax.systems.recall_rank.candidates import CANDIDATES
 
@@ -537,7 +537,7 @@ def check_of_stages(args: argparse.Namespace) -> None:
         )
 
 
-def load_classes(args: argparse.Namespace) -> ConceptClassifier:
+def _load_classes(args: argparse.Namespace) -> ConceptClassifier:
     """The model with classes that --model names."""
     from coder_jax.systems.trained_models import has_classes, load_classifier
 
@@ -553,7 +553,7 @@ def load_classes(args: argparse.Namespace) -> ConceptClassifier:
     )
 
 
-def make_normalizer(
+def _make_normalizer(
     args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
 ) -> Normalizer:
     """The encoder with the dictionary, and the rule by which it answers."""
@@ -563,7 +563,7 @@ def make_normalizer(
     from coder_jax.mapping.normalizer import Normalizer
 
     args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
-    chosen = choose(args, len(dictionary.terms))
+    chosen = _choose(args, len(dictionary.terms))
     encoder = load_encoder(args, args.pooling)
     warn_of_languages(encoder, dictionary)
     terms = dictionary.terms
@@ -593,20 +593,20 @@ def run(args: argparse.Namespace) -> int:
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 
     alone("normalize")
-    check(args)
+    _check(args)
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
-        table = read_list(args)
+        table = _read_list(args)
         parts: Iterable[list[str]]
         if table is not None:
             parts = [table.frame[args.column].to_list()]
         elif args.mentions == "-":
-            parts = read_text(args, files)  # as they come
+            parts = _read_text(args, files)  # as they come
         else:
-            parts = list(read_text(args, files))
+            parts = list(_read_text(args, files))
         decisions = read_decisions(args.decided) if args.decided else {}
         abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
-        classifier = load_classes(args) if args.by == "classes" else None
+        classifier = _load_classes(args) if args.by == "classes" else None
         if args.dictionary:
             dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
         else:
@@ -620,21 +620,21 @@ def run(args: argparse.Namespace) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer = normalizer_of(args, dictionary, classifier, abbreviations)
+        normalizer = _normalizer_of(args, dictionary, classifier, abbreviations)
 
         # ---- the list ----
         if table is None and args.out is None and args.review is None:
-            print_answers(args, normalizer, parts, decisions)
+            _print_answers(args, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
-        answers = answers_to(normalizer, mentions, decisions, args.shown)
-        write_coded(args, table, answers, dictionary)
+        answers = _answers_to(normalizer, mentions, decisions, args.shown)
+        _write_coded(args, table, answers, dictionary)
         if args.review:
-            review(args, table, answers, dictionary, decisions)
+            _review(args, table, answers, dictionary, decisions)
     return 0
 
 
-def read_list(args: argparse.Namespace) -> Table | None:
+def _read_list(args: argparse.Namespace) -> Table | None:
     """The table of the command line; None where it is text with a term on each line."""
     is_table = Path(args.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
     if args.column is None and not is_table:
@@ -660,13 +660,13 @@ def read_list(args: argparse.Namespace) -> Table | None:
     return table
 
 
-def read_text(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
+def _read_text(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
     """Mentions from a text file or from stdin."""
-    stream, name = files.enter_context(open_mentions(args.mentions))
-    return read_mentions(stream, name)
+    stream, name = files.enter_context(_open_mentions(args.mentions))
+    return _read_mentions(stream, name)
 
 
-def print_answers(
+def _print_answers(
     args: argparse.Namespace,
     normalizer: SameStringNormalizer | ClassNormalizer,
     parts: Iterable[list[str]],
@@ -685,7 +685,7 @@ def print_answers(
             sys.stdout.flush()
 
 
-def answers_to(
+def _answers_to(
     normalizer: SameStringNormalizer | ClassNormalizer,
     mentions: list[str],
     decisions: dict[str, Decision],
@@ -695,16 +695,16 @@ def answers_to(
     distinct = list(dict.fromkeys(mentions))
     found: list[Answer] = []
     with progress_bar(total=len(distinct), unit=" terms", desc="mapping") as bar:
-        for first in range(0, len(distinct), MENTIONS_AT_A_TIME):
+        for first in range(0, len(distinct), _MENTIONS_AT_A_TIME):
             process.poll()
-            some = normalizer.answers(distinct[first : first + MENTIONS_AT_A_TIME], k)
+            some = normalizer.answers(distinct[first : first + _MENTIONS_AT_A_TIME], k)
             found += some
             bar.update(len(some))
     of_mention = dict(zip(distinct, decided(found, decisions, normalizer.dictionary), strict=True))
     return [of_mention[mention] for mention in mentions]
 
 
-def write_coded(
+def _write_coded(
     args: argparse.Namespace, table: Table | None, answers: list[Answer], dictionary: Dictionary
 ) -> None:
     """Writes the coded list, and says how much of it has an answer."""
@@ -724,7 +724,7 @@ def write_coded(
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
-def review(
+def _review(
     args: argparse.Namespace,
     table: Table | None,
     answers: list[Answer],

@@ -59,7 +59,7 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.whole import is_stdout
 from data_pipeline.process import BadInput
 
-COMMON = (
+_COMMON = (
     *("--model", "--out", "--dictionary", "--dictionary-languages", "--results", "--compare"),
     *("--mentions", "--ranker", "--curves", "--terms"),
 )
@@ -165,18 +165,18 @@ def run(args: argparse.Namespace) -> int:
     if args.mentions and not (args.dictionary or mentions_folder(args.mentions)):
         raise BadInput(f"--mentions: found {args.mentions}; expected --dictionary with it")
     check_dictionary_choices(args)
-    out = find_out(args)
-    name, model = named(args.model)
-    compared = [named(one) for one in args.compare]
+    out = _find_out(args)
+    name, model = _named(args.model)
+    compared = [_named(one) for one in args.compare]
     inputs = Inputs(
         model=model,
-        name=name or short_name(model),
-        title=name or short_name(model),
+        name=name or _short_name(model),
+        title=name or _short_name(model),
         pooling=args.pooling,
         dictionary=args.dictionary,
         **dictionary_choices(args),
-        results=[named(one) for one in args.results],
-        compare=[(name or short_name(path), path) for name, path in compared],
+        results=[_named(one) for one in args.results],
+        compare=[(name or _short_name(path), path) for name, path in compared],
         terms=args.terms,
         neighbours=args.neighbours,
         seed=args.seed,
@@ -185,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
         curves=args.curves,
         cache=args.cache,
     )
-    check_names([inputs.name, *(name for name, _ in inputs.compare)])
+    _check_names([inputs.name, *(name for name, _ in inputs.compare)])
     report = build_report(inputs)
     size = write_page(report, out)
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
@@ -195,12 +195,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def find_out(args: argparse.Namespace) -> Path:
+def _find_out(args: argparse.Namespace) -> Path:
     """The file to write; BadInput if there is no place for it."""
     from coder_jax.training.run_folder import is_run
     from data_pipeline.files.buckets import check_output, in_bucket
 
-    _, model = named(args.model)
+    _, model = _named(args.model)
     out = args.out
     if out is None:
         if in_bucket(model) or not is_run(model):
@@ -213,7 +213,7 @@ def find_out(args: argparse.Namespace) -> Path:
     return out
 
 
-def named(argument: str) -> tuple[str | None, str]:
+def _named(argument: str) -> tuple[str | None, str]:
     """(NAME or None, PATH) of NAME=PATH or PATH; a NAME has no slash, a PATH may have a =."""
     name, equals, path = argument.partition("=")
     if not equals or "/" in name:
@@ -223,13 +223,13 @@ def named(argument: str) -> tuple[str | None, str]:
     return name, path
 
 
-def short_name(path: str) -> str:
+def _short_name(path: str) -> str:
     """The last two parts of a path or hub id."""
     known = Path(path).resolve() if Path(path).exists() else Path(path)
     return "/".join(known.parts[-2:])
 
 
-def check_names(names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     """BadInput for two encoders of one name."""
     for name in names:
         if names.count(name) > 1:

@@ -19,7 +19,7 @@ import tyro
 from coder_jax.devices.hosts import log
 from coder_jax.systems.recipes import RECIPES, config_of
 from coder_jax.training.metrics import check_installed
-from coder_jax.training.run_folder import read_identity, small_files
+from coder_jax.training.run_folder import read_run_identity, small_files
 from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
@@ -32,7 +32,7 @@ from data_pipeline.process import (
     option_table,
 )
 
-PURPOSES = {
+_PURPOSES = {
     "your own terminology, on one machine": ("small", "small_synonyms", "coderpp_small"),
     "many languages, on one machine": ("small_all",),
     "the UMLS on accelerators": ("coder_eng", "coder_all", "coderpp"),
@@ -43,14 +43,14 @@ PURPOSES = {
         *("sapbert", "small_sapbert", "coder_v1_eng", "coder_v1_all", "small_v1", "small_transe"),
     ),
 }
-COMMON = (
+_COMMON = (
     *("data", "out", "init", "from", "steps", "learning_rate", "warmup_steps", "groups"),
     *("triplets", "terms", "passes", "eval_steps", "extend", "quiet"),
 )
-EXAMPLES = """\
+_EXAMPLES = """\
   python -m coder_jax train --recipe small --data data/hpo --out runs/hpo
   python -m coder_jax train --recipe coder_eng --data data/umls --out runs/coder_eng --passes 2"""
-PROG = "python -m coder_jax train"
+_PROG = "python -m coder_jax train"
 
 
 def parse(arguments: list[str]) -> Config:
@@ -59,25 +59,25 @@ def parse(arguments: list[str]) -> Config:
     Raises:
         BadInput: if neither is given, or there is no such recipe or run.
     """
-    chooser = argparse.ArgumentParser(prog=PROG, add_help=False, allow_abbrev=False)
+    chooser = argparse.ArgumentParser(prog=_PROG, add_help=False, allow_abbrev=False)
     chooser.add_argument("--recipe")
     chooser.add_argument("--config")
     chosen, flags = chooser.parse_known_args(arguments)
     asked = set(HELP_FLAGS) & set(flags)
     if asked:
         named = chosen.recipe is not None or chosen.config is not None
-        settings, source = starting_settings(
-            chosen.recipe if named else DEFAULT_RECIPE, chosen.config
+        settings, source = _starting_settings(
+            chosen.recipe if named else _DEFAULT_RECIPE, chosen.config
         )
         recipe = chosen.recipe if chosen.recipe in RECIPES else None
-        print((full_help if "--help-all" in asked else brief_help)(settings, source, recipe))
+        print((_full_help if "--help-all" in asked else _brief_help)(settings, source, recipe))
         sys.exit(0)
-    settings, source = starting_settings(chosen.recipe, chosen.config)
+    settings, source = _starting_settings(chosen.recipe, chosen.config)
     return tyro.cli(
         Config[type(settings.system)],  # type: ignore
         args=flags,
         default=settings,
-        prog=f"{PROG} {source}",
+        prog=f"{_PROG} {source}",
         add_help=False,
     )
 
@@ -85,87 +85,94 @@ def parse(arguments: list[str]) -> Config:
 # -------------------------------------------------------------------------------------------------
 # --help of a typed configuration: of the flags that COMMON names; --help-all: of all.
 
-DEFAULT_RECIPE = "coder_eng"  # whose values --help shows where none is named
-CHOOSERS = (
+_DEFAULT_RECIPE = "coder_eng"  # whose values --help shows where none is named
+_CHOOSERS = (
     ("--recipe NAME", "what to train and with which values; one of the above"),
     ("--config RUN", "take the settings of an existing run, from its folder or its run.json"),
 )
 
 
-def brief_help(settings: Config, source: str, recipe: str | None) -> str:
+def _brief_help(settings: Config, source: str, recipe: str | None) -> str:
     """What --help prints: with a recipe what it is for, else which recipes there are."""
-    options = [row for _, rows in option_groups(settings) for row in rows]
+    options = [row for _, rows in _option_groups(settings) for row in rows]
     by_name = {name: (typed, text) for name, typed, text in options}
-    shown = [by_name[name] for name in COMMON if name in by_name]
-    count = len(options) + len(CHOOSERS)
+    shown = [by_name[name] for name in _COMMON if name in by_name]
+    count = len(options) + len(_CHOOSERS)
     if recipe is not None:
-        head = [about_recipe(recipe), "", f"Options (defaults of {source}):"]
+        head = [_about_recipe(recipe), "", f"Options (defaults of {source}):"]
         rows = shown
     else:
         head = [
-            f"usage: {PROG} --recipe NAME --data DATASET --out RUN [options]",
+            f"usage: {_PROG} --recipe NAME --data DATASET --out RUN [options]",
             "",
             *str(__doc__).splitlines()[:1],
             "",
             "Recipes (--recipe NAME --help explains one: commands, duration, what to expect):",
             option_table(
-                ((purpose, ", ".join(names)) for purpose, names in PURPOSES.items()), widest=40
+                ((purpose, ", ".join(names)) for purpose, names in _PURPOSES.items()), widest=40
             ),
             "",
-            f"Examples:\n{EXAMPLES}",
+            f"Examples:\n{_EXAMPLES}",
             "",
             f"Options (defaults of {source}):",
         ]
-        rows = [*CHOOSERS, *shown]
+        rows = [*_CHOOSERS, *shown]
     table = option_table((typed, first_clause(text)) for typed, text in rows)
     return "\n".join([*head, table, "", f"--help-all shows all {count} options"])
 
 
-def full_help(settings: Config, source: str, recipe: str | None) -> str:
+def _full_help(settings: Config, source: str, recipe: str | None) -> str:
     """What --help-all prints: every option, in groups."""
     if recipe is not None:
-        parts = [about_recipe(recipe)]
+        parts = [_about_recipe(recipe)]
     else:
-        parts = [f"usage: {PROG} --recipe NAME [options]", str(__doc__).strip(), list_of_recipes()]
-    parts += [f"Defaults below are those of {source}.", "what to train:\n" + option_table(CHOOSERS)]
-    for title, rows in option_groups(settings):
+        parts = [
+            f"usage: {_PROG} --recipe NAME [options]",
+            str(__doc__).strip(),
+            _list_of_recipes(),
+        ]
+    parts += [
+        f"Defaults below are those of {source}.",
+        "what to train:\n" + option_table(_CHOOSERS),
+    ]
+    for title, rows in _option_groups(settings):
         parts.append(f"{title}:\n" + option_table((typed, text) for _, typed, text in rows))
     return "\n\n".join(parts)
 
 
-def about_recipe(recipe: str) -> str:
+def _about_recipe(recipe: str) -> str:
     """What a recipe's docstring teaches."""
     return inspect.cleandoc(RECIPES[recipe].__doc__ or "")
 
 
-def option_groups(settings: Config) -> list[tuple[str, list[tuple[str, str, str]]]]:
+def _option_groups(settings: Config) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """The flags of a configuration in groups: name, flag as it is typed, and help of each."""
     groups: dict[str, list[tuple[str, str, str]]] = {}
 
     def add(part: Any, prefix: str, title: str) -> None:
         hints = get_type_hints(type(part), include_extras=True)
-        described = descriptions(type(part))
+        described = _descriptions(type(part))
         for field in dataclasses.fields(part):
-            kind, marks = unwrapped(hints[field.name])
+            kind, marks = _unwrapped(hints[field.name])
             if tyro.conf.Suppress in marks:
                 continue
             name = next((mark.name for mark in marks if hasattr(mark, "name")), field.name)
             value = getattr(part, field.name)
             if dataclasses.is_dataclass(value):
                 inside = f"{prefix}{name}." if name else prefix
-                add(value, inside, TITLES.get(field.name, f"loss: {field.name}"))
+                add(value, inside, _TITLES.get(field.name, f"loss: {field.name}"))
                 continue
             flag = "--" + (prefix + name).replace("_", "-")
-            shown = f"(default: {shown_value(value)})" if value not in ("", ()) else ""
+            shown = f"(default: {_shown_value(value)})" if value not in ("", ()) else ""
             text = f"{described.get(field.name, '')} {shown}".strip()
-            row = (prefix + name, f"{flag} {value_name(kind)}".rstrip(), text)
+            row = (prefix + name, f"{flag} {_value_name(kind)}".rstrip(), text)
             groups.setdefault(title, []).append(row)
 
     add(settings, "", "the start")
     return list(groups.items())
 
 
-TITLES = {
+_TITLES = {
     "system": "the loss",
     "batch": "what a batch is made of",
     "model": "the encoder",
@@ -174,7 +181,7 @@ TITLES = {
 }
 
 
-def descriptions(kind: type) -> dict[str, str]:
+def _descriptions(kind: type) -> dict[str, str]:
     """What stands below each field of a dataclass and of its bases."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -184,53 +191,53 @@ def descriptions(kind: type) -> dict[str, str]:
     return found
 
 
-def unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """A type without its `Annotated`, and what that says."""
     return (hint.__origin__, hint.__metadata__) if hasattr(hint, "__metadata__") else (hint, ())
 
 
-def value_name(kind: Any) -> str:
+def _value_name(kind: Any) -> str:
     """What stands for a value of this type: nothing for a switch."""
     if kind is bool:
         return ""
     if get_origin(kind) is Literal:
         return "{" + ",".join(map(str, get_args(kind))) + "}"
     if get_origin(kind) is tuple:
-        return f"{value_name(get_args(kind)[0])} ..."
+        return f"{_value_name(get_args(kind)[0])} ..."
     if get_origin(kind) in (types.UnionType, Union):
-        return value_name(next(one for one in get_args(kind) if one is not type(None)))
+        return _value_name(next(one for one in get_args(kind) if one is not type(None)))
     return {int: "N", float: "X"}.get(kind, "TEXT")
 
 
-def shown_value(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     """A default as it is typed."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]:
+def _starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]:
     """The settings of a recipe or of a run, and the words that name it."""
     if run is not None:
         if recipe is not None:
             raise BadInput(f"found --recipe {recipe} and --config {run}; expected one of them")
         folder = Path(run).parent if Path(run).name == RUN.file else Path(run)
-        return config_of(read_identity(small_files(folder))), f"--config {run}"
+        return config_of(read_run_identity(small_files(folder))), f"--config {run}"
     if recipe is None:
-        raise BadInput(f"found no --recipe; expected one of\n{list_of_recipes()}")
+        raise BadInput(f"found no --recipe; expected one of\n{_list_of_recipes()}")
     if recipe not in RECIPES:
         raise BadInput(
             f"there is no recipe {recipe!r}{did_you_mean(recipe, RECIPES)}; expected one of\n"
-            f"{list_of_recipes()}"
+            f"{_list_of_recipes()}"
         )
     return RECIPES[recipe](), f"--recipe {recipe}"
 
 
-def list_of_recipes() -> str:
+def _list_of_recipes() -> str:
     """A line for each recipe, by what it is for."""
     width = max(map(len, RECIPES))
     lines = []
-    for purpose, names in PURPOSES.items():
+    for purpose, names in _PURPOSES.items():
         lines.append(f"  {purpose}:")
         for name in names:
             what = (RECIPES[name].__doc__ or "").splitlines()[0]

@@ -30,14 +30,14 @@ from data_pipeline.process import INTERRUPTED, TRY_AGAIN, BadInput, Stopped, is_
 T = TypeVar("T")
 
 # Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
-A_DAY = 24 * 3600
+_A_DAY = 24 * 3600
 # Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
-KEPT_DECISIONS = 1000
+_KEPT_DECISIONS = 1000
 
 _calls = {"barrier": 0, "decision": 0}  # every host makes the same calls in the same order
 
 
-def service() -> Any:
+def _service() -> Any:
     """jax's client of the coordination service: barriers, and short texts under keys."""
     return distributed.global_state.client
 
@@ -63,13 +63,13 @@ def log(text: str) -> None:
         print(text, flush=True)  # at once in a log file, too
 
 
-def barrier(name: str, seconds: float = A_DAY) -> None:
+def barrier(name: str, seconds: float = _A_DAY) -> None:
     """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
     if host_count() == 1:
         return
     _calls["barrier"] += 1
     # All hosts must mean the same place in the program; the number alone would hide a mix-up.
-    service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
+    _service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
 
 
 def first_decides(value: T) -> T:
@@ -80,17 +80,17 @@ def first_decides(value: T) -> T:
     """
     if host_count() == 1:
         return value
-    block, call = divmod(_calls["decision"], KEPT_DECISIONS)
+    block, call = divmod(_calls["decision"], _KEPT_DECISIONS)
     _calls["decision"] += 1
     folder = "coder_jax/decisions"
     if block and not call:
         barrier("decisions")  # all of them have read the block before
         if is_first():
-            service().key_value_delete(f"{folder}/{block - 1}")
+            _service().key_value_delete(f"{folder}/{block - 1}")
     if is_first():
-        service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
+        _service().key_value_set(f"{folder}/{block}/{call}", json.dumps(value))
         return value
-    return json.loads(service().blocking_key_value_get(f"{folder}/{block}/{call}", 1000 * A_DAY))
+    return json.loads(_service().blocking_key_value_get(f"{folder}/{block}/{call}", 1000 * _A_DAY))
 
 
 def must_agree(what: str, value: Any) -> None:
@@ -109,7 +109,7 @@ def must_agree(what: str, value: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Where a process belongs in its run: the environment in, a `Place` out.
+# Where a process belongs in its run: the environment in, a `_Place` out.
 #
 # jax finds it out by itself on TPU slices (Google Cloud and Kubernetes), under Slurm, under Open
 # MPI up to version 4, and in a Kubernetes job where its Python package `kubernetes` is installed.
@@ -120,13 +120,13 @@ def must_agree(what: str, value: Any) -> None:
 # itself.
 
 # Seconds that a host waits for the others at the start.
-START_TIMEOUT = "CODER_JAX_START_TIMEOUT"
+_START_TIMEOUT = "CODER_JAX_START_TIMEOUT"
 # Seconds without a heartbeat after which a host counts as lost.
-LOST_TIMEOUT = "CODER_JAX_LOST_HOST_TIMEOUT"
+_LOST_TIMEOUT = "CODER_JAX_LOST_HOST_TIMEOUT"
 
 
 @dataclass(frozen=True)
-class Place:
+class _Place:
     """Where a process belongs in its run."""
 
     coordinator: str  # HOST:PORT of process 0
@@ -135,18 +135,18 @@ class Place:
     local_devices: tuple[int, ...] | None  # the GPUs that it may use; None for all it sees
 
 
-def find_place(environment: Mapping[str, str]) -> Place | None:
+def _find_place(environment: Mapping[str, str]) -> _Place | None:
     """Where this process belongs; None if it is the only one of its run.
 
     Raises:
         BadInput: if variables are half set or wrong, or a cluster cannot be asked.
     """
     address = environment.get("JAX_COORDINATOR_ADDRESS") or None
-    count = number(environment, "JAX_NUM_PROCESSES", least=1)
-    index = number(environment, "JAX_PROCESS_ID", least=0)
+    count = _number(environment, "JAX_NUM_PROCESSES", least=1)
+    index = _number(environment, "JAX_PROCESS_ID", least=0)
     devices = None
     if count != 1 and None in (address, count, index):
-        address, count, index, devices = ask_jax(address, count, index)
+        address, count, index, devices = _ask_jax(address, count, index)
     if count == 1 or (address, count, index) == (None, None, None):
         return None
     if address is None or count is None or index is None:
@@ -171,12 +171,12 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
             f"JAX_COORDINATOR_ADDRESS is {address!r}; expected HOST:PORT, the name or address of "
             "the machine of process 0 and a port that is free there"
         )
-    return Place(address, count, index, usable_devices(devices, environment))
+    return _Place(address, count, index, _usable_devices(devices, environment))
 
 
 def alone(verb: str) -> None:
     """BadInput where `verb`, a command for one host, was started on several."""
-    place = find_place(os.environ)
+    place = _find_place(os.environ)
     if place is not None:
         raise BadInput(
             f"found {place.count} processes, of which this is number {place.index}; {verb} runs "
@@ -184,7 +184,7 @@ def alone(verb: str) -> None:
         )
 
 
-def ask_jax(
+def _ask_jax(
     address: str | None, count: int | None, index: int | None
 ) -> tuple[str | None, int | None, int | None, Any]:
     """What jax finds out by itself of (address, count, index, local devices) that is not given."""
@@ -193,7 +193,7 @@ def ask_jax(
             # One pod of Kubernetes without its Python package is a single host like any other.
             warnings.filterwarnings("ignore", message=".*Kubernetes environment detected")
             return ClusterEnv.auto_detect_unset_distributed_params(
-                address, count, index, None, None, start_seconds()
+                address, count, index, None, None, _start_seconds()
             )
     except Exception as error:  # whatever the metadata server, DNS or the Kubernetes API may raise
         raise BadInput(
@@ -203,7 +203,7 @@ def ask_jax(
         ) from error
 
 
-def usable_devices(
+def _usable_devices(
     found: Sequence[int] | None, environment: Mapping[str, str]
 ) -> tuple[int, ...] | None:
     """The GPUs of this process: jax's choice, one per process, where that is what was started."""
@@ -220,7 +220,7 @@ def usable_devices(
     return None if found is None or one_per_node or one_visible else tuple(found)
 
 
-def number(environment: Mapping[str, str], name: str, least: int) -> int | None:
+def _number(environment: Mapping[str, str], name: str, least: int) -> int | None:
     """The whole number in a variable; None if it is not set or empty."""
     text = environment.get(name, "")
     if not text:
@@ -230,14 +230,14 @@ def number(environment: Mapping[str, str], name: str, least: int) -> int | None:
     return int(text)
 
 
-def start_seconds() -> int:
+def _start_seconds() -> int:
     """How long a host waits for the others at the start."""
-    return number(os.environ, START_TIMEOUT, least=1) or 300
+    return _number(os.environ, _START_TIMEOUT, least=1) or 300
 
 
-def lost_seconds() -> int:
+def _lost_seconds() -> int:
     """How long a host may be silent until it counts as lost."""
-    return number(os.environ, LOST_TIMEOUT, least=1) or 60
+    return _number(os.environ, _LOST_TIMEOUT, least=1) or 60
 
 
 # -------------------------------------------------------------------------------------------------
@@ -247,31 +247,31 @@ def lost_seconds() -> int:
 # word is noticed by jax itself: at once where a collective on the CPU loses its connection, else
 # when its heartbeats stay out; jax then aborts the others (SIGABRT, status 134).
 
-WORDS = "coder_jax/words/"
-FAILED = WORDS + "failed"
-ASKED = WORDS + "asked"
+_WORDS = "coder_jax/words/"
+_FAILED = _WORDS + "failed"
+_ASKED = _WORDS + "asked"
 
-WATCH_SECONDS = 0.5
+_WATCH_SECONDS = 0.5
 # How long a host's own error may take to come out before another's word ends it.
-GRACE_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
 # The service ends with process 0, so it stays until the others must have read the word.
-LINGER_SECONDS = 3.0
+_LINGER_SECONDS = 3.0
 
 # How the runtime's own errors name a process that is no longer there.
-HOST_LOST = re.compile(
+_HOST_LOST = re.compile(
     r"Gloo .* failed|remote process exited"
     r"|heartbeat timeout|Barrier (failed|timed out)|coordination service",
     re.IGNORECASE,
 )
 # What a hub or a bucket may say too; it counts in errors of jax's own class only.
-CONNECTION_LOST = re.compile(r"Connection (closed|reset) by peer|Socket closed", re.IGNORECASE)
+_CONNECTION_LOST = re.compile(r"Connection (closed|reset) by peer|Socket closed", re.IGNORECASE)
 
 
-class HostLost(Stopped):
+class _HostLost(Stopped):
     """Another host of the run is gone or did not come; the same command goes on."""
 
 
-class Watch(threading.Thread):
+class _Watch(threading.Thread):
     """Reads the others' words twice a second, and speaks for this host.
 
     Args:
@@ -286,18 +286,18 @@ class Watch(threading.Thread):
         self.following = False  # another host's word is about to end this process
 
     def run(self) -> None:
-        while not self.ended.wait(WATCH_SECONDS):
+        while not self.ended.wait(_WATCH_SECONDS):
             self.say_asked()
             words = self.words()
-            if FAILED in words:
-                self.follow(words[FAILED])
-            elif ASKED in words:
-                process.ask(int(words[ASKED]))
+            if _FAILED in words:
+                self.follow(words[_FAILED])
+            elif _ASKED in words:
+                process.ask(int(words[_ASKED]))
 
     def words(self) -> dict[str, str]:
         """What has been said so far; nothing if process 0 is gone (jax ends this process then)."""
         try:
-            return dict(self.client.key_value_dir_get(WORDS))
+            return dict(self.client.key_value_dir_get(_WORDS))
         except RuntimeError:
             return {}
 
@@ -311,26 +311,26 @@ class Watch(threading.Thread):
     def say_asked(self) -> None:
         """Pass the signal that came to this host on, if one came."""
         if number := process.signal_asked():
-            self.say(ASKED, str(int(number)))
+            self.say(_ASKED, str(int(number)))
 
     def status_when_asked(self) -> int | None:
         """The exit status after the signal that was said first, if one was."""
-        number = self.words().get(ASKED)
+        number = self.words().get(_ASKED)
         return None if number is None else process.exit_status(int(number))
 
     def say_failed(self, status: int, reason: str) -> None:
         """Tell all hosts to leave with `status`, and leave at exit without waiting for them."""
-        self.say(FAILED, f"{self.index} {status} {reason}")
-        leave_at_exit(status, linger=self.index == 0)
+        self.say(_FAILED, f"{self.index} {status} {reason}")
+        _leave_at_exit(status, linger=self.index == 0)
 
     def follow(self, word: str) -> None:
         """Leave as another host did, unless this one is about to leave by itself."""
         index, status, reason = word.split(" ", 2)
-        if int(index) == self.index or self.ended.wait(GRACE_SECONDS):
+        if int(index) == self.index or self.ended.wait(_GRACE_SECONDS):
             return
         self.following = True
         print(f"error: host {index} ended this run: {reason}", file=sys.stderr)
-        leave(int(status), linger=self.index == 0)
+        _leave(int(status), linger=self.index == 0)
 
     def end(self) -> None:
         """Stop watching."""
@@ -339,18 +339,18 @@ class Watch(threading.Thread):
             self.join()
 
 
-def fail(watch: Watch, error: BaseException) -> None:
+def _fail(watch: _Watch, error: BaseException) -> None:
     """Tell the others why this host leaves.
 
     Raises:
-        HostLost: instead of `error`, where that only says that another host is gone.
+        _HostLost: instead of `error`, where that only says that another host is gone.
     """
     lost = lost_host(error)
     if lost is None or isinstance(error, BadInput):
-        watch.say_failed(status_of(error), f"{type(error).__name__}: {error}")
+        watch.say_failed(_status_of(error), f"{type(error).__name__}: {error}")
         return
     # A host that failed has said so just before: then the watch ends this process with its status.
-    time.sleep(2 * WATCH_SECONDS + GRACE_SECONDS)
+    time.sleep(2 * _WATCH_SECONDS + _GRACE_SECONDS)
     if watch.following:
         watch.join()
     watch.say_failed(TRY_AGAIN, "it lost the connection to another host")
@@ -359,20 +359,20 @@ def fail(watch: Watch, error: BaseException) -> None:
         "or lost its network; its own output says more",
         file=sys.stderr,
     )
-    raise HostLost from error
+    raise _HostLost from error
 
 
 def lost_host(error: BaseException | None) -> str | None:
     """What jax says of a lost host, in an error or in those that led to it; None if nothing."""
     while error is not None:
         text, jaxs_own = str(error), isinstance(error, JaxRuntimeError)
-        if HOST_LOST.search(text) or (jaxs_own and CONNECTION_LOST.search(text)):
+        if _HOST_LOST.search(text) or (jaxs_own and _CONNECTION_LOST.search(text)):
             return text
         error = error.__cause__ or error.__context__
     return None
 
 
-def status_of(error: BaseException) -> int:
+def _status_of(error: BaseException) -> int:
     """The exit status that `data_pipeline.process.run_command` gives an error."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
@@ -381,17 +381,17 @@ def status_of(error: BaseException) -> int:
     return 1 if message_of(error) is None else 2
 
 
-def leave_at_exit(status: int, linger: bool = False) -> None:
+def _leave_at_exit(status: int, linger: bool = False) -> None:
     """End with `status` once Python is done, without jax's wait for the other hosts."""
-    atexit.register(leave, status, linger)
+    atexit.register(_leave, status, linger)
 
 
-def leave(status: int, linger: bool) -> None:
+def _leave(status: int, linger: bool) -> None:
     """End this process now."""
     sys.stdout.flush()
     sys.stderr.flush()
     if linger:
-        time.sleep(LINGER_SECONDS)
+        time.sleep(_LINGER_SECONDS)
     os._exit(status)
 
 
@@ -402,30 +402,30 @@ def leave(status: int, linger: bool) -> None:
 # together. On a laptop and on any other single host nothing is started and nothing is waited for.
 
 # Hosts that stop do so at the same place in the program, unless one alone was asked there.
-STOP_SECONDS = 30.0
-POLL_SECONDS = 0.2
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.2
 # How a start fails that a new one may mend: the coordinator went away, or does not answer.
-NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
+_NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
 
 
-def start_hosts() -> None:
+def _start_hosts() -> None:
     """Join the other processes of the run, if there are any; call before any other use of jax.
 
     Raises:
         BadInput: if the environment contradicts itself, or the port is taken.
-        HostLost: if the others do not come in time.
+        _HostLost: if the others do not come in time.
         Stopped: if this host is asked to stop meanwhile.
     """
     if distributed.global_state.client is not None:
         return
-    place = find_place(os.environ)
+    place = _find_place(os.environ)
     if place is None:
         return
     if place.index == 0:
-        check_port(place)
+        _check_port(place)
     # jax would take SIGTERM for itself, and commands would never hear of it.
     jax.config.update("jax_enable_preemption_service", False)
-    start, lost = start_seconds(), lost_seconds()
+    start, lost = _start_seconds(), _lost_seconds()
     errors: list[Exception] = []
 
     def join() -> None:
@@ -445,32 +445,32 @@ def start_hosts() -> None:
 
     joining = threading.Thread(target=join, daemon=True)
     joining.start()
-    wait_for_start(joining, start)
+    _wait_for_start(joining, start)
     if joining.is_alive() or errors:
-        reason = why_not_started(place, start, errors)
-        if errors and not NOT_THERE.search(str(errors[0])):
-            leave_at_exit(2)  # the interpreter's own exit would wait for the thread
+        reason = _why_not_started(place, start, errors)
+        if errors and not _NOT_THERE.search(str(errors[0])):
+            _leave_at_exit(2)  # the interpreter's own exit would wait for the thread
             raise BadInput(reason)
-        leave_at_exit(process.TRY_AGAIN)
+        _leave_at_exit(process.TRY_AGAIN)
         print(f"error: {reason}", file=sys.stderr)
-        raise HostLost
+        raise _HostLost
     print(
         f"host {place.index} of {place.count}, coordinator {place.coordinator}; "
-        f"if a host is lost, the others stop within {lost} s ({LOST_TIMEOUT})",
+        f"if a host is lost, the others stop within {lost} s ({_LOST_TIMEOUT})",
         file=sys.stderr,
         flush=True,
     )
 
 
-def wait_for_start(joining: threading.Thread, seconds: int) -> None:
+def _wait_for_start(joining: threading.Thread, seconds: int) -> None:
     """Wait for the other hosts, and for a signal."""
     deadline = time.monotonic() + seconds
     while joining.is_alive() and time.monotonic() < deadline:
-        joining.join(POLL_SECONDS)
+        joining.join(_POLL_SECONDS)
         try:
             process.poll()
         except Stopped as stopped:
-            leave_at_exit(stopped.status)
+            _leave_at_exit(stopped.status)
             raise
 
 
@@ -481,19 +481,19 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     stop asks the others. With one host it is just `work()`.
 
     Raises:
-        BadInput: as `start_hosts`.
-        HostLost: if another host is gone.
+        BadInput: as `_start_hosts`.
+        _HostLost: if another host is gone.
     """
-    start_hosts()
+    _start_hosts()
     if host_count() == 1:
         return work()
-    watch = Watch(service(), host_index())
+    watch = _Watch(_service(), host_index())
     watch.start()
     try:
         try:
             status = work()
         except Stopped as stopped:
-            stop_together(watch, stopped)
+            _stop_together(watch, stopped)
             raise
         if status:
             watch.say_failed(status, f"it returned status {status}")
@@ -502,14 +502,14 @@ def run_on_hosts(work: Callable[[], int]) -> int:
     except Stopped:
         raise
     except BaseException as error:
-        fail(watch, error)
+        _fail(watch, error)
         raise
     finally:
         watch.end()
     return status
 
 
-def stop_together(watch: Watch, stopped: Stopped) -> None:
+def _stop_together(watch: _Watch, stopped: Stopped) -> None:
     """Wait for the others, who stop too, and end with the status of the signal that came first.
 
     Where this host was asked to stop at a place where it polls alone, the others may wait for it
@@ -518,7 +518,7 @@ def stop_together(watch: Watch, stopped: Stopped) -> None:
     watch.say_asked()
     together = True
     try:
-        barrier("end", STOP_SECONDS)
+        barrier("end", _STOP_SECONDS)
     except JaxRuntimeError:
         together = False
     stopped.status = watch.status_when_asked() or stopped.status
@@ -526,7 +526,7 @@ def stop_together(watch: Watch, stopped: Stopped) -> None:
         watch.say_failed(stopped.status, "it was asked to stop")
 
 
-def check_port(place: Place) -> None:
+def _check_port(place: _Place) -> None:
     """Raise BadInput if the coordinator cannot have its port: jaxlib may crash there."""
     if os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"):
         return  # of one network interface only
@@ -543,7 +543,7 @@ def check_port(place: Place) -> None:
         ) from error
 
 
-def why_not_started(place: Place, waited: int, errors: list[Exception]) -> str:
+def _why_not_started(place: _Place, waited: int, errors: list[Exception]) -> str:
     """What is known about a start that failed."""
     where = f"host {place.index} of {place.count} could not join its run at {place.coordinator}"
     if errors:
@@ -555,10 +555,10 @@ def why_not_started(place: Place, waited: int, errors: list[Exception]) -> str:
     except OSError as error:
         return (
             f"{where} within {waited} s: {error}; check that process 0 runs there and that no "
-            f"firewall is between (port {port}), or wait longer with {START_TIMEOUT}"
+            f"firewall is between (port {port}), or wait longer with {_START_TIMEOUT}"
         )
     return (
         f"{where} within {waited} s: process 0 is there, but not all others are; check that "
         f"{place.count} processes were started, each with its own id, and what they say, or wait "
-        f"longer with {START_TIMEOUT}"
+        f"longer with {_START_TIMEOUT}"
     )

@@ -32,7 +32,7 @@ AXES = ("groups", "within")
 BLOCKS = PartitionSpec("groups")  # [B, ...]
 EVERYWHERE = PartitionSpec()
 # Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
-SMALLEST_TO_SHARD = 1 << 16
+_SMALLEST_TO_SHARD = 1 << 16
 
 
 def make_mesh(groups: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -91,7 +91,7 @@ def place_of(mesh: Mesh, shape: Sequence[int], spread: int | str | None) -> Name
     """
     if isinstance(spread, int) and spread < len(shape):
         return NamedSharding(mesh, _spread(shape, mesh, [spread]))
-    if spread == "largest" and math.prod(shape) >= SMALLEST_TO_SHARD:
+    if spread == "largest" and math.prod(shape) >= _SMALLEST_TO_SHARD:
         largest_first = sorted(range(len(shape)), key=lambda i: -shape[i])
         return NamedSharding(mesh, _spread(shape, mesh, largest_first))
     return replicated(mesh)
@@ -145,7 +145,7 @@ def put_batch(
     return {name: put(name, array) for name, array in batch.items()}
 
 
-def batch_shapes(
+def placed_batch_shapes(
     mesh: Mesh,
     cut: StepCut,
     shapes: Mapping[str, tuple[int, ...]],
@@ -187,7 +187,7 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 # -------------------------------------------------------------------------------------------------
 # What a compiled program needs of each device's memory, as the compiler says, before it runs.
 
-GIB = 2**30
+_GIB = 2**30
 
 
 def check_memory(
@@ -213,8 +213,8 @@ def check_memory(
     limit = device_memory()
     plural = "s" if devices > 1 else ""
     said = (
-        f"memory on each of {devices} device{plural}: {total / GIB:.2f} of {limit / GIB:.1f} GiB "
-        f"(state and batch {held / GIB:.2f}, at work {(total - held) / GIB:.2f})"
+        f"memory on each of {devices} device{plural}: {total / _GIB:.2f} of {limit / _GIB:.1f} GiB "
+        f"(state and batch {held / _GIB:.2f}, at work {(total - held) / _GIB:.2f})"
     )
     if held > total / 2:
         helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
@@ -244,7 +244,7 @@ def device_memory() -> int:
 # that suit them, and what to do where they do not start.
 
 # How jax begins when a platform of JAX_PLATFORMS, or a plugin, does not start.
-NO_BACKEND = "Unable to initialize backend"
+_NO_BACKEND = "Unable to initialize backend"
 
 
 def arithmetic(dtype: str) -> str:
@@ -271,7 +271,7 @@ def devices_in_words() -> str:
     return f"{', '.join(names)}{hosts}"
 
 
-def machine() -> dict[str, Any]:
+def this_machine() -> dict[str, Any]:
     """What the figures were measured on."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -291,7 +291,7 @@ def devices_explained() -> Iterator[None]:
     except (RuntimeError, AssertionError) as error:
         # jax 0.10 only asserts that there is a backend where CUDA is asked for and no GPU is seen.
         nothing = not str(error) and not xla_bridge.backends_are_initialized()
-        if not (nothing or NO_BACKEND in str(error)):
+        if not (nothing or _NO_BACKEND in str(error)):
             raise
         reason = str(error).partition("\n")[0] or "it sees no such device"
         asked = os.environ.get("JAX_PLATFORMS")

@@ -11,7 +11,7 @@ from data_pipeline.files.buckets import cache_folder
 # On CPUs jaxlib 0.10 gives matrix products to YNNPACK, which on the shapes of a BERT is slower than
 # Eigen (by 10 to 20 % in a product); it keeps its reductions. An unknown flag would end the
 # process, hence the version.
-YNN, VERSION = "--xla_cpu_experimental_ynn_fusion_type", "0.10."
+_YNN, _VERSION = "--xla_cpu_experimental_ynn_fusion_type", "0.10."
 
 
 def set_up_xla() -> None:
@@ -22,5 +22,5 @@ def set_up_xla() -> None:
     """
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "compiled"))
     flags = os.environ.get("XLA_FLAGS", "")
-    if YNN not in flags and importlib.metadata.version("jaxlib").startswith(VERSION):
-        os.environ["XLA_FLAGS"] = f"{flags} {YNN}=reduce".strip()
+    if _YNN not in flags and importlib.metadata.version("jaxlib").startswith(_VERSION):
+        os.environ["XLA_FLAGS"] = f"{flags} {_YNN}=reduce".strip()

@@ -29,7 +29,7 @@ from data_pipeline.batches.packing import pack_rows
 from data_pipeline.dataset.tokenizer import tokenize
 from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput, Progress, progress_bar
-from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import words_of
 
 # -------------------------------------------------------------------------------------------------
@@ -37,17 +37,17 @@ from data_pipeline.sources.text import words_of
 #
 # All blocks of a call have one static shape, or few where some terms are much longer than most.
 
-ROW_LENGTH = 128
+_ROW_LENGTH = 128
 # Attention over 128 tokens is mostly to other terms, which it then leaves out: where all terms of a
 # block fit into windows of 64, each window is a row of its own to the encoder.
-WINDOW = 64
+_WINDOW = 64
 # Another shape takes as long to compile as so many batches to encode.
-BATCHES_WORTH_A_SHAPE = 16
-SMALL_FRACTION = 8  # the smaller shape has this part of the rows
-TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
+_BATCHES_WORTH_A_SHAPE = 16
+_SMALL_FRACTION = 8  # the smaller shape has this part of the rows
+_TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """What one device encodes at a time."""
 
     tokens: np.ndarray  # int32 [R, L]
@@ -57,27 +57,27 @@ class Block(NamedTuple):
     window: int  # no term crosses a multiple of it, counted along its row
 
 
-def batches_by_length(
+def _batches_by_length(
     tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
-) -> Iterator[list[Block]]:
-    """As `batches_of_blocks`; many terms that fit into a window first, longer ones after them."""
+) -> Iterator[list[_Block]]:
+    """As `_batches_of_blocks`; many terms that fit into a window first, longer ones after them."""
     lengths = np.diff(start)
-    is_short = lengths <= WINDOW
-    enough = BATCHES_WORTH_A_SHAPE * rows * ROW_LENGTH * devices
+    is_short = lengths <= _WINDOW
+    enough = _BATCHES_WORTH_A_SHAPE * rows * _ROW_LENGTH * devices
     if is_short.all() or lengths[is_short].sum() < enough:
-        yield from batches_of_blocks(tokens, start, rows, devices)
+        yield from _batches_of_blocks(tokens, start, rows, devices)
         return
     for chosen in (is_short, ~is_short):
         numbers = np.flatnonzero(chosen)
         part = tokens[start[0] : start[-1]][np.repeat(chosen, lengths)]
         part_start = np.concatenate([[0], np.cumsum(lengths[numbers])])
-        for batch in batches_of_blocks(part, part_start, rows, devices):
+        for batch in _batches_of_blocks(part, part_start, rows, devices):
             yield [block._replace(terms=numbers[block.terms]) for block in batch]
 
 
-def batches_of_blocks(
+def _batches_of_blocks(
     tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
-) -> Iterator[list[Block]]:
+) -> Iterator[list[_Block]]:
     """Packs terms and yields one block per device at a time, all of one shape.
 
     Rows are dealt out in turn: packing puts long terms first, and blocks of equal work have equal
@@ -86,19 +86,19 @@ def batches_of_blocks(
     if len(start) < 2:
         return
     longest = int(np.diff(start).max())
-    row_length = -(-longest // ROW_LENGTH) * ROW_LENGTH  # few shapes for long terms, too
-    window = WINDOW if longest <= WINDOW else row_length
+    row_length = -(-longest // _ROW_LENGTH) * _ROW_LENGTH  # few shapes for long terms, too
+    window = _WINDOW if longest <= _WINDOW else row_length
     per_row = row_length // window
     packed = {
-        name: padded_rows(array, -(-len(array) // per_row) * per_row).reshape(-1, row_length)
+        name: _padded_rows(array, -(-len(array) // per_row) * per_row).reshape(-1, row_length)
         for name, array in pack_rows(tokens, start, window).items()
     }
     is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
     terms_per_row = is_first.sum(axis=1)
     needed = len(terms_per_row)
-    small = max(2, rows // SMALL_FRACTION)
+    small = max(2, rows // _SMALL_FRACTION)
     rows = small if needed <= small * devices else rows
-    slots = rows * row_length // TOKENS_PER_TERM
+    slots = rows * row_length // _TOKENS_PER_TERM
     blocks = -(-needed // (rows * devices)) * devices
     while np.bincount(np.arange(needed) % blocks, terms_per_row).max() > slots:
         blocks += devices
@@ -113,23 +113,23 @@ def batches_of_blocks(
         dealt.append(terms)
     packed["segments"] = slot_of_term[packed["segments"]]
 
-    def block(number: int) -> Block:
+    def block(number: int) -> _Block:
         tokens, positions, segments = (
-            padded_rows(packed[name][number::blocks], rows)
+            _padded_rows(packed[name][number::blocks], rows)
             for name in ("tokens", "positions", "segments")
         )
-        return Block(tokens, positions, segments, dealt[number], window)
+        return _Block(tokens, positions, segments, dealt[number], window)
 
     for first in range(0, blocks, devices):
         yield [block(number) for number in range(first, first + devices)]
 
 
-def padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
+def _padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
     """Rows of padding added up to `rows`."""
     return np.pad(array, ((0, rows - len(array)), (0, 0)))
 
 
-def pad_terms(
+def _pad_terms(
     tokens: np.ndarray, start: np.ndarray, length: int, pad_token: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every term filled up to `length` tokens with the padding token, which it then attends to."""
@@ -148,9 +148,9 @@ def pad_terms(
 # few long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
 # between two batches (`data_pipeline.process`).
 
-CHUNK_TERMS = 1 << 17
+_CHUNK_TERMS = 1 << 17
 # Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
-ROWS_CPU, ROWS_ACCELERATOR = 16, 512
+_ROWS_CPU, _ROWS_ACCELERATOR = 16, 512
 
 
 def embed_terms(
@@ -191,7 +191,7 @@ def embed_terms(
         encoded = embed_chunks(
             bert,
             tokenizer,
-            (distinct[first : first + CHUNK_TERMS] for first in range(0, len(slot), CHUNK_TERMS)),
+            (distinct[first : first + _CHUNK_TERMS] for first in range(0, len(slot), _CHUNK_TERMS)),
             pooling=pooling,
             max_length=max_length,
             attend_padding=attend_padding,
@@ -199,7 +199,7 @@ def embed_terms(
             rows=rows,
             bar=bar,
         )
-        for first, chunk in zip(range(0, len(slot), CHUNK_TERMS), encoded, strict=True):
+        for first, chunk in zip(range(0, len(slot), _CHUNK_TERMS), encoded, strict=True):
             vectors[first : first + len(chunk)] = chunk
     if len(distinct) == len(terms):
         return vectors
@@ -247,7 +247,7 @@ def embed_chunks(
         slots = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
         tokens, start = tokenize(tokenizer, list(slot), max_length)
         if pad is not None:
-            tokens, start = pad_terms(tokens, start, max_length, pad)
+            tokens, start = _pad_terms(tokens, start, max_length, pad)
         return tokens, start, slots
 
     with ThreadPoolExecutor(1) as background:
@@ -300,7 +300,7 @@ def embed_tokens(
     """
     mesh, graph, params, width = placed
     if rows is None:
-        rows = ROWS_CPU if mesh.devices[0].platform == "cpu" else ROWS_ACCELERATOR
+        rows = _ROWS_CPU if mesh.devices[0].platform == "cpu" else _ROWS_ACCELERATOR
     vectors = np.empty((len(start) - 1, width), np.float32)
 
     def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
@@ -310,12 +310,14 @@ def embed_tokens(
             bar.update(sum(map(len, terms)))
 
     under_way = None
-    for batch in batches_by_length(tokens, start, max(rows, 2), mesh.size):
+    for batch in _batches_by_length(tokens, start, max(rows, 2), mesh.size):
         process.poll()
-        arrays = [np.stack([getattr(block, name) for block in batch]) for name in Block._fields[:3]]
+        arrays = [
+            np.stack([getattr(block, name) for block in batch]) for name in _Block._fields[:3]
+        ]
         on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
-        num_terms = batch[0].tokens.size // TOKENS_PER_TERM
-        encoded = block_vectors(
+        num_terms = batch[0].tokens.size // _TOKENS_PER_TERM
+        encoded = _block_vectors(
             params,
             *on_devices,
             graph=graph,
@@ -333,7 +335,7 @@ def embed_tokens(
 
 
 @partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "unit", "window"))
-def block_vectors(
+def _block_vectors(
     params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, unit, window
 ):
     """Vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
@@ -357,9 +359,9 @@ def block_vectors(
 # chunk; of a name only the recurrence is left.
 
 # Packed rows per device and batch: an LSTM goes token by token, so that many rows go together.
-NAME_ROWS_CPU, NAME_ROWS_ACCELERATOR = 64, 1024
-LEAST_WORDS = 1 << 10  # the table of a chunk has a power of two of rows: few shapes to compile
-Arrays = Mapping[str, Any]
+_NAME_ROWS_CPU, _NAME_ROWS_ACCELERATOR = 64, 1024
+_LEAST_WORDS = 1 << 10  # the table of a chunk has a power of two of rows: few shapes to compile
+_Arrays = Mapping[str, Any]
 
 
 class PlacedNames(NamedTuple):
@@ -372,7 +374,7 @@ class PlacedNames(NamedTuple):
     @property
     def rows(self) -> int:
         """Packed rows per device and batch, for this machine."""
-        return NAME_ROWS_CPU if self.mesh.devices[0].platform == "cpu" else NAME_ROWS_ACCELERATOR
+        return _NAME_ROWS_CPU if self.mesh.devices[0].platform == "cpu" else _NAME_ROWS_ACCELERATOR
 
 
 def place_names(config: NameEncoderConfig, params: Any) -> PlacedNames:
@@ -384,7 +386,7 @@ def place_names(config: NameEncoderConfig, params: Any) -> PlacedNames:
 def embed_names(
     placed: PlacedNames,
     alphabet: Alphabet,
-    vectors: VectorTable,
+    vectors: StringVectors,
     names: Sequence[str],
     *,
     most_words: int,
@@ -412,9 +414,9 @@ def embed_names(
     gates = _gates_of_words(placed, WordTable.of(words, alphabet, vectors), rows)
     found = np.empty((len(names), placed.config.width), np.float32)
 
-    def encode(arrays: Arrays, window: int, slots: int) -> jax.Array:
+    def encode(arrays: _Arrays, window: int, slots: int) -> jax.Array:
         how = {"config": placed.config, "window": window, "slots": slots, "unit": unit}
-        return vectors_of_block(placed.params, gates, arrays, **how)
+        return _vectors_of_block(placed.params, gates, arrays, **how)
 
     for numbers, made in _in_blocks(placed, tokens, start, rows, encode):
         found[numbers] = made[: len(numbers)]
@@ -425,14 +427,14 @@ def embed_names(
 
 def _gates_of_words(placed: PlacedNames, table: WordTable, rows: int) -> dict[str, jax.Array]:
     """Of DIRECTIONS what each word of a table gives to the gates, [words, rounded up, G] each."""
-    size = max(LEAST_WORDS, 1 << (len(table.kinds) - 1).bit_length())
+    size = max(_LEAST_WORDS, 1 << (len(table.kinds) - 1).bit_length())
     width = placed.params["name"]["forward"]["bias"].shape[0]
     found = {name: np.zeros((size, width), np.float32) for name in DIRECTIONS}
 
-    def encode(arrays: Arrays, window: int, slots: int) -> Any:
-        return gates_of_block(placed.params, arrays, config=placed.config, window=window)
+    def encode(arrays: _Arrays, window: int, slots: int) -> Any:
+        return _gates_of_block(placed.params, arrays, config=placed.config, window=window)
 
-    def beside(block: Block, slots: int) -> Arrays:
+    def beside(block: _Block, slots: int) -> _Arrays:
         kinds = np.zeros(slots, np.int32)
         vectors = np.zeros((slots, placed.config.width), np.float32)
         kinds[: len(block.terms)] = table.kinds[block.terms]
@@ -451,8 +453,8 @@ def _in_blocks(
     tokens: np.ndarray,
     start: np.ndarray,
     rows: int,
-    encode: Callable[[Arrays, int, int], Any],
-    beside: Callable[[Block, int], Arrays] | None = None,
+    encode: Callable[[_Arrays, int, int], Any],
+    beside: Callable[[_Block, int], _Arrays] | None = None,
 ) -> Iterator[tuple[np.ndarray, Any]]:
     """(numbers of sequences, what `encode` makes of them) of each block of packed rows.
 
@@ -461,13 +463,13 @@ def _in_blocks(
         tokens, start: sequence i is tokens[start[i] : start[i + 1]].
         rows: packed rows per device and batch.
         encode: of arrays [devices, ...], `tokens`, `segments` and what is beside; of the window, as
-            in `Block`; and of the slots for sequences in a block.
+            in `_Block`; and of the slots for sequences in a block.
         beside: further arrays of a block with so many slots.
     """
-    under_way: tuple[list[Block], Any] | None = None
-    for batch in batches_by_length(tokens, start, rows, placed.mesh.size):
+    under_way: tuple[list[_Block], Any] | None = None
+    for batch in _batches_by_length(tokens, start, rows, placed.mesh.size):
         process.poll()
-        slots = batch[0].tokens.size // TOKENS_PER_TERM
+        slots = batch[0].tokens.size // _TOKENS_PER_TERM
         of_each = [
             {
                 "tokens": block.tokens,
@@ -486,19 +488,19 @@ def _in_blocks(
         yield from _fetched(*under_way)
 
 
-def _fetched(batch: list[Block], encoded: Any) -> Iterator[tuple[np.ndarray, Any]]:
+def _fetched(batch: list[_Block], encoded: Any) -> Iterator[tuple[np.ndarray, Any]]:
     made = jax.device_get(encoded)
     for place, block in enumerate(batch):
         yield block.terms, jax.tree.map(lambda array, place=place: array[place], made)
 
 
 @partial(jax.jit, static_argnames=("config", "window"))
-def gates_of_block(
-    params: Any, arrays: Arrays, *, config: NameEncoderConfig, window: int
+def _gates_of_block(
+    params: Any, arrays: _Arrays, *, config: NameEncoderConfig, window: int
 ) -> dict[str, jax.Array]:
     """Of DIRECTIONS float32 [devices, slots, G]: what the words of each block give to the gates."""
 
-    def of_one(block: Arrays) -> dict[str, jax.Array]:
+    def of_one(block: _Arrays) -> dict[str, jax.Array]:
         spelled = {"characters": block["tokens"], "spelled": block["segments"]}
         rows = {name: array.reshape(-1, window) for name, array in spelled.items()}
         words = word_representations(config, params, {**block, **rows})
@@ -508,10 +510,10 @@ def gates_of_block(
 
 
 @partial(jax.jit, static_argnames=("config", "window", "slots", "unit"))
-def vectors_of_block(
+def _vectors_of_block(
     params: Any,
     gates: Mapping[str, jax.Array],
-    arrays: Arrays,
+    arrays: _Arrays,
     *,
     config: NameEncoderConfig,
     window: int,
@@ -520,7 +522,7 @@ def vectors_of_block(
 ) -> jax.Array:
     """Vectors of the names of each block, float32 [devices, slots, D]."""
 
-    def of_one(block: Arrays) -> jax.Array:
+    def of_one(block: _Arrays) -> jax.Array:
         words, segments = (block[name].reshape(-1, window) for name in ("tokens", "segments"))
         into = {name: table[words] for name, table in gates.items()}
         vectors = vectors_of_gates(config, params, into, segments, slots)

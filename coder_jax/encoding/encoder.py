@@ -58,7 +58,7 @@ from data_pipeline.files.identity import VECTORS, write_identity
 from data_pipeline.files.tables import CONCEPT_COLUMNS, TERM_COLUMNS, split_concepts
 from data_pipeline.files.whole import aligned, recover_folder, whole_folder, write_array
 from data_pipeline.process import BadInput, Progress, progress_bar
-from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import rules_hash
 from data_pipeline.terminology.cleaning import clean
 
@@ -66,10 +66,10 @@ from data_pipeline.terminology.cleaning import clean
 # A dictionary with its vectors: searched for concepts, saved to a folder and loaded from it.
 
 # Search this many terms per wanted concept at first; a concept often has several near terms.
-TERMS_PER_CONCEPT = 8
-VECTORS_FILE, TERMS_FILE = "vectors.npy", "terms.parquet"
-ROWS_AT_A_TIME = 1 << 16
-SAVE_AGAIN = "encode the dictionary with this encoder and save it again"
+_TERMS_PER_CONCEPT = 8
+_VECTORS_FILE, _TERMS_FILE = "vectors.npy", "terms.parquet"
+_ROWS_AT_A_TIME = 1 << 16
+_SAVE_AGAIN = "encode the dictionary with this encoder and save it again"
 
 
 class Match(NamedTuple):
@@ -113,7 +113,7 @@ class EncodedDictionary:
                 "TermEncoder.from_pretrained(EXPORT)"
             )
         in_use = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if in_use and not (folder / TERMS_FILE).is_file():
+        if in_use and not (folder / _TERMS_FILE).is_file():
             raise BadInput(
                 f"{folder} exists and is no saved dictionary; give a new or empty folder"
             )
@@ -122,11 +122,11 @@ class EncodedDictionary:
         about = about_vectors(encoder, str(encoder.name), encoder.weights_hash, terms, dtype.name)
         with whole_folder(folder) as new:
             pl.DataFrame({"term": self.terms, "concept": self.concepts}).write_parquet(
-                new / TERMS_FILE
+                new / _TERMS_FILE
             )
-            path = new / VECTORS_FILE
-            starts = range(0, len(self.terms), ROWS_AT_A_TIME)
-            parts = (np.asarray(self.vectors[n : n + ROWS_AT_A_TIME], dtype) for n in starts)
+            path = new / _VECTORS_FILE
+            starts = range(0, len(self.terms), _ROWS_AT_A_TIME)
+            parts = (np.asarray(self.vectors[n : n + _ROWS_AT_A_TIME], dtype) for n in starts)
             write_array(path, self.vectors.shape, dtype, parts)
             write_identity(about_file(path), VECTORS, about)
 
@@ -141,17 +141,17 @@ class EncodedDictionary:
         folder = Path(folder)
         recover_folder(folder)
         try:
-            rows = pl.read_parquet(folder / TERMS_FILE, columns=["term", "concept"])
+            rows = pl.read_parquet(folder / _TERMS_FILE, columns=["term", "concept"])
         except (OSError, pl.exceptions.PolarsError) as error:
             problem = str(error).splitlines()[0]
             raise BadInput(
                 f"{folder}: found no dictionary that EncodedDictionary.save wrote, or a damaged "
-                f"one ({problem}); {SAVE_AGAIN}"
+                f"one ({problem}); {_SAVE_AGAIN}"
             ) from error
         terms, concepts = rows["term"].to_list(), rows["concept"].to_list()
         listed = TermList(terms, TERMS_PER_CHUNK)
         vectors = read_vectors(
-            folder / VECTORS_FILE, encoder, str(encoder.weights_hash), listed, SAVE_AGAIN
+            folder / _VECTORS_FILE, encoder, str(encoder.weights_hash), listed, _SAVE_AGAIN
         )
         return cls(terms, concepts, vectors, encoder)
 
@@ -165,13 +165,13 @@ DictionarySource = (
     | str
     | Path
 )
-FORMS = (
+_FORMS = (
     "the path of a dictionary, a dict of term -> concept, a list of (term, concept) pairs, a "
     "tuple of two columns (terms, concepts), or a DataFrame with the columns term and concept"
 )
 
 
-def terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
+def _terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
     """The columns of a dictionary in any of the forms that Python has for it.
 
     Args:
@@ -189,12 +189,12 @@ def terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
     if isinstance(given, Mapping):
         columns: Iterable[Any] = (given.keys(), given.values())
     elif hasattr(given, "columns"):
-        columns = (given[name] for name in named_columns(list(given.columns)))
+        columns = (given[name] for name in _named_columns(list(given.columns)))
     elif not isinstance(given, Iterable) or isinstance(given, bytes | set | frozenset):
-        raise BadInput(f"the dictionary is a {type(given).__name__}; expected {FORMS}")
+        raise BadInput(f"the dictionary is a {type(given).__name__}; expected {_FORMS}")
     else:
-        columns = columns_of_rows(given if isinstance(given, tuple) else list(given))
-    terms, concepts = (strings_of(column, f"a dictionary: {FORMS}") for column in columns)
+        columns = _columns_of_rows(given if isinstance(given, tuple) else list(given))
+    terms, concepts = (strings_of(column, f"a dictionary: {_FORMS}") for column in columns)
     if len(terms) != len(concepts) or not terms:
         raise BadInput(
             f"the dictionary has {len(terms)} terms and {len(concepts)} concepts; expected one "
@@ -203,7 +203,7 @@ def terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
     return terms, concepts
 
 
-def named_columns(found: list[Any]) -> list[Any]:
+def _named_columns(found: list[Any]) -> list[Any]:
     """The names of the columns of terms and of concepts among those of a DataFrame."""
     chosen = []
     for known, what in ((TERM_COLUMNS, "terms"), (CONCEPT_COLUMNS, "concepts")):
@@ -218,9 +218,9 @@ def named_columns(found: list[Any]) -> list[Any]:
     return chosen
 
 
-def columns_of_rows(given: tuple | list) -> tuple[Any, Any]:
+def _columns_of_rows(given: tuple | list) -> tuple[Any, Any]:
     """The two columns of pairs, or of a tuple or a list of the columns."""
-    are_pairs = all(map(is_pair, given))
+    are_pairs = all(map(_is_pair, given))
     if are_pairs and len(given) == 2:  # two by two strings
         inner = {type(one) for one in given}
         if (type(given), inner) not in ((tuple, {list}), (list, {tuple})):
@@ -233,11 +233,11 @@ def columns_of_rows(given: tuple | list) -> tuple[Any, Any]:
         return [term for term, _ in given], [concept for _, concept in given]
     if len(given) == 2 and not any(isinstance(one, str) for one in given):
         return given[0], given[1]
-    row = next(row for row in given if not is_pair(row))
-    raise BadInput(f"the dictionary has the row {str(row)[:60]!r}; expected {FORMS}")
+    row = next(row for row in given if not _is_pair(row))
+    raise BadInput(f"the dictionary has the row {str(row)[:60]!r}; expected {_FORMS}")
 
 
-def is_pair(row: Any) -> bool:
+def _is_pair(row: Any) -> bool:
     """Whether a row of a dictionary is (term, concept)."""
     return (
         isinstance(row, tuple | list) and len(row) == 2 and all(isinstance(one, str) for one in row)
@@ -261,10 +261,10 @@ def dictionary_vectors(
     """
     options = {"unit": unit, "progress": progress}
     kept = cached_vectors(encoder, terms, of_run=of_run, **options) if cache else None
-    return vectors_in_chunks(encoder, terms, **options) if kept is None else kept
+    return _vectors_in_chunks(encoder, terms, **options) if kept is None else kept
 
 
-def vectors_in_chunks(
+def _vectors_in_chunks(
     encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
 ) -> np.ndarray:
     """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
@@ -288,18 +288,18 @@ def nearest_concepts(
     """The k concepts nearest to each query; searches more terms until k concepts are among them."""
     found: list[list[Match]] = [[] for _ in queries_QD]
     open_queries = np.arange(len(queries_QD))
-    width = 1 if k == 1 else k * TERMS_PER_CONCEPT
+    width = 1 if k == 1 else k * _TERMS_PER_CONCEPT
     while len(open_queries):
         width = min(width, len(dictionary.terms))
         similarity, index = search(queries_QD[open_queries], dictionary.vectors, width)
         for query, values, numbers in zip(open_queries, similarity, index, strict=True):
-            found[query] = first_of_each_concept(values, numbers, dictionary, k)
+            found[query] = _first_of_each_concept(values, numbers, dictionary, k)
         open_queries = np.array([q for q in open_queries if len(found[q]) < k], np.int64)
         width *= 8
     return found
 
 
-def first_of_each_concept(
+def _first_of_each_concept(
     similarity: np.ndarray, index: np.ndarray, dictionary: EncodedDictionary, k: int
 ) -> list[Match]:
     """The best term of each of the first k concepts among ranked terms."""
@@ -313,7 +313,7 @@ def first_of_each_concept(
     return list(matches.values())[:k]
 
 
-def match_columns(
+def _match_columns(
     mentions: Sequence[str], matches: Sequence[Sequence[Match]]
 ) -> dict[str, list[Any]]:
     """The matches of mentions as columns of a table, a row for each match."""
@@ -326,7 +326,7 @@ def match_columns(
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
+def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
     """What makes a DataFrame of columns: True or "pandas", or "polars"; BadInput without it."""
     if kind == "polars":
         return pl.DataFrame
@@ -442,7 +442,7 @@ def _how(settings: EncoderSettings) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------
 # An encoder of names as what reads terms: any string of characters gets a vector.
 
-CHUNK_NAMES = 1 << 15
+_CHUNK_NAMES = 1 << 15
 
 
 class NameReader:
@@ -455,7 +455,7 @@ class NameReader:
     """
 
     def __init__(
-        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: VectorTable
+        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: StringVectors
     ):
         self.config, self.params, self.alphabet, self.vectors = config, params, alphabet, vectors
 
@@ -535,8 +535,8 @@ class NameReader:
             total=len(distinct), unit=" terms", desc="encoding", disable=not progress
         )
         with bar:
-            for first in range(0, len(distinct), CHUNK_NAMES):
-                some = distinct[first : first + CHUNK_NAMES]
+            for first in range(0, len(distinct), _CHUNK_NAMES):
+                some = distinct[first : first + _CHUNK_NAMES]
                 found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
         if len(distinct) == len(terms):
             return found
@@ -775,7 +775,7 @@ class TermEncoder:
 
         Args:
           dictionary: the path of a TSV file term<TAB>concept or of a dataset folder, or any of the
-            forms that `terms_and_concepts` tells: a dict of term -> concept, columns, pairs, ...
+            forms that `_terms_and_concepts` tells: a dict of term -> concept, columns, pairs, ...
           progress: show a progress bar on stderr, and say where the vectors come from.
           cache: read the vectors where this machine has them, and keep them for the next time: see
             `vector_files.cached_vectors`.
@@ -786,7 +786,7 @@ class TermEncoder:
         """
         if isinstance(dictionary, EncodedDictionary):
             return dictionary
-        terms, concepts = terms_and_concepts(dictionary)
+        terms, concepts = _terms_and_concepts(dictionary)
         vectors = dictionary_vectors(self, terms, cache=cache, progress=progress)
         return EncodedDictionary(terms, concepts, vectors, self)
 
@@ -818,12 +818,12 @@ class TermEncoder:
         """
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
-        make_frame = frame_maker(as_frame) if as_frame else None
+        make_frame = _frame_maker(as_frame) if as_frame else None
         mentions = [mentions] if isinstance(mentions, str) else strings_of(mentions)
         encoded = self.encode_dictionary(dictionary, progress=progress)
         k = min(k, encoded.num_concepts)
         found = nearest_concepts(self.encode(mentions, progress=progress), encoded, k)
-        return make_frame(match_columns(mentions, found)) if make_frame else found
+        return make_frame(_match_columns(mentions, found)) if make_frame else found
 
     def __repr__(self) -> str:
         settings = self.settings

@@ -22,10 +22,10 @@ from data_pipeline.process import BadInput
 # where XLA with its static shapes would sort as if there were many, and it does so while XLA
 # compares the next block.
 
-GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers of two
+_GROUP = 32  # neighbouring keys per group; a power of two, and blocks are powers of two
 
 
-def search_on_host(
+def _search_on_host(
     queries: np.ndarray,
     keys: Rows,
     k: int,
@@ -39,12 +39,12 @@ def search_on_host(
         jax.device_put(np.ascontiguousarray(rows_from(queries, start, query_rows).T), device)
         for start in starts
     ]
-    best = np.full((len(queries), k), NOTHING)
+    best = np.full((len(queries), k), _NOTHING)
 
     def choose(
         here: np.ndarray, block_start: int, new: slice, compared: tuple[jax.Array, jax.Array]
     ) -> None:
-        keep_best(here, block_start, new, *map(np.asarray, compared))
+        _keep_best(here, block_start, new, *map(np.asarray, compared))
 
     under_way: tuple | None = None
     for first_key in range(0, len(keys), key_rows):
@@ -55,14 +55,14 @@ def search_on_host(
         keys_ND = jax.device_put(rows_from(keys, block_start, key_rows), device)
         new = slice(first_key - block_start, min(key_rows, len(keys) - block_start))
         for start, queries_DQ in zip(starts, query_blocks, strict=True):
-            compared = similarities(keys_ND, queries_DQ)
+            compared = _similarities(keys_ND, queries_DQ)
             if under_way is not None:  # chosen from while the next block is compared
                 choose(*under_way)
             under_way = best[start : start + query_rows], block_start, new, compared
     assert under_way is not None  # neither queries nor keys are empty
     choose(*under_way)
-    similarity, index = unpack(best)
-    check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
+    similarity, index = _unpack(best)
+    _check_finite(similarity)  # minus infinity leaves places empty: there are k keys or more
     return similarity, index
 
 
@@ -73,11 +73,11 @@ def rows_from(array: Rows, start: int, rows: int) -> np.ndarray:
 
 
 @jax.jit
-def similarities(keys_ND, queries_DQ) -> tuple[jax.Array, jax.Array]:
+def _similarities(keys_ND, queries_DQ) -> tuple[jax.Array, jax.Array]:
     """All dot products [N, Q], and the largest in each group of neighbouring keys [Q, G]."""
     similarity_NQ = dot_products(keys_ND, queries_DQ)
     keys, queries = similarity_NQ.shape
-    grouped_GgQ = similarity_NQ.reshape(-1, min(GROUP, keys), queries)
+    grouped_GgQ = similarity_NQ.reshape(-1, min(_GROUP, keys), queries)
     return similarity_NQ, grouped_GgQ.max(axis=1).T
 
 
@@ -86,7 +86,7 @@ def dot_products(keys_ND, queries_DQ) -> jax.Array:
     return jnp.einsum("nd,dq->nq", keys_ND, queries_DQ, precision=jax.lax.Precision.HIGHEST)
 
 
-def keep_best(
+def _keep_best(
     best_Qk: np.ndarray,
     start: int,
     new: slice,
@@ -96,15 +96,15 @@ def keep_best(
     """Puts the keys of a block that are among the best k into `best_Qk`, in place.
 
     Only groups are looked at whose largest key is among the best k: k of them are enough, as
-    `search.top_k` says; a key that was chosen from already stands for itself in that count. What is
-    in `best_Qk` already has lower indices, so keys must be larger.
+    `search._top_k` says; a key that was chosen from already stands for itself in that count. What
+    is in `best_Qk` already has lower indices, so keys must be larger.
 
     Args:
-      best_Qk: int64, from `pack`, best first; the block may have more queries, of padding.
+      best_Qk: int64, from `_pack`, best first; the block may have more queries, of padding.
       start: the index of the block's first key.
       new: the keys of the block that count; before them are some that were chosen from already,
         after them padding.
-      similarity_NQ, largest_QG: from `similarities`.
+      similarity_NQ, largest_QG: from `_similarities`.
 
     Raises:
       BadInput: a similarity is not a number, or infinite.
@@ -116,8 +116,8 @@ def keep_best(
         largest_QG = largest_QG[:, : -(-new.stop // width)].copy()
         last_group = slice((new.stop - 1) // width * width, new.stop)
         largest_QG[:, -1] = similarity_NQ[last_group, :queries].max(axis=0)
-    check_finite(largest_QG.max())
-    least_Q, _ = unpack(best_Qk[:, -1])
+    _check_finite(largest_QG.max())
+    least_Q, _ = _unpack(best_Qk[:, -1])
     is_open_QG = largest_QG > least_Q[:, None]
     crowded_C = np.flatnonzero(np.count_nonzero(is_open_QG, axis=1) > k)
     if len(crowded_C):
@@ -137,10 +137,10 @@ def keep_best(
     key_F = group_P[pair_F] * width + place_F
     is_new_F = (new.start <= key_F) & (key_F < new.stop)
     pair_F, place_F, key_F = pair_F[is_new_F], place_F[is_new_F], key_F[is_new_F]
-    merge_rows(best_Qk, query_P[pair_F], pack(values_Pg[pair_F, place_F], start + key_F))
+    _merge_rows(best_Qk, query_P[pair_F], _pack(values_Pg[pair_F, place_F], start + key_F))
 
 
-def check_finite(similarity: np.ndarray) -> None:
+def _check_finite(similarity: np.ndarray) -> None:
     """BadInput if one is infinite or not a number."""
     if not np.isfinite(similarity).all():
         raise BadInput(
@@ -149,35 +149,35 @@ def check_finite(similarity: np.ndarray) -> None:
         )
 
 
-def merge_rows(best_Qk: np.ndarray, query_F: np.ndarray, found_F: np.ndarray) -> None:
+def _merge_rows(best_Qk: np.ndarray, query_F: np.ndarray, found_F: np.ndarray) -> None:
     """Merges found keys, ordered by query, into the best k of their queries, in place."""
     k, count_Q = best_Qk.shape[1], np.bincount(query_F, minlength=len(best_Qk))
     rows_A = np.flatnonzero(count_Q)
     row_F = (np.cumsum(count_Q > 0) - 1)[query_F]
     column_F = k + np.arange(len(query_F)) - (np.cumsum(count_Q) - count_Q)[query_F]
-    both = np.full((len(rows_A), k + count_Q.max(initial=0)), NOTHING)
+    both = np.full((len(rows_A), k + count_Q.max(initial=0)), _NOTHING)
     both[:, :k] = best_Qk[rows_A]
     both[row_F, column_F] = found_F
     both.sort(axis=1)
     best_Qk[rows_A] = both[:, :k]
 
 
-def pack(similarity: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _pack(similarity: np.ndarray, index: np.ndarray) -> np.ndarray:
     """int64 that sort by falling similarity (float32), then by rising index (below 2**32)."""
     bits = (0.0 - similarity).view(np.int32)  # 0.0, never -0.0, which would not tie with it
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # of negative floats the larger has smaller bits
     return (ordered.astype(np.int64) << 32) | index
 
 
-def unpack(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Similarity float32 and index int64, from `pack`."""
+def _unpack(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Similarity float32 and index int64, from `_pack`."""
     ordered = (packed >> 32).astype(np.int32)
     bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
     return 0.0 - bits.view(np.float32), packed & 0xFFFFFFFF
 
 
 # Sorts behind all keys.
-NOTHING = pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int64))[0]
+_NOTHING = _pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int64))[0]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -189,19 +189,19 @@ NOTHING = pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int64)
 # the number of devices. Another size of the blocks may change a similarity's last bits.
 #
 # If asked, products of each block are of bfloat16, which accelerators multiply much faster, and
-# only its best keys by these are compared in float32: almost exact (`CANDIDATES`).
+# only its best keys by these are compared in float32: almost exact (`_CANDIDATES`).
 
-BLOCK_QUERIES = 512
-BLOCK_KEYS = 65536
+_BLOCK_QUERIES = 512
+_BLOCK_KEYS = 65536
 # On a CPU 8 MB of similarities, which the allocator keeps; more and fewer were slower.
-BLOCK_KEYS_CPU, SIMILARITIES_CPU = 16384, 1 << 21
-MOST_KEYS = 1 << 30  # indices on the devices are int32
-SPREAD, SAME = PartitionSpec("keys"), PartitionSpec()
+_BLOCK_KEYS_CPU, _SIMILARITIES_CPU = 16384, 1 << 21
+_MOST_KEYS = 1 << 30  # indices on the devices are int32
+_SPREAD, _SAME = PartitionSpec("keys"), PartitionSpec()
 Products = Literal["exact", "bfloat16"]
 # By bfloat16 so many times k keys of a block are compared in float32. A product of unit vectors of
 # width D is off by some 0.002 / sqrt(D), so that few of the nearest are not among them:
 # tests/coder_jax/encoding/test_search.py and benchmarks/refresh.py measure how few.
-CANDIDATES = 2
+_CANDIDATES = 2
 
 
 def search(
@@ -209,7 +209,7 @@ def search(
     keys: Rows,
     k: int,
     *,
-    block_queries: int = BLOCK_QUERIES,
+    block_queries: int = _BLOCK_QUERIES,
     block_keys: int | None = None,
     devices: Sequence[jax.Device] | None = None,
     products: Products = "exact",
@@ -236,19 +236,21 @@ def search(
       BadInput: a similarity among the k largest is infinite or not a number.
       Stopped: a signal asked for it.
     """
-    check_shapes(queries, keys, k)
+    _check_shapes(queries, keys, k)
     if not len(queries):
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
     devices = list(devices or jax.local_devices())
     query_rows = block_size(len(queries), block_queries)
     if block_keys is None:
         on_cpu = devices[0].platform == "cpu"
-        block_keys = min(BLOCK_KEYS_CPU, SIMILARITIES_CPU // query_rows) if on_cpu else BLOCK_KEYS
+        block_keys = (
+            min(_BLOCK_KEYS_CPU, _SIMILARITIES_CPU // query_rows) if on_cpu else _BLOCK_KEYS
+        )
     key_rows = block_size(len(keys), max(block_keys, k))
     blocks = -(-len(keys) // key_rows)
     chosen = devices[:blocks]
     if products == "exact" and len(chosen) == 1 and chosen[0].platform == "cpu":
-        return search_on_host(queries, keys, k, query_rows, key_rows, chosen[0])
+        return _search_on_host(queries, keys, k, query_rows, key_rows, chosen[0])
     return _search_on_devices(queries, keys, k, query_rows, key_rows, chosen, products)
 
 
@@ -290,34 +292,34 @@ def _search_on_devices(
     """`search` in blocks of so many rows, on so many devices."""
     mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
     query_blocks = [
-        jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, SAME))
+        jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, _SAME))
         for start in range(0, len(queries), query_rows)
     ]
     shape = (len(chosen), query_rows, k)
     nothing = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32)
-    best = [jax.device_put(nothing, NamedSharding(mesh, SPREAD)) for _ in query_blocks]
+    best = [jax.device_put(nothing, NamedSharding(mesh, _SPREAD)) for _ in query_blocks]
     # Neighbouring blocks go to one device: the first of equal keys is on the first device.
     rounds = -(-len(keys) // (key_rows * len(chosen)))
     for turn in range(rounds):
         process.poll()
         starts = key_rows * (turn + rounds * np.arange(len(chosen)))
-        blocks_of_keys = spread_blocks(keys, starts, key_rows, mesh)
+        blocks_of_keys = _spread_blocks(keys, starts, key_rows, mesh)
         before = best
         best = [
-            merge_blocks(queries_QD, *blocks_of_keys, *found, k=k, mesh=mesh, products=products)
+            _merge_blocks(queries_QD, *blocks_of_keys, *found, k=k, mesh=mesh, products=products)
             for queries_QD, found in zip(query_blocks, best, strict=True)
         ]
         jax.block_until_ready(before)  # or keys would pile up in front of busy devices
     found = jax.device_get(best)
     for similarity, _ in found:
-        check_finite(similarity.max())  # merging puts last what is not a number
-    merged = [best_of_devices(*pair) for pair in found]
+        _check_finite(similarity.max())  # merging puts last what is not a number
+    merged = [_best_of_devices(*pair) for pair in found]
     similarity, index = (np.concatenate(part)[: len(queries)] for part in zip(*merged, strict=True))
-    check_finite(similarity)
+    _check_finite(similarity)
     return similarity, index.astype(np.int64)
 
 
-def check_shapes(queries: np.ndarray, keys: Rows, k: int) -> None:
+def _check_shapes(queries: np.ndarray, keys: Rows, k: int) -> None:
     """ValueError for what cannot be searched."""
     if queries.ndim != 2 or len(keys.shape) != 2 or queries.shape[1] != keys.shape[1]:
         raise ValueError(
@@ -325,8 +327,8 @@ def check_shapes(queries: np.ndarray, keys: Rows, k: int) -> None:
         )
     if not 1 <= k <= len(keys):
         raise ValueError(f"k is {k}; expected 1 to {len(keys)}, the number of keys")
-    if len(keys) > MOST_KEYS:
-        raise ValueError(f"there are {len(keys)} keys; expected at most {MOST_KEYS}")
+    if len(keys) > _MOST_KEYS:
+        raise ValueError(f"there are {len(keys)} keys; expected at most {_MOST_KEYS}")
 
 
 def block_size(needed: int, most: int) -> int:
@@ -334,15 +336,15 @@ def block_size(needed: int, most: int) -> int:
     return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
-def spread_blocks(
+def _spread_blocks(
     keys: Rows, starts: np.ndarray, rows: int, mesh: Mesh
 ) -> tuple[jax.Array, jax.Array]:
-    """`keys` and `bounds` of `merge_blocks`: one block of keys on each device."""
+    """`keys` and `bounds` of `_merge_blocks`: one block of keys on each device."""
     blocks = [
         jax.device_put(rows_from(keys, int(start), rows), device)
         for start, device in zip(starts, mesh.devices, strict=True)
     ]
-    shape, spread = (len(starts) * rows, keys.shape[1]), NamedSharding(mesh, SPREAD)
+    shape, spread = (len(starts) * rows, keys.shape[1]), NamedSharding(mesh, _SPREAD)
     bounds = np.stack([starts, np.full_like(starts, len(keys))], axis=1).astype(np.int32)
     return (
         jax.make_array_from_single_device_arrays(shape, spread, blocks),
@@ -350,7 +352,7 @@ def spread_blocks(
     )
 
 
-def best_of_devices(best: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _best_of_devices(best: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The best k of those that each device found ([devices, Q, k]), equal ones by index."""
     k = best.shape[-1]
     best, index = np.concatenate(list(best), axis=1), np.concatenate(list(index), axis=1)
@@ -359,7 +361,7 @@ def best_of_devices(best: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np
 
 
 @partial(jax.jit, static_argnames=("k", "mesh", "products"))
-def merge_blocks(
+def _merge_blocks(
     queries_QD, keys, bounds, best, index, *, k: int, mesh: Mesh, products: Products = "exact"
 ):
     """On each device, the best k of those found so far and of its block of keys.
@@ -376,16 +378,16 @@ def merge_blocks(
 
     def on_one_device(queries_QD, keys_ND, bounds, best_1Qk, index_1Qk):
         so_far = best_1Qk[0], index_1Qk[0]
-        found = merge_block(queries_QD, keys_ND, bounds[0], *so_far, k, as_on_host, products)
+        found = _merge_block(queries_QD, keys_ND, bounds[0], *so_far, k, as_on_host, products)
         return found[0][None], found[1][None]
 
     spread = jax.shard_map(
-        on_one_device, mesh=mesh, in_specs=(SAME, *[SPREAD] * 4), out_specs=(SPREAD, SPREAD)
+        on_one_device, mesh=mesh, in_specs=(_SAME, *[_SPREAD] * 4), out_specs=(_SPREAD, _SPREAD)
     )
     return spread(queries_QD, keys, bounds, best, index)
 
 
-def merge_block(
+def _merge_block(
     queries_QD,
     keys_ND,
     bounds,
@@ -399,7 +401,7 @@ def merge_block(
 
     Args:
       bounds: int32 [2], the index of the block's first key and the number of all keys.
-      as_on_host: multiply as `search_on_host` does, to the bit: for CPUs, where one device takes
+      as_on_host: multiply as `_search_on_host` does, to the bit: for CPUs, where one device takes
         that way and several take this one.
       products: as for `search`.
     """
@@ -411,20 +413,21 @@ def merge_block(
         fixed = jax.lax.optimization_barrier if as_on_host else lambda array: array
         similarity_QN = fixed(dot_products(keys_ND, fixed(queries_QD.T))).T
         similarity_QN = jnp.where(padding_N[None], -jnp.inf, similarity_QN)
-        block_best_Qk, block_index_Qk = top_k(similarity_QN, k)
+        block_best_Qk, block_index_Qk = _top_k(similarity_QN, k)
     else:
-        block_best_Qk, block_index_Qk = ranked_candidates(queries_QD, keys_ND, padding_N, k)
-    # What was found before has lower indices and stands first, and top_k keeps the first of equals.
+        block_best_Qk, block_index_Qk = _ranked_candidates(queries_QD, keys_ND, padding_N, k)
+    # What was found before has lower indices and stands first, and _top_k keeps the first of
+    # equals.
     both = jnp.concatenate([best_Qk, block_best_Qk], axis=1)
     both_index = jnp.concatenate([index_Qk, start + block_index_Qk], axis=1)
     best_Qk, place = jax.lax.top_k(both, k)
     return best_Qk, jnp.take_along_axis(both_index, place, axis=1)
 
 
-def ranked_candidates(queries_QD, keys_ND, padding_N, k: int) -> tuple[jax.Array, jax.Array]:
+def _ranked_candidates(queries_QD, keys_ND, padding_N, k: int) -> tuple[jax.Array, jax.Array]:
     """float32 products and indices of the keys of a block that are best by bfloat16 products.
 
-    `CANDIDATES` times k of them, or all keys, in the order of their indices; padding has -inf.
+    `_CANDIDATES` times k of them, or all keys, in the order of their indices; padding has -inf.
     """
     rough_QN = jnp.einsum(
         "qd,nd->qn",
@@ -433,7 +436,7 @@ def ranked_candidates(queries_QD, keys_ND, padding_N, k: int) -> tuple[jax.Array
         preferred_element_type=jnp.float32,
     )
     rough_QN = jnp.where(padding_N[None], -jnp.inf, rough_QN)
-    _, index_Qc = top_k(rough_QN, min(CANDIDATES * k, len(keys_ND)))
+    _, index_Qc = _top_k(rough_QN, min(_CANDIDATES * k, len(keys_ND)))
     index_Qc = jnp.sort(index_Qc, axis=1)
     similarity_Qc = jnp.einsum(
         "qd,qcd->qc", queries_QD, keys_ND[index_Qc], precision=jax.lax.Precision.HIGHEST
@@ -441,20 +444,20 @@ def ranked_candidates(queries_QD, keys_ND, padding_N, k: int) -> tuple[jax.Array
     return jnp.where(padding_N[index_Qc], -jnp.inf, similarity_Qc), index_Qc
 
 
-def top_k(similarity_QN: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def _top_k(similarity_QN: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """As jax.lax.top_k, but it sorts group maxima first and then the k best groups only.
 
     Exact: a key in no group among the k best (by maximum, then by index) has k keys before it,
     one in each of those groups. Groups are runs of neighbours, so equal values keep their order.
     """
     queries, keys = similarity_QN.shape
-    groups = keys // GROUP
-    if keys % GROUP or groups <= k:
+    groups = keys // _GROUP
+    if keys % _GROUP or groups <= k:
         return jax.lax.top_k(similarity_QN, k)
-    grouped_QGg = similarity_QN.reshape(queries, groups, GROUP)
+    grouped_QGg = similarity_QN.reshape(queries, groups, _GROUP)
     _, group_Qk = jax.lax.top_k(grouped_QGg.max(axis=-1), k)
     group_Qk = jnp.sort(group_Qk, axis=-1)
     candidates = jnp.take_along_axis(grouped_QGg, group_Qk[:, :, None], axis=1)
-    best_Qk, place = jax.lax.top_k(candidates.reshape(queries, k * GROUP), k)
-    group = jnp.take_along_axis(group_Qk, place // GROUP, axis=1)
-    return best_Qk, group * GROUP + place % GROUP
+    best_Qk, place = jax.lax.top_k(candidates.reshape(queries, k * _GROUP), k)
+    group = jnp.take_along_axis(group_Qk, place // _GROUP, axis=1)
+    return best_Qk, group * _GROUP + place % _GROUP

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 # chunk by chunk: however many terms there are, one chunk is in memory.
 
 TERMS_PER_CHUNK = 1 << 16  # encoded and written at a time: what a kill may lose
-POLL_SECONDS = 0.5
-SOME_BYTES = 1 << 16
+_POLL_SECONDS = 0.5
+_SOME_BYTES = 1 << 16
 
 
 class TermLines:
@@ -85,7 +85,7 @@ class TermLines:
         while lines := list(islice(bounded, per_chunk)):
             process.poll()
             content = b"".join(lines)
-            update(digest, decode(content, name, self.count + 1))
+            _update(digest, decode(content, name, self.count + 1))
             self.count += len(lines)
             self._starts.append(self._starts[-1] + len(content))
         self.chunks = len(self._starts) - 1
@@ -155,11 +155,11 @@ def terms_hash(terms: Sequence[str]) -> str:
     """SHA-256 of terms in their order, each with a newline behind it."""
     digest = hashlib.sha256()
     for first in range(0, len(terms), 1 << 16):
-        update(digest, terms[first : first + (1 << 16)])
+        _update(digest, terms[first : first + (1 << 16)])
     return digest.hexdigest()
 
 
-def update(digest: hashlib._Hash, terms: Sequence[str]) -> None:
+def _update(digest: hashlib._Hash, terms: Sequence[str]) -> None:
     """Adds terms to a hash."""
     digest.update("".join(f"{term}\n" for term in terms).encode())
 
@@ -194,9 +194,9 @@ def read_some(descriptor: int) -> bytes:
     Raises:
       Stopped: a signal asked for it.
     """
-    while not select.select([descriptor], [], [], POLL_SECONDS)[0]:
+    while not select.select([descriptor], [], [], _POLL_SECONDS)[0]:
         process.poll()
-    return os.read(descriptor, SOME_BYTES)
+    return os.read(descriptor, _SOME_BYTES)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def read_some(descriptor: int) -> bytes:
 # A vector means little without it. Files of vectors and records of evaluations hold all of it.
 
 # Of `about`: what a query's vector must share with these vectors to be compared with them.
-COMPARABLE = (
+_COMPARABLE = (
     *("weights_hash", "tokenizer_hash", "pooling", "cleaning", "max_length"),
     "attend_padding",
 )
@@ -321,16 +321,16 @@ def about_vectors(
     return marked(VECTORS, about)
 
 
-def same_vectors(about: dict[str, Any]) -> dict[str, Any]:
+def _same_vectors(about: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for work on `about` to go on: all of it but the model's name."""
     encoder = {name: value for name, value in about["encoder"].items() if name != "model"}
     return about | {"encoder": encoder}
 
 
-def comparable(about: dict[str, Any]) -> dict[str, Any]:
+def _comparable(about: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for vectors to be compared with a query's, and to be of these terms."""
     return {
-        "encoder": {name: about["encoder"].get(name) for name in COMPARABLE},
+        "encoder": {name: about["encoder"].get(name) for name in _COMPARABLE},
         "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
         "vectors": {"unit": about["vectors"].get("unit", True)},
     }
@@ -339,8 +339,8 @@ def comparable(about: dict[str, Any]) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------
 # Rows of vectors: of an array, or of a file that is mapped a few rows at a time; unit length.
 
-ENCODE = "encode the terms again with `python -m coder_jax encode`"
-ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
+_ENCODE = "encode the terms again with `python -m coder_jax encode`"
+_ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
 
 
 class Rows(Protocol):
@@ -378,7 +378,7 @@ class RowsOfFile:
       BadInput: the file cannot be read, or has no rows that lie one after the other.
     """
 
-    def __init__(self, path: Path, remedy: str = ENCODE):
+    def __init__(self, path: Path, remedy: str = _ENCODE):
         mapped = map_array(path, remedy)
         if mapped.dtype.kind != "f" or mapped.ndim != 2 or not mapped.flags.c_contiguous:
             raise BadInput(
@@ -483,8 +483,8 @@ def unit(
     """
     found = aligned(np.shape(vectors), dtype)
     lengths = np.empty((len(vectors), 1), dtype)
-    for first in range(0, len(vectors), ROWS_IN_CACHE):
-        part = slice(first, first + ROWS_IN_CACHE)
+    for first in range(0, len(vectors), _ROWS_IN_CACHE):
+        part = slice(first, first + _ROWS_IN_CACHE)
         rows = np.asarray(vectors[part], dtype)
         lengths[part] = np.linalg.norm(rows, axis=1, keepdims=True)
         is_usable = np.isfinite(lengths[part]) & (lengths[part] > 0)
@@ -526,7 +526,7 @@ def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 # joined.npy has its name only when it is whole, so a process may be killed at any moment. (Not a
 # `whole_folder`: it becomes files, the work on it goes on, and several hosts write in it.)
 
-ABOUT, JOINED, LOCK = "about.json", "joined.npy", "lock"
+_ABOUT, _JOINED, _LOCK = "about.json", "joined.npy", "lock"
 
 
 def write_vectors(
@@ -552,33 +552,33 @@ def write_vectors(
     for part in ("terms", "vectors", "encoder"):
         for name, value in about[part].items():
             must_agree(f"what is encoded ({part} {name})", value)
-    work = work_folder(out)
-    if first_decides(is_whole(out, about)):
+    work = _work_folder(out)
+    if first_decides(_is_whole(out, about)):
         if is_first():
             shutil.rmtree(work, ignore_errors=True)
         return False
     if is_first():
-        begin(work, about)
+        _begin(work, about)
     barrier("encode: folder made")
-    if not (work / ABOUT).exists():
+    if not (work / _ABOUT).exists():
         raise BadInput(
             f"{work}: this host does not see it; give --out a folder that all hosts share"
         )
     held = f"{work}: another process is encoding there; wait for it, or stop it"
-    with locked(work / LOCK, held) if is_first() else nullcontext():
-        if not (work / JOINED).exists():
-            together(
-                lambda: write_chunks(encoder, terms, work, about["vectors"], progress=progress),
-                lambda: all(chunk_file(work, number).exists() for number in range(terms.chunks)),
+    with locked(work / _LOCK, held) if is_first() else nullcontext():
+        if not (work / _JOINED).exists():
+            _together(
+                lambda: _write_chunks(encoder, terms, work, about["vectors"], progress=progress),
+                lambda: all(_chunk_file(work, number).exists() for number in range(terms.chunks)),
             )
-        together(
-            lambda: join(work, out, terms, about) if is_first() else None,
-            lambda: is_whole(out, about),
+        _together(
+            lambda: _join(work, out, terms, about) if is_first() else None,
+            lambda: _is_whole(out, about),
         )
     return True
 
 
-def together(act: Callable[[], None], done: Callable[[], bool]) -> None:
+def _together(act: Callable[[], None], done: Callable[[], bool]) -> None:
     """Acts on all hosts and waits for the last; raises Stopped on all if one has not done it."""
     from coder_jax.devices.hosts import barrier, first_decides
 
@@ -589,7 +589,7 @@ def together(act: Callable[[], None], done: Callable[[], bool]) -> None:
         raise process.Stopped
 
 
-def work_folder(out: Path) -> Path:
+def _work_folder(out: Path) -> Path:
     """The folder of the chunks of `out`; where that is a link, beside the file that is written."""
     out = out.resolve()
     return out.with_name(out.name + ".partial")
@@ -607,18 +607,18 @@ def about_file(out: Path) -> Path:
     return beside
 
 
-def is_whole(out: Path, about: dict[str, Any]) -> bool:
+def _is_whole(out: Path, about: dict[str, Any]) -> bool:
     """Whether `out` is there, finished, and made of the same."""
-    if not (out.exists() and about_file(out).exists()) or (work_folder(out) / JOINED).exists():
+    if not (out.exists() and about_file(out).exists()) or (_work_folder(out) / _JOINED).exists():
         return False
     found = read_identity(about_file(out), VECTORS)
-    return not differences(same_vectors(found), same_vectors(about))
+    return not differences(_same_vectors(found), _same_vectors(about))
 
 
-def begin(work: Path, about: dict[str, Any]) -> None:
+def _begin(work: Path, about: dict[str, Any]) -> None:
     """Makes the folder, or finds in it what was begun with the same."""
     work.mkdir(exist_ok=True)
-    if not (work / ABOUT).exists():
+    if not (work / _ABOUT).exists():
         row = about["vectors"]["width"] * np.dtype(about["vectors"]["dtype"]).itemsize
         needed = row * (about["terms"]["count"] + about["terms"]["per_chunk"])
         free = shutil.disk_usage(work).free
@@ -628,9 +628,9 @@ def begin(work: Path, about: dict[str, Any]) -> None:
                 f"{work.parent}: the vectors need {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB "
                 "are free; make room, or store them as float16"
             )
-        write_identity(work / ABOUT, VECTORS, about)
-    found = read_identity(work / ABOUT, VECTORS)
-    changed = differences(same_vectors(found), same_vectors(about))
+        write_identity(work / _ABOUT, VECTORS, about)
+    found = read_identity(work / _ABOUT, VECTORS)
+    changed = differences(_same_vectors(found), _same_vectors(about))
     if changed:
         raise BadInput(
             f"{work}: was begun with other input or settings ({'; '.join(changed)}); give the same "
@@ -638,7 +638,7 @@ def begin(work: Path, about: dict[str, Any]) -> None:
         )
 
 
-def write_chunks(
+def _write_chunks(
     encoder: Encoder, terms: Terms, work: Path, kind: dict[str, Any], *, progress: bool
 ) -> None:
     """Writes those chunks of this host that are missing; one is written while the next is made.
@@ -649,7 +649,7 @@ def write_chunks(
     from coder_jax.devices.hosts import host_count, host_index, is_first
 
     mine = range(host_index(), terms.chunks, host_count())
-    missing = [number for number in mine if not chunk_file(work, number).exists()]
+    missing = [number for number in mine if not _chunk_file(work, number).exists()]
     sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
     done = sum(sizes.values()) - sum(sizes[number] for number in missing)
     with (
@@ -668,26 +668,26 @@ def write_chunks(
         for number, chunk in zip(missing, vectors, strict=True):
             if under_way is not None:
                 under_way.result()
-            under_way = disk.submit(save_chunk, chunk_file(work, number), chunk, kind["dtype"])
+            under_way = disk.submit(_save_chunk, _chunk_file(work, number), chunk, kind["dtype"])
         if under_way is not None:
             under_way.result()
 
 
-def chunk_file(work: Path, number: int) -> Path:
+def _chunk_file(work: Path, number: int) -> Path:
     """The file of a finished chunk."""
     return work / f"{number:07}.npy"
 
 
-def save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
+def _save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
     """Writes a chunk, whole or not at all."""
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         np.save(file, vectors.astype(dtype))
 
 
-def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
+def _join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
     """Appends the chunks to joined.npy, deleting each, and gives it its name."""
-    paths = [chunk_file(work, number) for number in range(terms.chunks)]
-    joined, dtype = work / JOINED, np.dtype(about["vectors"]["dtype"])
+    paths = [_chunk_file(work, number) for number in range(terms.chunks)]
+    joined, dtype = work / _JOINED, np.dtype(about["vectors"]["dtype"])
     shape = (terms.count, about["vectors"]["width"])
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     first = next((n for n, path in enumerate(paths) if path.exists()), len(paths))
@@ -700,9 +700,9 @@ def join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
         for path in paths[first:]:
             process.poll()
             np.load(path).tofile(file)
-            flush(file)
+            _flush(file)
             path.unlink()
-    # In this order: `is_whole` says no until joined.npy has gone.
+    # In this order: `_is_whole` says no until joined.npy has gone.
     write_identity(about_file(out), VECTORS, about)
     os.replace(joined, out.resolve())
     shutil.rmtree(work)
@@ -722,14 +722,14 @@ def read_vectors(
         "encode the dictionary with this model and these settings: "
         f"python -m coder_jax encode --dictionary DICTIONARY --model MODEL --out {path}"
     )
-    if (work_folder(path) / JOINED).exists():
+    if (_work_folder(path) / _JOINED).exists():
         raise BadInput(f"{path}: is not finished; run the `encode` that was writing it once more")
     for needed in (path, about_file(path)):
         if not needed.is_file():
             raise BadInput(f"{needed}: there is no such file; {again}")
     found = read_identity(about_file(path), VECTORS)
     expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
-    changed = differences(comparable(found), comparable(expected))
+    changed = differences(_comparable(found), _comparable(expected))
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
     vectors = RowsOfFile(path, again)
@@ -739,7 +739,7 @@ def read_vectors(
     return vectors
 
 
-def flush(file: Any) -> None:
+def _flush(file: Any) -> None:
     """Waits until the disk has what was written."""
     file.flush()
     os.fsync(file.fileno())
@@ -762,9 +762,9 @@ def flush(file: Any) -> None:
 
 LEAST_TERMS = 2_000  # fewer are encoded in a second or two
 LIMIT, DEFAULT_GB = "CODER_JAX_CACHE_GB", 10.0
-CACHE_VECTORS, CHECKSUM, CACHE_LOCK = "vectors.npy", "checksum.json", "lock"
-CHECKSUM_BYTES = 1 << 24
-CACHE_POLL_SECONDS = 0.2
+_CACHE_VECTORS, _CHECKSUM, _CACHE_LOCK = "vectors.npy", "checksum.json", "lock"
+_CHECKSUM_BYTES = 1 << 24
+_CACHE_POLL_SECONDS = 0.2
 
 
 def kept_folder() -> Path:
@@ -806,7 +806,7 @@ def cached_vectors(
 
     from coder_jax.devices.hosts import host_count
 
-    limit = most_bytes()
+    limit = _most_bytes()
     if not limit or len(terms) < LEAST_TERMS or host_count() > 1:
         return None
     digest = hash_of_encoder(encoder) if of_run else encoder.weights_hash
@@ -814,10 +814,10 @@ def cached_vectors(
         return None
     listed = TermList(terms, TERMS_PER_CHUNK)
     about = about_vectors(encoder, str(encoder.name), digest, listed, "float32", unit=unit)
-    folder = kept_folder() / key_of(encoder, terms, about)
+    folder = kept_folder() / _key_of(encoder, terms, about)
     what = f"vectors of {len(terms):,} terms"
     try:
-        vectors, is_new = read_or_write(encoder, listed, folder, about, limit, what, progress)
+        vectors, is_new = _read_or_write(encoder, listed, folder, about, limit, what, progress)
     except OSError as error:
         tell(f"{what}: not kept in {folder.parent} ({error.strerror or error})")
         return None
@@ -828,7 +828,7 @@ def cached_vectors(
     return vectors
 
 
-def most_bytes() -> float:
+def _most_bytes() -> float:
     """How large the folder may be; BadInput for a limit that is no size."""
     given = os.environ.get(LIMIT) or str(DEFAULT_GB)
     try:
@@ -840,7 +840,7 @@ def most_bytes() -> float:
     return size * 1e9
 
 
-def key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str:
+def _key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str:
     """A hash of all that vectors depend on: of equal keys the vectors are equal to the bit."""
     import jax
     import polars as pl
@@ -850,7 +850,7 @@ def key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str
     # What the rules make of the terms, too: a later version may have other rules of that name.
     cleaned = clean(pl.Series(terms, dtype=pl.String), encoder.settings.cleaning)
     parts = [
-        json.dumps(same_vectors(about), sort_keys=True),
+        json.dumps(_same_vectors(about), sort_keys=True),
         terms_hash(cleaned.to_list()),
         encoder.reader.structure,
         jax.default_backend(),
@@ -858,7 +858,7 @@ def key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str
     return short_hash(*(part.encode() for part in parts))
 
 
-def read_or_write(
+def _read_or_write(
     encoder: Encoder,
     terms: TermList,
     folder: Path,
@@ -874,18 +874,18 @@ def read_or_write(
     """
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    used = wait_for_lock(used_by(folder), shared=True)
+    used = _wait_for_lock(_used_by(folder), shared=True)
     try:
         folder.mkdir(exist_ok=True)
         is_new = False
-        if not is_undamaged(folder, about):
+        if not _is_undamaged(folder, about):
             waiting = f"{what}: another process is encoding them; waiting for it"
-            with wait_for_lock(folder / CACHE_LOCK, waiting):
-                if not is_undamaged(folder, about):  # nobody made them meanwhile
-                    write(encoder, terms, folder, about, limit, progress)
+            with _wait_for_lock(folder / _CACHE_LOCK, waiting):
+                if not _is_undamaged(folder, about):  # nobody made them meanwhile
+                    _write(encoder, terms, folder, about, limit, progress)
                     is_new = True
         os.utime(folder)  # used now
-        vectors = RowsOfFile(folder / CACHE_VECTORS)
+        vectors = RowsOfFile(folder / _CACHE_VECTORS)
     except BaseException:
         used.close()
         raise
@@ -893,44 +893,44 @@ def read_or_write(
     return vectors, is_new
 
 
-def used_by(folder: Path) -> Path:
+def _used_by(folder: Path) -> Path:
     """The file that those lock who use a folder."""
     return folder.with_name(f"{folder.name}.used")
 
 
-def wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO[str]:
+def _wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO[str]:
     """The lock, once no other process holds it; `waiting` is said before a wait."""
     while (file := newest_lock(path, shared=shared)) is None:
         if waiting:
             tell(waiting)
             waiting = ""
         process.poll()
-        time.sleep(CACHE_POLL_SECONDS)
+        time.sleep(_CACHE_POLL_SECONDS)
     return file
 
 
-def is_undamaged(folder: Path, about: dict[str, Any]) -> bool:
+def _is_undamaged(folder: Path, about: dict[str, Any]) -> bool:
     """Whether vectors made of the same are there, byte for byte as they were written."""
 
-    vectors = folder / CACHE_VECTORS
+    vectors = folder / _CACHE_VECTORS
     try:
-        saved = typed(read_json(folder / CHECKSUM), Checksum, str(folder / CHECKSUM))
-        return is_whole(vectors, about) and saved == checksum(vectors)
+        saved = typed(read_json(folder / _CHECKSUM), Checksum, str(folder / _CHECKSUM))
+        return _is_whole(vectors, about) and saved == _checksum(vectors)
     except BadInput:  # a file is missing, or is no JSON
         return False
 
 
-def checksum(path: Path) -> Checksum:
+def _checksum(path: Path) -> Checksum:
     """Of a file's bytes: one that changed is noticed, and several but once in four billion."""
     size = crc32 = 0
     with path.open("rb") as file:
-        while content := file.read(CHECKSUM_BYTES):
+        while content := file.read(_CHECKSUM_BYTES):
             process.poll()
             size, crc32 = size + len(content), zlib.crc32(content, crc32)
     return {"bytes": size, "crc32": crc32}
 
 
-def write(
+def _write(
     encoder: Encoder,
     terms: TermList,
     folder: Path,
@@ -940,47 +940,47 @@ def write(
 ) -> None:
     """Encodes terms into the folder, going on from what is finished there."""
 
-    if (folder / CHECKSUM).exists():  # written last
+    if (folder / _CHECKSUM).exists():  # written last
         tell(f"{folder}: its vectors are damaged; they are made anew")
-        clear(folder)
+        _clear(folder)
     row = about["vectors"]["width"] * 4
-    make_room(folder, row * (terms.count + terms.per_chunk), limit)
-    vectors = folder / CACHE_VECTORS
+    _make_room(folder, row * (terms.count + terms.per_chunk), limit)
+    vectors = folder / _CACHE_VECTORS
     try:
         try:
             write_vectors(encoder, terms, vectors, about, progress=progress)
         except (BadInput, ValueError, EOFError):  # what was begun may be damaged
-            clear(folder)
+            _clear(folder)
             write_vectors(encoder, terms, vectors, about, progress=progress)
-        write_json(folder / CHECKSUM, checksum(vectors))
+        write_json(folder / _CHECKSUM, _checksum(vectors))
     except OSError:  # such as a full disk
-        clear(folder)
+        _clear(folder)
         raise
 
 
-def clear(folder: Path) -> None:
+def _clear(folder: Path) -> None:
     """Removes all that is in a folder but its lock."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != CACHE_LOCK:
+        elif path.name != _CACHE_LOCK:
             path.unlink()
 
 
-def make_room(folder: Path, needed: int, limit: float) -> None:
+def _make_room(folder: Path, needed: int, limit: float) -> None:
     """Removes what was not used for longest until `needed` bytes are allowed, and free.
 
     OSError if they are not, even so.
     """
-    with wait_for_lock(folder.with_name("room.lock")):
+    with _wait_for_lock(folder.with_name("room.lock")):
         others = [path for path in folder.parent.iterdir() if path.is_dir() and path != folder]
         others.sort(key=lambda path: path.stat().st_mtime)
-        sizes = [size_of(path) for path in others]
+        sizes = [_size_of(path) for path in others]
         allowed = limit - sum(sizes)
         for path, size in zip(others, sizes, strict=True):
             if needed <= min(allowed, shutil.disk_usage(folder).free):
                 return
-            if remove_unused(path):
+            if _remove_unused(path):
                 allowed += size
         free = shutil.disk_usage(folder).free
     if needed > min(allowed, free):
@@ -991,7 +991,7 @@ def make_room(folder: Path, needed: int, limit: float) -> None:
         )
 
 
-def size_of(folder: Path) -> int:
+def _size_of(folder: Path) -> int:
     """The bytes of all files of a folder; one that goes meanwhile has none."""
     size = 0
     for path in folder.rglob("*"):
@@ -1002,12 +1002,12 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def remove_unused(folder: Path) -> bool:
+def _remove_unused(folder: Path) -> bool:
     """Removes a folder unless a process is using it; whether it did."""
-    used = newest_lock(used_by(folder))
+    used = newest_lock(_used_by(folder))
     if used is None:
         return False
     with used:
         shutil.rmtree(folder)
-        used_by(folder).unlink()
+        _used_by(folder).unlink()
     return True

@@ -22,9 +22,9 @@ from coder_jax.evaluation.name_pairs import (
     WMD,
     B,
     Baseline,
-    ConceptNames,
     Cosine,
     Measure,
+    NamesByConcept,
     SameWords,
     WordJaccard,
     WordMovers,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # The table of mentions in text: for each type encoders, what needs none, and the paper's rows.
 
 # Columns of scores and the names of these.
-SHOWN = {
+_SHOWN = {
     "acc@1": "acc@1",
     "acc@1 + XM": "acc@1 + XM",
     "MAP": "map",
@@ -67,13 +67,13 @@ SHOWN = {
 }
 
 
-def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
+def _table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
     """Scores in percent, with half the width of their intervals; the paper's are of another
     dictionary.
     """
     shown = {
         column: name
-        for column, name in SHOWN.items()
+        for column, name in _SHOWN.items()
         if "XM" not in name or any(name in record.scores for record in records)
     }
     missing = missing_column(records)
@@ -155,7 +155,7 @@ def _of_papers(
 #
 # Phan et al. 2019 (BNE), sections 4.2 and 4.3. A fold is a type of mention: Disease, Chemical.
 
-FLAGS = (
+_FLAGS = (
     Flag(
         "--exact-match",
         "annotated abstracts for training, of one benchmark or of all: mentions that stand there "
@@ -196,7 +196,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
           acc@1 with abbreviations written out, and MAP of the names of its concept among those of
           the 20 best concepts by BM25. Mentions whose concept the dictionary lacks are left out.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = FLAGS
+    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
     flags_under: ClassVar[str] = "names"
     published: ClassVar[tuple[PublishedRow, ...]] = MENTIONS_IN_TEXT
 
@@ -206,7 +206,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     @classmethod
     def read(cls, given: Given) -> AnnotatedText:
-        read = read_folds(given)
+        read = _read_folds(given)
         benchmark = cls.of_folds(given, read.folds)
         return replace(benchmark, exact=read.exact, left_out=read.counts)
 
@@ -234,10 +234,10 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def scores_of(self, baseline: Baseline, fold: NormalizationFold) -> dict[str, float]:
         """Means over the mentions of a fold."""
 
-        pairs, place = pairs_of(fold)
+        pairs, place = _pairs_of(fold)
         right = self.searched.right(baseline, pairs)[place]
         values, alone = self.values_of(baseline, fold, right)
-        return {**means(values), ACCURACY: float(right.mean()), **alone}
+        return {**_means(values), _ACCURACY: float(right.mean()), **alone}
 
     def values_of(
         self, measure: Measure, fold: NormalizationFold, right: np.ndarray
@@ -250,13 +250,13 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
           right: float [n], the chance that each is answered rightly.
         """
 
-        pairs, place = pairs_of(fold)
+        pairs, place = _pairs_of(fold)
         precision, reached = self.searched.precisions(measure, pairs), self.searched.reached(pairs)
-        values = {MAP: precision[place], REACHED: reached[place].astype(np.float64)}
+        values = {_MAP: precision[place], _REACHED: reached[place].astype(np.float64)}
         if self.exact:
-            values[EXACT] = with_exact_matches(right, fold.gold, self.exact[fold.name])
+            values[_EXACT] = _with_exact_matches(right, fold.gold, self.exact[fold.name])
         of_reached = float(precision[place][reached[place]].mean()) if reached.any() else 0.0
-        return values, {MAP_REACHED: of_reached, MAP_DISTINCT: float(precision.mean())}
+        return values, {_MAP_REACHED: of_reached, _MAP_DISTINCT: float(precision.mean())}
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
 
@@ -300,14 +300,14 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
             kept = record.folds.get(fold.name, {"scores": record.scores})
             folds[fold.name] = {
                 **kept,
-                "scores": {**kept["scores"], **means(values), **alone},
+                "scores": {**kept["scores"], **_means(values), **alone},
                 "intervals": {
                     **kept.get("intervals", record.intervals),
                     **intervals_of_means([values], seed),
                 },
                 "counts": {
                     **{"mentions": one.mentions, "unreachable": 0, "tied": one.tied},
-                    "distinct": len(pairs_of(fold)[0]),
+                    "distinct": len(_pairs_of(fold)[0]),
                     **self.left_out[fold.name],
                 },
                 "baselines": baselines[fold.name],
@@ -338,10 +338,10 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        return table(records, cls.published)
+        return _table(records, cls.published)
 
 
-def pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
+def _pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
     """The distinct pairs of mention and gold of a fold, and which of them each mention is."""
 
     place_of: dict[Pair, int] = {}
@@ -352,7 +352,7 @@ def pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
     return list(place_of), np.array(places)
 
 
-def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
+def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
     """The mean of each score over mentions."""
     return {name: float(one.mean()) for name, one in values.items()}
 
@@ -366,14 +366,14 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 # counts.
 
 # What NCBI disease divides diseases into.
-DISEASES = frozenset(("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"))
-TOGETHER = "+"  # between identifiers that only together are what is meant
+_DISEASES = frozenset(("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"))
+_TOGETHER = "+"  # between identifiers that only together are what is meant
 # How UMLS and CTD call the vocabularies that the identifiers of PubTator are of.
-VOCABULARIES = frozenset(("MSH", "MESH", "OMIM"))
+_VOCABULARIES = frozenset(("MSH", "MESH", "OMIM"))
 
 
 @dataclass
-class TextMentions:
+class _TextMentions:
     """The mentions of one type, such as Disease, in the order of the file.
 
     Attributes:
@@ -388,7 +388,7 @@ class TextMentions:
 
     def add(self, string: str, identifiers: str) -> None:
         """One mention, and its field of identifiers."""
-        if TOGETHER in identifiers:
+        if _TOGETHER in identifiers:
             self.counts["several concepts at once"] += 1
             return
         named = (PREFIX.sub("", one.strip()) for one in identifiers.split(CONCEPT_SEPARATOR))
@@ -408,19 +408,19 @@ class TextMentions:
         return {string: counts.most_common(1)[0][0] for string, counts in seen.items()}
 
 
-def mentions_by_type(path: Path) -> dict[str, TextMentions]:
+def _mentions_by_type(path: Path) -> dict[str, _TextMentions]:
     """The mentions of an annotated file, by their type; those of NCBI disease are Disease.
 
     BadInput if it cannot be read.
     """
     from coder_jax.mapping.normalizer import writer_out
 
-    found: dict[str, TextMentions] = {}
+    found: dict[str, _TextMentions] = {}
     for abstract in read_abstracts(path):
         written_out = writer_out(abbreviations_of(abstract.text))
         for mention in abstract.mentions:
-            kind = "Disease" if mention.type in DISEASES else mention.type
-            of_type = found.setdefault(kind, TextMentions())
+            kind = "Disease" if mention.type in _DISEASES else mention.type
+            of_type = found.setdefault(kind, _TextMentions())
             identifiers = mention.identifiers.split(CONCEPT_SEPARATOR)
             pairs = [(mention.text, mention.identifiers)]
             if len(mention.parts) == len(identifiers) > 1:
@@ -433,7 +433,7 @@ def mentions_by_type(path: Path) -> dict[str, TextMentions]:
     return found
 
 
-class TextFolds(NamedTuple):
+class _TextFolds(NamedTuple):
     """What `AnnotatedText` is made of; see there."""
 
     folds: list[NormalizationFold]
@@ -441,7 +441,7 @@ class TextFolds(NamedTuple):
     counts: dict[str, dict[str, int]]
 
 
-def read_folds(given: Given) -> TextFolds:
+def _read_folds(given: Given) -> _TextFolds:
     """The folds of an annotated file, one for each type of mention that the dictionary has.
 
     BadInput for a broken file, no dictionary, or one that has no concept of a mention.
@@ -452,16 +452,16 @@ def read_folds(given: Given) -> TextFolds:
             f"{given.path}: found mentions in text and no dictionary to search; give --dictionary, "
             "such as MEDIC for diseases"
         )
-    found = mentions_by_type(given.path)
-    trained = [mentions_by_type(path) for path in training_files(given)]
+    found = _mentions_by_type(given.path)
+    trained = [_mentions_by_type(path) for path in _training_files(given)]
     every = [one for some in (found, *trained) for one in some.values()]
     identifiers = sorted({one for some in every for gold in some.gold for one in gold})
-    concepts = concepts_of_identifiers(dictionary, identifiers)
+    concepts = _concepts_of_identifiers(dictionary, identifiers)
 
     def joined(gold: Sequence[str]) -> str:
         return CONCEPT_SEPARATOR.join(concepts[one] for one in gold if one in concepts)
 
-    read = TextFolds([], {}, {})
+    read = _TextFolds([], {}, {})
     now = given.retired_cuis.now if given.retired_cuis else str
     for kind, mentions in found.items():
         pairs = list(zip(mentions.strings, map(joined, mentions.gold), strict=True))
@@ -486,7 +486,7 @@ def read_folds(given: Given) -> TextFolds:
     return read
 
 
-def training_files(given: Given) -> list[Path]:
+def _training_files(given: Given) -> list[Path]:
     """The files of --exact-match that are meant for a benchmark."""
     files = []
     for argument in given.options.get("exact_match", []):
@@ -498,7 +498,7 @@ def training_files(given: Given) -> list[Path]:
     return files
 
 
-def concepts_of_identifiers(
+def _concepts_of_identifiers(
     dictionary: Dictionary, identifiers: Sequence[str]
 ) -> Mapping[str, str]:
     """The concepts of a dictionary that identifiers of MeSH and OMIM mean, joined with "|".
@@ -514,7 +514,7 @@ def concepts_of_identifiers(
     for concept in sorted(held):
         for vocabulary, code in dictionary.about(concept).codes:
             code = PREFIX.sub("", code)
-            if code in missing and vocabulary.upper() in VOCABULARIES:
+            if code in missing and vocabulary.upper() in _VOCABULARIES:
                 coded.setdefault(code, []).append(concept)
     return found | {
         code: CONCEPT_SEPARATOR.join(dict.fromkeys(some)) for code, some in coded.items()
@@ -524,8 +524,8 @@ def concepts_of_identifiers(
 # -------------------------------------------------------------------------------------------------
 # What each mention adds to the scores of retrieval and normalization, by any measure.
 
-ACCURACY, EXACT, MAP = "acc@1", "acc@1 + XM", "map"
-REACHED, MAP_REACHED, MAP_DISTINCT = "reached", "map of reached", "map of distinct"
+_ACCURACY, _EXACT, _MAP = "acc@1", "acc@1 + XM", "map"
+_REACHED, _MAP_REACHED, _MAP_DISTINCT = "reached", "map of reached", "map of distinct"
 
 
 class Pair(NamedTuple):
@@ -539,7 +539,7 @@ class SearchedNames:
     """The names of a dictionary, and what BM25 finds among them for mentions, each once."""
 
     def __init__(self, dictionary: Dictionary, mentions: Sequence[str]):
-        self.names = ConceptNames(dictionary)
+        self.names = NamesByConcept(dictionary)
         self.mentions = list(dict.fromkeys(mentions))
 
     @cached_property
@@ -594,7 +594,7 @@ class SearchedNames:
         return found
 
 
-def with_exact_matches(right: np.ndarray, gold: Sequence[str], exact: Sequence[str]) -> np.ndarray:
+def _with_exact_matches(right: np.ndarray, gold: Sequence[str], exact: Sequence[str]) -> np.ndarray:
     """What XM makes of answers, float [n]: where training has the mention, its concept is taken.
 
     Args:

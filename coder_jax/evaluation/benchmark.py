@@ -30,7 +30,7 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 # is its own.
 Options = Mapping[str, Any]
 
-NO_TABLE_OF_TEXT = (".zip", ".xml", ".tar.gz", ".tgz", ".tar")
+_NO_TABLE_OF_TEXT = (".zip", ".xml", ".tar.gz", ".tgz", ".tar")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Found:
     @cached_property
     def is_text(self) -> bool:
         """Whether it may be a file of rows: not a folder, an archive or XML, and not absent."""
-        packed = self.path.name.lower().endswith(NO_TABLE_OF_TEXT)
+        packed = self.path.name.lower().endswith(_NO_TABLE_OF_TEXT)
         return not packed and self.path.exists() and not self.is_folder
 
     @cached_property

@@ -128,7 +128,7 @@ def score(
     )
 
 
-def makers_of_tables() -> dict[str, type[Benchmark]]:
+def _makers_of_tables() -> dict[str, type[Benchmark]]:
     """For each kind of records the class that makes its table: the first of several."""
     makers: dict[str, type[Benchmark]] = {}
     for one in BENCHMARKS:
@@ -138,7 +138,7 @@ def makers_of_tables() -> dict[str, type[Benchmark]]:
 
 def published_for(name: str) -> list[PublishedRow]:
     """The papers' rows of the benchmark that a name such as "cadec" or "my PsyTar" speaks of."""
-    return [row for one in makers_of_tables().values() for row in rows_for(name, one.published)]
+    return [row for one in _makers_of_tables().values() for row in rows_for(name, one.published)]
 
 
 def flags_by_heading() -> dict[str, list[Flag]]:
@@ -191,7 +191,7 @@ def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table
       records: of any kinds.
       options: values of flags that tables know, such as k of acc@k; defaults for the others.
     """
-    chosen, makers = options_with(options), makers_of_tables()
+    chosen, makers = options_with(options), _makers_of_tables()
     by_kind = {kind: [record for record in records if record.kind == kind] for kind in makers}
     return [makers[kind].table(own, chosen) for kind, own in by_kind.items() if own]
 
@@ -201,7 +201,7 @@ def print_table(header: list[str], rows: list[Row]) -> None:
 
     Scores stand below scores, whether or not they have an interval.
     """
-    lines = [printed_cells(row) for row in rows]
+    lines = [_printed_cells(row) for row in rows]
     for column in range(2, len(header)):
         sure = [PLUS_MINUS + line[column].partition(PLUS_MINUS)[2] for line in lines]
         width = max((len(one) for one in sure if one != PLUS_MINUS), default=0)
@@ -217,7 +217,7 @@ def print_table(header: list[str], rows: list[Row]) -> None:
         print("  ".join(line).rstrip())
 
 
-def printed_cells(row: Row) -> list[str]:
+def _printed_cells(row: Row) -> list[str]:
     """The cells of a row; a published one says so in its first."""
     if not row.published:
         return [*row.cells]

@@ -25,11 +25,11 @@ from data_pipeline.files.tables import content_hash, tab_separated
 from data_pipeline.process import BadInput, did_you_mean
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
-NEAREST = 5
-HEADERS = (["term"], ["language", "term"])
-PAPER = "paper:"
+_NEAREST = 5
+_HEADERS = (["term"], ["language", "term"])
+_PAPER = "paper:"
 # CODER, table 6: language, term, CODER_ALL's nearest ICD-9-CM term; all are of C0004604, dorsalgia.
-CROSS_LINGUAL = (
+_CROSS_LINGUAL = (
     ("Spanish", "dolor de espalda", "dorsalgia"),
     ("Hungarian", "Hátfájás", "dorsalgia"),
     ("Japanese", "背部痛", "dorsalgia"),
@@ -47,7 +47,7 @@ CROSS_LINGUAL = (
     ("Chinese", "背痛", "dorsalgia"),
 )
 # CODER, table 7: CODER_ENG's nearest ICD-9-CM terms, the nearest first.
-KNOWLEDGE = {
+_KNOWLEDGE = {
     "pufferfish poisoning": (
         "toxic eff fish/shellfish",
         "poisoning by saluretics",
@@ -74,9 +74,9 @@ class CaseTerm:
     published: tuple[str, ...] = ()
 
 
-PAPER_CASES = {
-    "cross-lingual": [CaseTerm(term, lang, (found,)) for lang, term, found in CROSS_LINGUAL],
-    "knowledge": [CaseTerm(term, "", found) for term, found in KNOWLEDGE.items()],
+_PAPER_CASES = {
+    "cross-lingual": [CaseTerm(term, lang, (found,)) for lang, term, found in _CROSS_LINGUAL],
+    "knowledge": [CaseTerm(term, "", found) for term, found in _KNOWLEDGE.items()],
 }
 
 
@@ -103,11 +103,11 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return str(found.path).startswith(PAPER) or found.header in HEADERS
+        return str(found.path).startswith(_PAPER) or found.header in _HEADERS
 
     @classmethod
     def read(cls, given: Given) -> CaseStudy:
-        study = read_case_study(given.name, given.path, given.dictionary)
+        study = _read_case_study(given.name, given.path, given.dictionary)
         if given.retired_cuis is None:
             return study
         today = study.dictionary.with_successors(given.retired_cuis)
@@ -122,8 +122,8 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
         return [self.dictionary]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return case_study_record(
-            self, nearest_terms(vectors, self, options["neighbours"] or NEAREST), encoder
+        return _case_study_record(
+            self, _nearest_terms(vectors, self, options["neighbours"] or _NEAREST), encoder
         )
 
     @classmethod
@@ -143,12 +143,12 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
         return header, rows
 
 
-def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) -> CaseStudy:
+def _read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) -> CaseStudy:
     """A file of terms, or one of the papers' case studies. BadInput: broken, or no dictionary."""
-    wanted = str(path).removeprefix(PAPER)
-    if str(path).startswith(PAPER) and wanted not in PAPER_CASES:
-        known = ", ".join(f"{PAPER}{case}" for case in PAPER_CASES)
-        meant = did_you_mean(wanted, PAPER_CASES)
+    wanted = str(path).removeprefix(_PAPER)
+    if str(path).startswith(_PAPER) and wanted not in _PAPER_CASES:
+        known = ", ".join(f"{_PAPER}{case}" for case in _PAPER_CASES)
+        meant = did_you_mean(wanted, _PAPER_CASES)
         raise BadInput(f"found the case study {path}; expected one of {known}{meant}")
     if dictionary is None:
         raise BadInput(
@@ -156,15 +156,15 @@ def read_case_study(name: str, path: str | Path, dictionary: Dictionary | None) 
             "MRCONSO.RRF of a release (the papers': with --dictionary-languages ENG "
             "--dictionary-concepts-of ICD9CM), a dataset folder or a TSV file of term<TAB>CUI"
         )
-    if str(path).startswith(PAPER):
-        cases = PAPER_CASES[wanted]
+    if str(path).startswith(_PAPER):
+        cases = _PAPER_CASES[wanted]
     else:
-        cases = cases_of_file(Path(path))
+        cases = _cases_of_file(Path(path))
     rows = ((case.language, case.term) for case in cases)
     return CaseStudy(name, str(path), cases, dictionary, content_hash(rows))
 
 
-def cases_of_file(path: Path) -> list[CaseTerm]:
+def _cases_of_file(path: Path) -> list[CaseTerm]:
     (_, header), *rows = tab_separated(path)
     cases = []
     for number, fields in rows:
@@ -176,7 +176,7 @@ def cases_of_file(path: Path) -> list[CaseTerm]:
     return cases
 
 
-class UnitVectors:
+class _UnitVectors:
     """The vectors of terms at length 1, looked up as `search` asks for them: one block is held."""
 
     def __init__(self, vectors: Vectors, terms: Sequence[str], width: int):
@@ -189,7 +189,7 @@ class UnitVectors:
         return unit(self._vectors.encode(self._terms[rows]))
 
 
-def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[dict[str, Any]]:
+def _nearest_terms(vectors: Vectors, study: CaseStudy, k: int = _NEAREST) -> list[dict[str, Any]]:
     """For each case its term, language, and "nearest": term, concepts and cosine of k of them.
 
     A string that several concepts share comes once.
@@ -199,7 +199,7 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
     concepts_of = study.dictionary.concepts_of_terms()
     terms = list(concepts_of)
     queries = unit(vectors.encode([case.term for case in study.cases]))
-    keys = UnitVectors(vectors, terms, queries.shape[1])
+    keys = _UnitVectors(vectors, terms, queries.shape[1])
     found = search(queries, keys, min(k, len(terms)))
     known = vectors.known([case.term for case in study.cases])
     return [
@@ -208,13 +208,13 @@ def nearest_terms(vectors: Vectors, study: CaseStudy, k: int = NEAREST) -> list[
             "language": case.language,
             "missing": not has_vector,
             "published": list(case.published),
-            "nearest": nearest(terms, concepts_of, *pair) if has_vector else [],
+            "nearest": _nearest(terms, concepts_of, *pair) if has_vector else [],
         }
         for case, has_vector, pair in zip(study.cases, known, zip(*found, strict=True), strict=True)
     ]
 
 
-def nearest(
+def _nearest(
     terms: Sequence[str],
     concepts_of: Mapping[str, str],
     cosines: np.ndarray,
@@ -230,10 +230,10 @@ def nearest(
     ]
 
 
-def case_study_record(
+def _case_study_record(
     study: CaseStudy, listing: list[dict[str, Any]], encoder: EncoderRecord
 ) -> EvaluationRecord:
-    """The record of `nearest_terms`."""
+    """The record of `_nearest_terms`."""
     return EvaluationRecord(
         benchmark=study.name,
         kind="nearest terms",

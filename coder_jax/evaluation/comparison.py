@@ -19,18 +19,18 @@ from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.results import Row, Table, intervals_of_means, percent
 from data_pipeline.process import BadInput, tell
 
-FLIPS = 10_000  # of signs, in a permutation test
-TINY = 1e-9  # ties are means over orders: the same ones may differ in the last bits
-SMALL_P = 0.001
-HEADER = [
+_FLIPS = 10_000  # of signs, in a permutation test
+_TINY = 1e-9  # ties are means over orders: the same ones may differ in the last bits
+_SMALL_P = 0.001
+_HEADER = [
     *("comparison", "score", "mentions", "A", "B", "B - A", "95 % interval", "p", "won", "lost"),
 ]
 
-Values = Mapping[str, np.ndarray]  # what each mention adds to a score, by the score's name
+_Values = Mapping[str, np.ndarray]  # what each mention adds to a score, by the score's name
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """One score of two results.
 
     Attributes:
@@ -62,19 +62,19 @@ def compare_files(path_a: str, path_b: str, *, seed: int = 0) -> Table:
         mentions differ.
     """
     rows = []
-    for a, b in pairs_of(read_records(path_a), read_records(path_b), path_a, path_b):
+    for a, b in _pairs_of(read_records(path_a), read_records(path_b), path_a, path_b):
         models = (a.encoder.model, b.encoder.model)
         poolings = dict.fromkeys(one.encoder.pooling for one in (a, b))
         label = f"{a.benchmark}, {' and '.join(poolings)}"
-        for found in differences_of(a, b, path_a, path_b, seed):
-            rows.append(Row([label, *cells_of(found)], " and ".join(models)))
+        for found in _differences_of(a, b, path_a, path_b, seed):
+            rows.append(Row([label, *_cells_of(found)], " and ".join(models)))
         hashes = [(one.dictionary or {}).get("content_hash") for one in (a, b)]
         if hashes[0] != hashes[1]:
             tell(f"{a.benchmark}: A and B searched different dictionaries")
-    return HEADER, rows
+    return _HEADER, rows
 
 
-def pairs_of(
+def _pairs_of(
     a: Sequence[EvaluationRecord], b: Sequence[EvaluationRecord], path_a: str, path_b: str
 ) -> Iterator[tuple[EvaluationRecord, EvaluationRecord]]:
     """The records of the same mentions, and of the same pooling where one has several."""
@@ -93,8 +93,10 @@ def pairs_of(
                 )
     same, left = [], []
     for record in sides[0]:
-        others = [one for one in sides[1] if mentions_of(one) == mentions_of(record)]
-        alone = len(others) == 1 == sum(mentions_of(one) == mentions_of(record) for one in sides[0])
+        others = [one for one in sides[1] if _mentions_of(one) == _mentions_of(record)]
+        alone = (
+            len(others) == 1 == sum(_mentions_of(one) == _mentions_of(record) for one in sides[0])
+        )
         chosen = [one for one in others if alone or one.encoder.pooling == record.encoder.pooling]
         same += [(record, one) for one in chosen[:1]]
         left += [] if chosen else [f"{record.benchmark}, {record.encoder.pooling}"]
@@ -113,14 +115,14 @@ def pairs_of(
     yield from same
 
 
-def mentions_of(record: EvaluationRecord) -> tuple[str, str]:
+def _mentions_of(record: EvaluationRecord) -> tuple[str, str]:
     """What two records must have in common."""
     return record.kind, record.content_hash
 
 
-def differences_of(
+def _differences_of(
     a: EvaluationRecord, b: EvaluationRecord, path_a: str, path_b: str, seed: int
-) -> list[Difference]:
+) -> list[_Difference]:
     """The differences of the scores that both records have, of the mean over their folds.
 
     Of MANTRA GSC these are precision, and F1 with as many gold pairs as there are; of mentions
@@ -129,7 +131,7 @@ def differences_of(
     Raises:
       BadInput: mentions in another order, or ranks that are broken.
     """
-    ranks = [ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
+    ranks = [_ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
     sizes = [{name: len(one.ahead) for name, one in side.items()} for side in ranks]
     orders = [one.answers and one.answers["order"] for one in (a, b)]
     if sizes[0] != sizes[1] or orders[0] != orders[1]:
@@ -139,22 +141,22 @@ def differences_of(
         )
     ks = [int(name[4:]) for name in a.scores if name[4:].isdigit() and name in b.scores]
     of_a, of_b = (
-        [values_of(record, name, one, ks) for name, one in side.items()]
+        [_values_of(record, name, one, ks) for name, one in side.items()]
         for record, side in zip((a, b), ranks, strict=True)
     )
-    return [difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
+    return [_difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
 
 
-def values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> Values:
+def _values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> _Values:
     """What each mention of a fold adds to the scores that are compared, those of acc@k by `ks`."""
     values = rank_values(*ranks, ks=ks or [1])
     if record.kind == GroupedMentions.kind:
-        return grouped_values(record, fold, values)
-    return values if ks else mantra_values(record, fold, values["acc@1"])
+        return _grouped_values(record, fold, values)
+    return values if ks else _mantra_values(record, fold, values["acc@1"])
 
 
-def grouped_values(record: EvaluationRecord, fold: str, values: Values) -> Values:
-    """As `values_of`, of mentions whose group is given.
+def _grouped_values(record: EvaluationRecord, fold: str, values: _Values) -> _Values:
+    """As `_values_of`, of mentions whose group is given.
 
     Without MRR, which is over gold CUIs, not over mentions; with recall, counted as MLNorm does: an
     answer is one of its mention's gold CUIs at most.
@@ -166,13 +168,13 @@ def grouped_values(record: EvaluationRecord, fold: str, values: Values) -> Value
     return {"recall": hits * len(hits) / gold, **kept}
 
 
-def mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> Values:
+def _mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> _Values:
     """What each mention of a sub-corpus adds to precision and F1, whose mean they are."""
     pairs = record.folds.get(fold, {}).get("counts", {}).get("annotations", len(hits))
     return {"precision": hits, "f1": hits * 2 * len(hits) / (len(hits) + pairs)}
 
 
-def ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
+def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
     """The places of the gold concepts of each fold; BadInput where they are broken or not kept."""
     kept = record.answers and record.answers["ranks"]
     if not kept:
@@ -189,23 +191,23 @@ def ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
         ) from error
 
 
-def difference(name: str, a: Sequence[Values], b: Sequence[Values], seed: int) -> Difference:
+def _difference(name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int) -> _Difference:
     """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
     pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
     changes = [other - one for one, other in pairs]
     every = np.concatenate(changes)
-    won, lost = int((every > TINY).sum()), int((every < -TINY).sum())
+    won, lost = int((every > _TINY).sum()), int((every < -_TINY).sum())
     if name == "mrr":
         shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
-        p = p_by_flips(shares, np.random.default_rng(seed))
+        p = _p_by_flips(shares, np.random.default_rng(seed))
     else:
         p = float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
     interval = intervals_of_means([{name: change} for change in changes], seed)[name]
     score_a, score_b = (float(np.mean([pair[i].mean() for pair in pairs])) for i in (0, 1))
-    return Difference(name, score_a, score_b, interval, p, len(every), won, lost)
+    return _Difference(name, score_a, score_b, interval, p, len(every), won, lost)
 
 
-def p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
+def _p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
     """Two-sided p of a paired permutation test: how often random signs give as large a sum.
 
     Args:
@@ -217,12 +219,12 @@ def p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
     if not len(sizes):
         return 1.0
     observed = abs(changes.sum())
-    positive = rng.binomial(counts, 0.5, size=(FLIPS, len(sizes)))
+    positive = rng.binomial(counts, 0.5, size=(_FLIPS, len(sizes)))
     sums = np.abs((2 * positive - counts) @ sizes)
-    return float((1 + (sums >= observed - TINY).sum()) / (1 + FLIPS))
+    return float((1 + (sums >= observed - _TINY).sum()) / (1 + _FLIPS))
 
 
-def cells_of(found: Difference) -> list[str]:
+def _cells_of(found: _Difference) -> list[str]:
     """The cells behind the first: scores in percent, p with three decimals."""
     low, high = found.interval
     return [
@@ -232,7 +234,7 @@ def cells_of(found: Difference) -> list[str]:
         percent(found.b),
         f"{100 * (found.b - found.a):+.2f}",
         f"{100 * low:+.2f} to {100 * high:+.2f}",
-        f"{found.p:.3f}" if found.p >= SMALL_P else f"< {SMALL_P}",
+        f"{found.p:.3f}" if found.p >= _SMALL_P else f"< {_SMALL_P}",
         f"{found.won:,}",
         f"{found.lost:,}",
     ]

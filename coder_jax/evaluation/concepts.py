@@ -33,9 +33,9 @@ from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 # It is read from a dataset folder as `data_pipeline.build` makes it, or from a TSV file with the
 # header CUI, semantic types (joined with "|"), term.
 
-NEIGHBOURS = 40
-HEADER = ("cui", "semantic types", "term")
-FLAGS = (
+_NEIGHBOURS = 40
+_HEADER = ("cui", "semantic types", "term")
+_FLAGS = (
     Flag(
         "--types",
         "semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
@@ -91,17 +91,17 @@ class ConceptSet(Benchmark):
 concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
           MCSM: how many of a concept's nearest concepts are of its semantic type. (A dataset built
           with --hold-out-concepts is scored by coverage.)"""
-    flags: ClassVar[tuple[Flag, ...]] = FLAGS
+    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
     flags_under: ClassVar[str] = "concepts"
     published: ClassVar[tuple[PublishedRow, ...]] = MCSM
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return found.holds("manifest.json") or tuple(found.header) == HEADER
+        return found.holds("manifest.json") or tuple(found.header) == _HEADER
 
     @classmethod
     def read(cls, given: Given) -> ConceptSet:
-        read = read_dataset_concepts if given.path.is_dir() else read_concept_list
+        read = _read_dataset_concepts if given.path.is_dir() else _read_concept_list
         found = read(given.name, given.path, given.options["types"])
         return replace(found, retired_cuis=given.retired_cuis)
 
@@ -130,9 +130,9 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         chosen = {name: options[name] for name in ("only_these_types", "sample", "seed")}
-        chosen = {"k": options["neighbours"] or NEIGHBOURS, **chosen}
-        result, counts = evaluate_concept_similarity(vectors, self, **chosen)
-        return concept_similarity_record(self, result, counts, encoder, **chosen)
+        chosen = {"k": options["neighbours"] or _NEIGHBOURS, **chosen}
+        result, counts = _evaluate_concept_similarity(vectors, self, **chosen)
+        return _concept_similarity_record(self, result, counts, encoder, **chosen)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -157,7 +157,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         )
 
 
-def read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> ConceptSet:
+def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> ConceptSet:
     """The concepts of a dataset folder as `data_pipeline.build` makes it: each by its first term.
 
     BadInput for a dataset without semantic types, or for a type that it does not have.
@@ -173,7 +173,7 @@ def read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Concep
     cuis, terms = dataset.cuis or [], dataset.terms or []
     concept_of_type = np.repeat(np.arange(len(cuis)), np.diff(dataset.type_start))
     of_type = {}
-    for wanted in check_types(types, known, path):
+    for wanted in _check_types(types, known, path):
         of_type[wanted] = np.zeros(len(cuis), bool)
         if wanted in known:
             of_type[wanted][concept_of_type[dataset.types == known.index(wanted)]] = True
@@ -181,7 +181,7 @@ def read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Concep
     return ConceptSet(name, str(path), cuis, preferred, of_type, dataset.manifest["content_hash"])
 
 
-def read_concept_list(name: str, path: Path, types: Sequence[str]) -> ConceptSet:
+def _read_concept_list(name: str, path: Path, types: Sequence[str]) -> ConceptSet:
     """A TSV file with the header CUI, semantic types (joined with "|"), term; a concept a row."""
     rows = tab_separated(path)[1:]
     expected = "CUI<TAB>semantic types, joined with |<TAB>term"
@@ -200,7 +200,7 @@ def read_concept_list(name: str, path: Path, types: Sequence[str]) -> ConceptSet
     known = sorted(set().union(*held))
     of_type = {
         wanted: np.array([wanted in one for one in held])
-        for wanted in check_types(types, known, path)
+        for wanted in _check_types(types, known, path)
     }
     fields_of = [fields for _, fields in rows]
     concepts, terms = [f[0] for f in fields_of], [f[2] for f in fields_of]
@@ -214,7 +214,7 @@ def bare_type(name: str) -> str:
     return rest if blank and is_tui else name
 
 
-def check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list[str]:
+def _check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list[str]:
     """The types to evaluate; the papers' by default, of which some may be missing."""
     wanted = [bare_type(one) for one in types] or list(MCSM_TYPES)
     missing = [one for one in wanted if one not in known]
@@ -240,7 +240,7 @@ def check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list[
 
 
 @dataclass(frozen=True)
-class ConceptSimilarity:
+class _ConceptSimilarity:
     """MCSM of one semantic type.
 
     Attributes:
@@ -261,7 +261,7 @@ class ConceptSimilarity:
     interval: list[float] | None = None
 
 
-def evaluate_concept_similarity(
+def _evaluate_concept_similarity(
     vectors: Vectors,
     benchmark: ConceptSet,
     *,
@@ -269,7 +269,7 @@ def evaluate_concept_similarity(
     only_these_types: bool = False,
     sample: int | None = None,
     seed: int = 0,
-) -> tuple[dict[str, ConceptSimilarity], dict[str, int]]:
+) -> tuple[dict[str, _ConceptSimilarity], dict[str, int]]:
     """MCSM of every type, and counts: concepts; missing, without a vector; retired, with another's.
 
     Args:
@@ -300,7 +300,7 @@ def evaluate_concept_similarity(
     of_type = {name: mask[chosen] for name, mask in benchmark.of_type.items()}
     encoded = unit(vectors.encode([keys[row] for row in chosen]))
     rng = np.random.default_rng(seed)
-    scored = {name: sampled(np.flatnonzero(mask), sample, rng) for name, mask in of_type.items()}
+    scored = {name: _sampled(np.flatnonzero(mask), sample, rng) for name, mask in of_type.items()}
     queries = np.unique(np.concatenate(list(scored.values())))
     neighbours = nearest_others(encoded, k, queries)[1]
     weights = 1 / np.log2(np.arange(1, k + 1) + 1)
@@ -309,7 +309,7 @@ def evaluate_concept_similarity(
         rows = np.searchsorted(queries, scored[name])
         scores = mask[neighbours[rows]] @ weights
         others = max(0, int(mask.sum()) - 1) / (len(chosen) - 1)
-        result[name] = ConceptSimilarity(
+        result[name] = _ConceptSimilarity(
             mcsm=float(scores.mean()) if len(scores) else None,
             deviation=float(scores.std()) if len(scores) else None,
             chance=others * float(weights.sum()),
@@ -323,21 +323,21 @@ def evaluate_concept_similarity(
     return result, counts
 
 
-def sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> np.ndarray:
+def _sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> np.ndarray:
     """At most `sample` of the rows, in order."""
     if sample is None or len(rows) <= sample:
         return rows
     return np.sort(rng.choice(rows, sample, replace=False))
 
 
-def concept_similarity_record(
+def _concept_similarity_record(
     benchmark: ConceptSet,
-    result: Mapping[str, ConceptSimilarity],
+    result: Mapping[str, _ConceptSimilarity],
     counts: Mapping[str, int],
     encoder: EncoderRecord,
     **settings: int | bool | None,
 ) -> EvaluationRecord:
-    """The record of `evaluate_concept_similarity`, called with the same `settings`."""
+    """The record of `_evaluate_concept_similarity`, called with the same `settings`."""
     measured = [part.mcsm for part in result.values() if part.mcsm is not None]
     return EvaluationRecord(
         benchmark=benchmark.name,

@@ -30,8 +30,8 @@ from data_pipeline import process
 from data_pipeline.files.tables import split_concepts
 
 # Terms and mentions that are compared at a time: 32 MB of similarities in float32.
-BLOCK_PAIRS, BLOCK_MENTIONS = 16384, 512
-NO_GOLD = -2.0  # below all cosines
+_BLOCK_PAIRS, _BLOCK_MENTIONS = 16384, 512
+_NO_GOLD = -2.0  # below all cosines
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ConceptRows:
     concept_ids: dict[str, int]
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A run of (row, concept) pairs, filled up with zeros to the shape that all blocks have."""
 
     vectors_PD: np.ndarray  # float32, unit length
@@ -79,7 +79,7 @@ def rows_by_concept(
     return ConceptRows(vectors_of, rows_P[order], numbers_P[order], ids)
 
 
-def check_labels(name: str, vectors: Rows, labels: Sequence[str]) -> None:
+def _check_labels(name: str, vectors: Rows, labels: Sequence[str]) -> None:
     """ValueError if there is not one vector for each label, and at least one."""
     if len(np.shape(vectors)) != 2 or len(vectors) != len(labels) or not len(labels):
         raise ValueError(
@@ -104,10 +104,10 @@ def count_ranks(
       BadInput: a vector is not finite.
       Stopped: a signal asked for it.
     """
-    check_labels("mention", mention_vectors, gold)
+    _check_labels("mention", mention_vectors, gold)
     mentions_MD = unit(mention_vectors, "mention vectors")
     gold_MG = _gold_table(gold, dictionary.concept_ids)
-    size = block_size(len(gold), BLOCK_MENTIONS)
+    size = block_size(len(gold), _BLOCK_MENTIONS)
     starts = range(0, len(gold), size)
     columns = [np.ascontiguousarray(rows_from(mentions_MD, first, size).T) for first in starts]
     mentions = jax.device_put(columns)
@@ -140,9 +140,9 @@ def _gold_table(gold: Sequence[str], concept_ids: Mapping[str, int]) -> np.ndarr
 
 def _blocks(
     dictionary: ConceptRows, rows_P: np.ndarray, concepts_P: np.ndarray, width: int
-) -> Iterator[Block]:
+) -> Iterator[_Block]:
     """The blocks of some pairs of a dictionary, which are in order of the concept."""
-    size = block_size(len(dictionary.pair_rows_P), BLOCK_PAIRS)
+    size = block_size(len(dictionary.pair_rows_P), _BLOCK_PAIRS)
     for first in range(0, len(rows_P), size):
         process.poll()
         rows, concepts = rows_P[first : first + size], concepts_P[first : first + size]
@@ -155,15 +155,15 @@ def _blocks(
         is_first = np.append(True, concepts[1:] != concepts[:-1])
         places = np.full(size, size, np.int32)
         places[: len(rows)] = np.cumsum(is_first) - 1
-        yield Block(rows_from(vectors, 0, size), places, concepts[is_first])
+        yield _Block(rows_from(vectors, 0, size), places, concepts[is_first])
 
 
 def _gold_similarities(
     mentions: Sequence[jax.Array], gold_MG: np.ndarray, dictionary: ConceptRows
 ) -> np.ndarray:
-    """The cosine of each mention and its gold concepts, float32 [M, G]; NO_GOLD where none is."""
+    """The cosine of each mention and its gold concepts, float32 [M, G]; _NO_GOLD where none is."""
     width, size = mentions[0].shape
-    best_MG = np.full(gold_MG.shape, NO_GOLD, np.float32)
+    best_MG = np.full(gold_MG.shape, _NO_GOLD, np.float32)
     is_gold_C = np.zeros(len(dictionary.concept_ids), bool)
     is_gold_C[gold_MG[gold_MG >= 0]] = True
     chosen_P = is_gold_C[dictionary.pair_concepts_P]
@@ -190,7 +190,7 @@ def _count(
     """Per mention, the concepts ahead of its best gold one, and those within the tolerance."""
     width, size = mentions[0].shape
     limits = [
-        _filled(best_M[first * size :][:size], size, NO_GOLD) for first in range(len(mentions))
+        _filled(best_M[first * size :][:size], size, _NO_GOLD) for first in range(len(mentions))
     ]
     best, on_device = jax.device_put((limits, tolerance))
     nothing = np.zeros((2, size), np.int32), np.full(size, -np.inf, np.float32)
@@ -228,10 +228,10 @@ def _nearest(vectors_PD: jax.Array, places_P: jax.Array, mentions_DB: jax.Array)
 def _similarity_at(
     vectors_PD: jax.Array, places_P: jax.Array, mentions_DB: jax.Array, place_BG: jax.Array
 ) -> jax.Array:
-    """The cosine of mentions and concepts at these places of a block; NO_GOLD where it is -1."""
+    """The cosine of mentions and concepts at these places of a block; _NO_GOLD where it is -1."""
     nearest_PB = _nearest(vectors_PD, places_P, mentions_DB)
     found_BG = jnp.take_along_axis(nearest_PB.T, jnp.maximum(place_BG, 0), axis=1)
-    return jnp.where(place_BG >= 0, found_BG, NO_GOLD)
+    return jnp.where(place_BG >= 0, found_BG, _NO_GOLD)
 
 
 @jax.jit
@@ -249,7 +249,7 @@ def _count_block(
     """The counts with those of one block, and the cosine to carry over.
 
     Args:
-      vectors_PD, places_P: see `Block`.
+      vectors_PD, places_P: see `_Block`.
       finished: how many concepts of the block have no terms in the next one.
       is_open: whether one more has.
       mentions_DB, best_B: mentions and the cosine of the best gold concept of each.

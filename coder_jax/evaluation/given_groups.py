@@ -22,7 +22,7 @@ from coder_jax.evaluation.normalization import (
     answer_columns,
     cleaned,
     distribution,
-    write_table,
+    write_prediction_table,
 )
 from coder_jax.evaluation.published import QUAERO, PublishedRow, rows_for
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts
@@ -48,32 +48,32 @@ from data_pipeline.terminology.semantic_groups import ANY, group_number
 # -------------------------------------------------------------------------------------------------
 # The floor of what is trained on mentions: the CUI that a mention mostly had in training.
 
-Key = tuple[str, str]  # semantic group, string
+_Key = tuple[str, str]  # semantic group, string
 
 
-def majority_cuis(
+def _majority_cuis(
     groups: Sequence[str], texts: Sequence[str], gold: Sequence[Sequence[str]]
-) -> dict[Key, str]:
+) -> dict[_Key, str]:
     """The most frequent CUI of each (group, string); of equally frequent ones the first.
 
     Args:
       groups, texts, gold: of the mentions to learn from. Strings are compared as MLNorm cleans
         them: case, accents and blanks around punctuation aside.
     """
-    counts: dict[Key, Counter[str]] = {}
-    for key, cuis in zip(keys_of(groups, texts), gold, strict=True):
+    counts: dict[_Key, Counter[str]] = {}
+    for key, cuis in zip(_keys_of(groups, texts), gold, strict=True):
         counts.setdefault(key, Counter()).update(cuis)
     return {key: counted.most_common(1)[0][0] for key, counted in counts.items() if counted}
 
 
-def majority_answers(
-    known: dict[Key, str], groups: Sequence[str], texts: Sequence[str]
+def _majority_answers(
+    known: dict[_Key, str], groups: Sequence[str], texts: Sequence[str]
 ) -> list[str | None]:
     """The CUI of each mention, None where its string was not seen with its group."""
-    return [known.get(key) for key in keys_of(groups, texts)]
+    return [known.get(key) for key in _keys_of(groups, texts)]
 
 
-def keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[Key]:
+def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
     """What mentions are compared by."""
     cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
     return list(zip(groups, cleaned, strict=True))
@@ -83,14 +83,14 @@ def keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[Key]:
 # The test sets of QUAERO as columns: mentions with gold, and what training mentions would say.
 
 # Test set -> the year whose test set it was, and the sets that its systems could be trained on.
-TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
+_TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
 
-Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
+_Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
 
 
 @dataclass(frozen=True)
-class MentionSet:
-    """M mentions that have a note; `MentionSet.without_note` others are left out, as papers do.
+class NotedMentions:
+    """M mentions that have a note; `NotedMentions.without_note` others are left out, as papers do.
 
     Attributes:
       name: "EMEA 2015".
@@ -113,7 +113,7 @@ class MentionSet:
     @property
     def mistyped(self) -> int:
         """How many gold CUIs are none, such as C153057."""
-        return sum(not is_cui(cui) for cuis in self.noted for cui in cuis)
+        return sum(not _is_cui(cui) for cuis in self.noted for cui in cuis)
 
     def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
         """Which gold CUIs can be answered, bool [items], mention after mention.
@@ -129,13 +129,13 @@ class MentionSet:
         return np.array(found, bool)
 
 
-def is_cui(found: str) -> bool:
+def _is_cui(found: str) -> bool:
     return len(found) == 8 and found[0] == "C" and found[1:].isdecimal()
 
 
-def mention_sets(
-    corpus: Corpus, path: str, chosen: Sequence[str], successor: Mapping[str, str]
-) -> list[MentionSet]:
+def _mention_sets(
+    corpus: _Corpus, path: str, chosen: Sequence[str], successor: Mapping[str, str]
+) -> list[NotedMentions]:
     """The test sets that a corpus has.
 
     Args:
@@ -160,9 +160,9 @@ def mention_sets(
         return [one.group for one in noted], [one.text for one in noted], gold
 
     sets = []
-    for test_set, (year, trained_on) in TEST_SETS.items():
+    for test_set, (year, trained_on) in _TEST_SETS.items():
         training = [one for key in kept if key[0] in trained_on for one in kept[key]]
-        known = majority_cuis(*columns(training)) if training else None
+        known = _majority_cuis(*columns(training)) if training else None
         for part in PARTS:
             mentions = kept.get((test_set, part), [])
             groups, texts, gold = columns(mentions)
@@ -170,7 +170,7 @@ def mention_sets(
                 continue
             noted = [one for one in mentions if one.note is not None]
             sets.append(
-                MentionSet(
+                NotedMentions(
                     f"{part} {year}",
                     [one.document for one in noted],
                     texts,
@@ -178,7 +178,7 @@ def mention_sets(
                     [one.cuis for one in noted],
                     gold,
                     len(mentions) - len(noted),
-                    majority_answers(known, groups, texts) if known is not None else None,
+                    _majority_answers(known, groups, texts) if known is not None else None,
                 )
             )
     if not sets:
@@ -196,11 +196,11 @@ def mention_sets(
 #
 # As `normalization`, for whatever is a `GroupNormalizer`.
 
-NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
+_NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
 
 
 @dataclass(frozen=True)
-class SetAnswers:
+class _SetAnswers:
     """The answers to the mentions of a set.
 
     Attributes:
@@ -208,7 +208,7 @@ class SetAnswers:
       places: int [M], the place of the best gold CUI among them, from 1; 0 if none is there.
     """
 
-    mentions: MentionSet
+    mentions: NotedMentions
     answers: list[list[tuple[str, float]]]
     places: np.ndarray
 
@@ -224,7 +224,7 @@ class SetAnswers:
         return GoldCounts(np.maximum(self.places - 1, 0), none, none + 1, self.places > 0)
 
 
-def answers_of(scorer: Scorer, mentions: MentionSet) -> SetAnswers:
+def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
     """What a scorer's normalizer answers to the mentions of a set."""
     answers, places = [], []
     for text, group, gold in zip(mentions.texts, mentions.groups, mentions.gold, strict=True):
@@ -236,11 +236,11 @@ def answers_of(scorer: Scorer, mentions: MentionSet) -> SetAnswers:
         answers.append(list(best.items()))
         found = (place for place, concept in enumerate(best, 1) if concept in gold)
         places.append(next(found, 0))
-    return SetAnswers(mentions, answers, np.array(places))
+    return _SetAnswers(mentions, answers, np.array(places))
 
 
-def described(scorer: Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
-    """What a record says of the answers, as `record.Answers`; tables of them are written.
+def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
+    """What a record says of the answers, as `record._Answers`; tables of them are written.
 
     Args:
       scorer: of the benchmark.
@@ -253,7 +253,7 @@ def described(scorer: Scorer, pooling: str, folder: Path | None) -> dict[str, An
     from coder_jax.mapping.confidence import measure_cutoffs
 
     benchmark = scorer.benchmark
-    sets = [answers_of(scorer, one) for one in benchmark.sets]
+    sets = [_answers_of(scorer, one) for one in benchmark.sets]
     similarities = np.concatenate([one.similarities for one in sets])
     right = np.concatenate([one.places == 1 for one in sets])
     there = np.isfinite(similarities)
@@ -264,21 +264,21 @@ def described(scorer: Scorer, pooling: str, folder: Path | None) -> dict[str, An
     files = {}
     for one in sets if folder else []:
         assert folder is not None
-        table = prediction_table(one, benchmark.dictionary)
+        table = _prediction_table(one, benchmark.dictionary)
         name = one.mentions.name
-        files[name] = write_table(folder, (benchmark.name, name, pooling), table)
+        files[name] = write_prediction_table(folder, (benchmark.name, name, pooling), table)
     few = len(right) <= MOST_RANKS
     return {
         "ranks": {one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
         "order": digest.hexdigest(),
         "cutoffs": measure_cutoffs(similarities, right).described()["tables"],
         "languages": "not told",
-        "similarities": distribution(similarities[there], right[there]) if any(there) else NOTHING,
+        "similarities": distribution(similarities[there], right[there]) if any(there) else _NOTHING,
         "predictions": files,
     }
 
 
-def prediction_table(answers: SetAnswers, dictionary: Dictionary | None) -> pl.DataFrame:
+def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl.DataFrame:
     """A row for each mention: document, group, gold, its place, the first score, and all answers.
 
     `rank` is the place of the best gold CUI, empty if it is not among the answers that are looked
@@ -319,11 +319,11 @@ def prediction_table(answers: SetAnswers, dictionary: Dictionary | None) -> pl.D
 # gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
 # Gold CUIs that the normalizer does not know are never right and stay in the gold.
 
-MEASURES = ("precision", "recall", "f1")
-Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray]
+_MEASURES = ("precision", "recall", "f1")
+_Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray]
 
 
-def count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
     """As the code of MLNorm: each gold CUI of a mention is a mention with a copy of the answer.
 
     So of a mention with two gold CUIs, an answer that is one of them is right once and wrong once.
@@ -342,7 +342,7 @@ def count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) ->
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
     """As BRATEval for CLEF eHealth 2015 (CompareNotesEHealth), with exact_match true.
 
     Per CUI: a right answer is one true positive, a wrong one one false positive, each gold CUI that
@@ -350,7 +350,7 @@ def count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None])
     reference is its first argument.
 
     Args, Returns:
-      as `count_items`: true positives, with false positives, with false negatives.
+      as `_count_items`: true positives, with false positives, with false negatives.
     """
     rows = []
     for cuis, answer in zip(gold, answers, strict=True):
@@ -362,8 +362,8 @@ def count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None])
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As `count_brateval` with exact_match false: one gold CUI in common is all of them."""
+def _count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
+    """As `_count_brateval` with exact_match false: one gold CUI in common is all of them."""
     rows = [
         (int(answer in cuis), int(answer is not None), 1)
         for cuis, answer in zip(gold, answers, strict=True)
@@ -371,14 +371,14 @@ def count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | No
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-COUNTINGS: dict[str, Counting] = {
-    "mlnorm": count_items,
-    "brateval": count_brateval,
-    "brateval-any": count_brateval_any,
+_COUNTINGS: dict[str, _Counting] = {
+    "mlnorm": _count_items,
+    "brateval": _count_brateval,
+    "brateval-any": _count_brateval_any,
 }
 
 
-def measures(totals: np.ndarray) -> np.ndarray:
+def _measures(totals: np.ndarray) -> np.ndarray:
     """MEASURES [..., 3] of sums [..., 3] of right answers, answers and gold.
 
     What has nothing to divide by is 0; all three are 1 where there are neither answers nor gold.
@@ -391,12 +391,12 @@ def measures(totals: np.ndarray) -> np.ndarray:
     return np.stack([precision, recall, f1], axis=-1)
 
 
-def measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+def _measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `results.Statistic` of MEASURES [B, 3], of mentions with their counts."""
-    return measures(drawn_BU @ distinct_U3)
+    return _measures(drawn_BU @ distinct_U3)
 
 
-def mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
+def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
     """The mean, over all gold CUIs of all mentions, of 1 / its place among the answers.
 
     It is 0 for a gold CUI that is not among them.
@@ -413,7 +413,7 @@ def mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
     return float(np.mean(found)) if found else 0.0
 
 
-def accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
+def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
     """The share of the mentions one of whose gold CUIs is among the first k answers."""
     hits = [
         not set(cuis).isdisjoint(answers[:k]) for cuis, answers in zip(gold, ranked, strict=True)
@@ -425,7 +425,7 @@ def accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence
 # Mentions whose semantic group is given, normalized to one CUI each.
 #
 # The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is
-# asked for. The corpora are `Quaero` and, with --given-groups, `mantra.GroupedMantra`. Answers are
+# asked for. The corpora are `Quaero` and, with --given-groups, `mantra._GroupedMantra`. Answers are
 # searched among the concepts of the mention's group alone. Whatever is a `GroupNormalizer` is
 # scored: `score` makes one of an encoder, by nearest terms; `score_normalizer` takes any other.
 
@@ -444,7 +444,7 @@ class GroupedMentions(Benchmark):
 
     name: str
     path: str
-    sets: list[MentionSet]
+    sets: list[NotedMentions]
     content_hash: str
     dictionary: Dictionary | None = None
     groups: dict[str, int] | None = None
@@ -456,7 +456,7 @@ class GroupedMentions(Benchmark):
     published: ClassVar[tuple[PublishedRow, ...]] = QUAERO
 
     @classmethod
-    def of_sets(cls, given: Given, sets: list[MentionSet]) -> Self:
+    def of_sets(cls, given: Given, sets: list[NotedMentions]) -> Self:
         """The benchmark of sets with gold as it is called today.
 
         BadInput for a dictionary that does not fit, see `searching`.
@@ -535,7 +535,7 @@ class GroupedMentions(Benchmark):
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        nearest = NearestTerms(vectors.encode, self._searched(), self.groups or {})
+        nearest = _NearestTerms(vectors.encode, self._searched(), self.groups or {})
         return self.score_normalizer(nearest, encoder, options, missing=missing)
 
     def score_normalizer(
@@ -557,16 +557,16 @@ class GroupedMentions(Benchmark):
           similarity: what its scores are.
         """
 
-        scorer = Scorer(self, normalizer, COUNTINGS[options["count_as"]], options["threshold"])
+        scorer = _Scorer(self, normalizer, _COUNTINGS[options["count_as"]], options["threshold"])
         record = scorer.record(encoder, options, missing=missing, similarity=similarity)
-        answers = described(scorer, encoder.pooling, options["predictions"])
+        answers = _described(scorer, encoder.pooling, options["predictions"])
         return replace(record, answers=answers)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
         """A row for each set and threshold, and below it what is said in `about`."""
 
-        return table(records, cls.published)
+        return _table(records, cls.published)
 
 
 def chosen_groups(given: Given) -> tuple[str, ...]:
@@ -611,7 +611,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
             "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough); "
             "default: mlnorm",
             default="mlnorm",
-            argparse={"choices": tuple(COUNTINGS)},
+            argparse={"choices": tuple(_COUNTINGS)},
         ),
     )
     flags_under: ClassVar[str] = "mentions with semantic groups"
@@ -624,28 +624,28 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
     def read(cls, given: Given) -> Self:
         successor = given.retired_cuis.successor if given.retired_cuis else {}
         corpus = read_quaero(given.path)
-        sets = mention_sets(corpus, str(given.path), chosen_groups(given), successor)
+        sets = _mention_sets(corpus, str(given.path), chosen_groups(given), successor)
         return cls.of_sets(given, sets)
 
 
 # -------------------------------------------------------------------------------------------------
 # Answers to the mentions whose group is given, and their scores.
 
-RANKED = 100  # answers of each mention that MRR looks at
-MEANT = (*MEASURES, "mrr", "acc@1", "acc@5")
+_RANKED = 100  # answers of each mention that MRR looks at
+_MEANT = (*_MEASURES, "mrr", "acc@1", "acc@5")
 
-Gold = Sequence[tuple[str, ...]]
-Ranked = Sequence[Sequence[str]]
+_Gold = Sequence[tuple[str, ...]]
+_Ranked = Sequence[Sequence[str]]
 
 
-class Scorer:
+class _Scorer:
     """Scores the answers of one normalizer on one benchmark."""
 
     def __init__(
         self,
         benchmark: GroupedMentions,
         normalizer: GroupNormalizer,
-        counting: Counting,
+        counting: _Counting,
         thresholds: Sequence[float],
     ):
         self.benchmark, self.counting, self.thresholds = benchmark, counting, list(thresholds)
@@ -659,7 +659,7 @@ class Scorer:
         pairs = [pair for one in benchmark.sets for pair in zip(one.texts, one.groups, strict=True)]
         self.place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         texts, groups = zip(*self.place, strict=True)
-        self.numbers, self.similarities = normalizer.nearest(texts, groups, RANKED)
+        self.numbers, self.similarities = normalizer.nearest(texts, groups, _RANKED)
 
     def record(
         self, encoder: EncoderRecord, options: Options, *, missing: int, similarity: str
@@ -675,7 +675,7 @@ class Scorer:
         def mean(part: str) -> dict[str, float]:
             scores = [fold[part] for fold in folds.values() if fold[part]]
             return (
-                {name: float(np.mean([one[name] for one in scores])) for name in MEANT}
+                {name: float(np.mean([one[name] for one in scores])) for name in _MEANT}
                 if scores
                 else {}
             )
@@ -690,7 +690,7 @@ class Scorer:
             path=benchmark.path,
             content_hash=benchmark.content_hash,
             scores=dict(mean("scores")),
-            intervals=named(MEASURES, np.mean(drawn, axis=0)),
+            intervals=named(_MEASURES, np.mean(drawn, axis=0)),
             counts={**counts, "retired": benchmark.retired, "missing": missing, "folds": len(sets)},
             unreachable={
                 "mentions": counts["unreachable"],
@@ -704,7 +704,7 @@ class Scorer:
                 "semantic_groups": list(benchmark.chosen) or "all",
                 "count_as": options["count_as"],
                 "threshold": "none; folds have those that were asked for",
-                "mrr": f"over gold CUIs, 0 beyond {RANKED} answers; no threshold",
+                "mrr": f"over gold CUIs, 0 beyond {_RANKED} answers; no threshold",
                 "acc@k": "mentions one of whose gold CUIs is among k concepts; no threshold",
                 "ties": "the concept that comes first in the dictionary",
                 "unreachable": "gold CUIs that no concept of their group has count as wrong",
@@ -719,7 +719,9 @@ class Scorer:
             encoder=encoder,
         )
 
-    def fold(self, one: MentionSet, rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray]:
+    def fold(
+        self, one: NotedMentions, rng: np.random.Generator
+    ) -> tuple[dict[str, Any], np.ndarray]:
         """What a record says of a set, and MEASURES of resamples of its mentions."""
         rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
         numbers, similarities = self.numbers[rows], self.similarities[rows]
@@ -730,17 +732,17 @@ class Scorer:
             tuple(cui for cui, is_kept in zip(cuis, part, strict=True) if is_kept)
             for cuis, part in zip(one.gold, np.split(can_be, ends), strict=True)
         ]
-        counted = self.counting(one.gold, answers(ranked, similarities, None))
+        counted = self.counting(one.gold, _answers(ranked, similarities, None))
         first, second = similarities[:, 0], similarities[:, 1]
         tied = np.isfinite(first) & (second >= first - np.float32(TIE_TOLERANCE))
         fold: dict[str, Any] = {
             "scores": self.scores(one.gold, ranked, similarities),
-            "reachable": self.scores(*reachable_only(kept, ranked, similarities)),
+            "reachable": self.scores(*_reachable_only(kept, ranked, similarities)),
             "thresholds": {
                 str(threshold): {
                     "scores": self.scores(one.gold, ranked, similarities, threshold),
                     "reachable": self.scores(
-                        *reachable_only(kept, ranked, similarities), threshold
+                        *_reachable_only(kept, ranked, similarities), threshold
                     ),
                 }
                 for threshold in self.thresholds
@@ -756,8 +758,8 @@ class Scorer:
                 "tied": int(tied.sum()),
             },
         }
-        drawn = resampled(counted, measures_drawn, rng)
-        fold["intervals"] = named(MEASURES, drawn)
+        drawn = resampled(counted, _measures_drawn, rng)
+        fold["intervals"] = named(_MEASURES, drawn)
         return fold, drawn
 
     def named(self, numbers: np.ndarray) -> list[str]:
@@ -766,20 +768,20 @@ class Scorer:
 
     def scores(
         self,
-        gold: Gold,
-        ranked: Ranked,
+        gold: _Gold,
+        ranked: _Ranked,
         similarities: np.ndarray,
         threshold: float | None = None,
     ) -> dict[str, float]:
         """MEANT of some mentions; none of no mentions. A threshold moves P, R and F1 alone."""
         if not gold:
             return {}
-        counted = self.counting(gold, answers(ranked, similarities, threshold))
-        found = dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
-        accuracies = {f"acc@{k}": accuracy_at(k, gold, ranked) for k in (1, 5)}
-        return found | {"mrr": mean_reciprocal_rank(gold, ranked)} | accuracies
+        counted = self.counting(gold, _answers(ranked, similarities, threshold))
+        found = dict(zip(_MEASURES, _measures(counted.sum(axis=0)).tolist(), strict=True))
+        accuracies = {f"acc@{k}": _accuracy_at(k, gold, ranked) for k in (1, 5)}
+        return found | {"mrr": _mean_reciprocal_rank(gold, ranked)} | accuracies
 
-    def majority(self, one: MentionSet, gold: Gold) -> Mapping[str, float]:
+    def majority(self, one: NotedMentions, gold: _Gold) -> Mapping[str, float]:
         """MEASURES of the CUI that training mentions mostly have; none without these.
 
         Mentions that have no gold are left out.
@@ -789,10 +791,12 @@ class Scorer:
             return {}
         answered = [one.majority[row] for row in rows]
         counted = self.counting([gold[row] for row in rows], answered)
-        return dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
+        return dict(zip(_MEASURES, _measures(counted.sum(axis=0)).tolist(), strict=True))
 
 
-def answers(ranked: Ranked, similarities: np.ndarray, threshold: float | None) -> list[str | None]:
+def _answers(
+    ranked: _Ranked, similarities: np.ndarray, threshold: float | None
+) -> list[str | None]:
     """The first answer to each mention, None where there is none or its score is too low."""
     least = -np.inf if threshold is None else threshold
     return [
@@ -801,8 +805,8 @@ def answers(ranked: Ranked, similarities: np.ndarray, threshold: float | None) -
     ]
 
 
-def reachable_only(
-    kept: Gold, ranked: Ranked, similarities: np.ndarray
+def _reachable_only(
+    kept: _Gold, ranked: _Ranked, similarities: np.ndarray
 ) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
     """Gold, answers and their scores of the mentions that have any gold left."""
     rows = [row for row, cuis in enumerate(kept) if cuis]
@@ -812,11 +816,11 @@ def reachable_only(
 # -------------------------------------------------------------------------------------------------
 # The table of mentions with groups: set by set, encoders, floor of training mentions, papers.
 
-SHOWN = (*MEASURES, "mrr", "acc@1")
-RESTRICTED = "restricted to reachable gold"
+_SHOWN = (*_MEASURES, "mrr", "acc@1")
+_RESTRICTED = "restricted to reachable gold"
 
 
-def table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
+def _table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow]) -> Table:
     """Scores in percent, with half the width of their intervals.
 
     The papers' rows stand beside results on all groups: they are of the whole UMLS of 2014, and a
@@ -856,7 +860,7 @@ def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Itera
     label, pooling = _label(record, name), record.encoder.pooling
     for threshold, found in {"": fold, **fold["thresholds"]}.items():
         sure = {} if threshold else fold["intervals"]
-        scores = [short_percent(found["scores"][one], sure.get(one)) for one in SHOWN]
+        scores = [short_percent(found["scores"][one], sure.get(one)) for one in _SHOWN]
         rest = [f"{counts['tied']:,}", *(f"{record.counts[one]:,}" for one in missing)]
         out = counts["unreachable"]
         yield [
@@ -869,10 +873,10 @@ def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Itera
             *rest,
         ]
         if out and found["reachable"]:
-            scores = [short_percent(found["reachable"][one]) for one in SHOWN]
+            scores = [short_percent(found["reachable"][one]) for one in _SHOWN]
             left = f"{counts['gold'] - out:,}"
             yield [
-                f"{label}, {RESTRICTED}",
+                f"{label}, {_RESTRICTED}",
                 pooling,
                 left,
                 "0",
@@ -893,10 +897,10 @@ def _majority(record: EvaluationRecord, name: str, width: int) -> Iterator[Row]:
     rows = [(label, counts["gold"], fold["majority"])]
     if counts["unreachable"]:
         left = counts["gold"] - counts["unreachable"]
-        rows.append((f"{label}, {RESTRICTED}", left, fold["majority_of_reachable"]))
+        rows.append((f"{label}, {_RESTRICTED}", left, fold["majority_of_reachable"]))
     for label, gold, found in rows:
         if found:
-            scores = [short_percent(found[one]) for one in MEASURES]
+            scores = [short_percent(found[one]) for one in _MEASURES]
             yield Row(_filled([label, "", f"{gold:,}", "", "", *scores], width), "majority CUI")
 
 
@@ -904,7 +908,7 @@ def _of_papers(
     benchmark: str, name: str, published: Sequence[PublishedRow], width: int
 ) -> Iterator[Row]:
     for row in rows_for(benchmark, published):
-        values = [row.scores.get(f"{name} {one}") for one in MEASURES]
+        values = [row.scores.get(f"{name} {one}") for one in _MEASURES]
         if any(value is not None for value in values):
             shown = ["" if value is None else f"{value:.1f}" for value in values]
             cells = [f"{benchmark} {name}", row.pooling, "", "", "", *shown]
@@ -954,7 +958,7 @@ class GroupNormalizer(Protocol):
         """
 
 
-class NearestTerms:
+class _NearestTerms:
     """The concepts with the nearest terms, exact; of equally near ones the first of the dictionary.
 
     Attributes:

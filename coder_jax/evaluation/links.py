@@ -64,7 +64,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
         return self.parts[0]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return score_links(vectors, self, encoder, options["seed"])
+        return _score_links(vectors, self, encoder, options["seed"])
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -90,7 +90,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
 
 
 @dataclass(frozen=True)
-class Links:
+class _Links:
     """T triplets of C concepts.
 
     Attributes:
@@ -104,7 +104,7 @@ class Links:
     tails: np.ndarray
 
 
-def relation_numbers(benchmark: LinkBenchmark, labels: Sequence[str]) -> dict[str, int]:
+def _relation_numbers(benchmark: LinkBenchmark, labels: Sequence[str]) -> dict[str, int]:
     """The number of each label of the file among the encoder's relations.
 
     A label that they lack has a negative number of its own.
@@ -132,7 +132,7 @@ def relation_numbers(benchmark: LinkBenchmark, labels: Sequence[str]) -> dict[st
     return numbers
 
 
-def numbered_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
+def _numbered_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links:
     """The triplets of a file by number, in the direction of the encoder's relations.
 
     A label REL|RELA is read as in the dataset, from CUI1 to CUI2; RELA alone as the sentence "head
@@ -143,17 +143,17 @@ def numbered_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Link
     for head, tail, label in zip(pairs.heads, pairs.tails, pairs.labels, strict=True):
         first, second = (head, tail) if "|" in label else (tail, head)
         rows.append((concept_of[first], numbers[label], concept_of[second]))
-    return Links(*np.array(rows).T)
+    return _Links(*np.array(rows).T)
 
 
-def known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
+def _known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links:
     """The triplets of the dictionary's dataset between concepts of the file, of its relations.
 
-    None where the dictionary is no dataset. `numbers` is as in `numbered_links`.
+    None where the dictionary is no dataset. `numbers` is as in `_numbered_links`.
     """
     dictionary = benchmark.dictionary
     if dictionary is None or dictionary.dataset is None:
-        return Links(*np.zeros((3, 0), int))
+        return _Links(*np.zeros((3, 0), int))
     # Only here is TensorFlow needed, to read the records of the dataset.
     from data_pipeline.dataset.store import open_dataset
 
@@ -169,7 +169,7 @@ def known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
         & (number_of[dataset.heads] >= 0)
         & (number_of[dataset.tails] >= 0)
     )
-    return Links(
+    return _Links(
         number_of[dataset.heads[rows]],
         relation_of[dataset.relations[rows]],
         number_of[dataset.tails[rows]],
@@ -188,14 +188,14 @@ def known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> Links:
 # and Hits@k over both, beside those of the plain cosine of head and tail, which tell what the
 # relations add.
 
-KS = (1, 10)
-PLACES = ("tail", "head")
-Ranks = np.ndarray  # int [places, 2, T]: concepts ahead of the true one, and tied with it
-BLOCK = 1024  # triplets that are ranked at a time, fewer where there are many concepts
-BLOCK_SCORES = 2**26  # at most so many scores are held at a time (256 MB in float32)
+_KS = (1, 10)
+_PLACES = ("tail", "head")
+_Ranks = np.ndarray  # int [places, 2, T]: concepts ahead of the true one, and tied with it
+_BLOCK = 1024  # triplets that are ranked at a time, fewer where there are many concepts
+_BLOCK_SCORES = 2**26  # at most so many scores are held at a time (256 MB in float32)
 
 
-def score_links(
+def _score_links(
     vectors: Vectors, benchmark: LinkBenchmark, encoder: EncoderRecord, seed: int = 0
 ) -> EvaluationRecord:
     """The record of a file of triplets, with the scores of each relation.
@@ -212,13 +212,13 @@ def score_links(
     known, some = known_features(vectors, benchmark.keys(vectors.keyed_by), benchmark.path)
     features_CD = np.zeros((len(known), some.shape[1]), np.float32)
     features_CD[known] = some
-    numbers = relation_numbers(benchmark, relations.labels if relations else ())
-    links, others = numbered_links(benchmark, numbers), known_links(benchmark, numbers)
-    ranks = rank_links(features_CD, links, relations, others)
+    numbers = _relation_numbers(benchmark, relations.labels if relations else ())
+    links, others = _numbered_links(benchmark, numbers), _known_links(benchmark, numbers)
+    ranks = _rank_links(features_CD, links, relations, others)
     labels = np.array(benchmark.pairs.labels)
     folds = {
         str(label): {
-            "scores": link_scores(ranks, labels == label),
+            "scores": _link_scores(ranks, labels == label),
             "counts": {"triplets": int((labels == label).sum())},
         }
         for label in np.unique(labels)
@@ -228,8 +228,8 @@ def score_links(
         kind="link prediction",
         path=benchmark.path,
         content_hash=benchmark.content_hash,
-        scores=dict(link_scores(ranks, np.ones(len(labels), bool))),
-        intervals=intervals_of_means([link_values(ranks)], seed),
+        scores=dict(_link_scores(ranks, np.ones(len(labels), bool))),
+        intervals=intervals_of_means([_link_values(ranks)], seed),
         counts={
             "triplets": len(labels),
             "relations": len(folds),
@@ -264,9 +264,9 @@ def _score_name(relations: ExportedRelations | None) -> str:
     return "cos(M_r^T e_head, e_tail)" if relations.bilinear else "-|e_head + r - e_tail|"
 
 
-def rank_links(
-    features_CD: np.ndarray, links: Links, relations: ExportedRelations | None, known: Links
-) -> dict[str, Ranks]:
+def _rank_links(
+    features_CD: np.ndarray, links: _Links, relations: ExportedRelations | None, known: _Links
+) -> dict[str, _Ranks]:
     """Filtered ranks among C concepts: of "_tails" and "_heads", and both by "_cosine" alone.
 
     Args:
@@ -278,13 +278,13 @@ def rank_links(
     Raises:
       Stopped: a signal asked for it.
     """
-    true = {of: true_concepts(links, known, of) for of in PLACES}
-    tails, heads = (ranks_of(of, features_CD, links, relations, true[of]) for of in PLACES)
-    cosine = [ranks_of(of, features_CD, links, None, true[of]) for of in PLACES]
+    true = {of: _true_concepts(links, known, of) for of in _PLACES}
+    tails, heads = (_ranks_of(of, features_CD, links, relations, true[of]) for of in _PLACES)
+    cosine = [_ranks_of(of, features_CD, links, None, true[of]) for of in _PLACES]
     return {"_tails": tails[None], "_heads": heads[None], "_cosine": np.stack(cosine)}
 
 
-def link_scores(ranks: Mapping[str, Ranks], chosen_T: np.ndarray) -> dict[str, float]:
+def _link_scores(ranks: Mapping[str, _Ranks], chosen_T: np.ndarray) -> dict[str, float]:
     """The scores of some of the triplets.
 
     Returns:
@@ -292,36 +292,38 @@ def link_scores(ranks: Mapping[str, Ranks], chosen_T: np.ndarray) -> dict[str, f
       and "_heads" for one place; and with "_cosine" without relations.
     """
     found: dict[str, float] = {}
-    for name, part in {"": both_places(ranks), **ranks}.items():
+    for name, part in {"": _both_places(ranks), **ranks}.items():
         ahead, tied = part[:, :, chosen_T].transpose(1, 0, 2).reshape(2, -1)
         ones = np.ones(len(ahead), int)
-        scores = rank_scores(ahead, tied, ones, ones.astype(bool), KS)
-        found |= {f"hits@{k}{name}": scores[f"acc@{k}"] for k in KS} | {f"mrr{name}": scores["mrr"]}
+        scores = rank_scores(ahead, tied, ones, ones.astype(bool), _KS)
+        found |= {f"hits@{k}{name}": scores[f"acc@{k}"] for k in _KS} | {
+            f"mrr{name}": scores["mrr"]
+        }
     return found
 
 
-def both_places(ranks: Mapping[str, Ranks]) -> Ranks:
+def _both_places(ranks: Mapping[str, _Ranks]) -> _Ranks:
     """The ranks of tails and of heads."""
     return np.concatenate([ranks["_tails"], ranks["_heads"]])
 
 
-def link_values(ranks: Mapping[str, Ranks]) -> dict[str, np.ndarray]:
+def _link_values(ranks: Mapping[str, _Ranks]) -> dict[str, np.ndarray]:
     """What each triplet adds to the scores over both places, float [T], by the score's name."""
     found: dict[str, np.ndarray] = {}
-    for name, part in {"": both_places(ranks), "_cosine": ranks["_cosine"]}.items():
+    for name, part in {"": _both_places(ranks), "_cosine": ranks["_cosine"]}.items():
         places, _, triplets = part.shape
         ahead, tied = part.transpose(1, 0, 2).reshape(2, -1)
         ones = np.ones(len(ahead), int)
-        for score, values in rank_values(ahead, tied, ones, ones.astype(bool), KS).items():
+        for score, values in rank_values(ahead, tied, ones, ones.astype(bool), _KS).items():
             shown = score.replace("acc@", "hits@")
             found[f"{shown}{name}"] = values.reshape(places, triplets).mean(axis=0)
     return found
 
 
-def ranks_of(
+def _ranks_of(
     of: str,
     features_CD: np.ndarray,
-    links: Links,
+    links: _Links,
     relations: ExportedRelations | None,
     true: Sequence[np.ndarray],
 ) -> np.ndarray:
@@ -329,14 +331,14 @@ def ranks_of(
 
     Args:
       of: "tail" or "head", the place that is looked for.
-      features_CD, links: see `rank_links`.
+      features_CD, links: see `_rank_links`.
       relations: likewise; None for the cosine of head and tail.
-      true: from `true_concepts`.
+      true: from `_true_concepts`.
     """
     found = np.zeros((2, len(links.heads)), int)
     given, wanted = (links.heads, links.tails) if of == "tail" else (links.tails, links.heads)
     unit_CD = unit(features_CD)
-    block = max(1, min(BLOCK, BLOCK_SCORES // len(features_CD)))
+    block = max(1, min(_BLOCK, _BLOCK_SCORES // len(features_CD)))
     scored_as = np.maximum(links.relations, -1) if relations else np.full(len(given), -1)
     for relation in np.unique(scored_as):
         here = np.flatnonzero(scored_as == relation)
@@ -359,11 +361,11 @@ def ranks_of(
     return found
 
 
-def true_concepts(links: Links, known: Links, of: str) -> list[np.ndarray]:
+def _true_concepts(links: _Links, known: _Links, of: str) -> list[np.ndarray]:
     """For each triplet, all concepts that are true in its place, its own among them.
 
     Args:
-      links, known: see `rank_links`.
+      links, known: see `_rank_links`.
       of: "tail" or "head", the place.
     """
     true: dict[tuple[int, int], list[int]] = {}

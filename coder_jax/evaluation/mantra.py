@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
-from coder_jax.evaluation.given_groups import GroupedMentions, MentionSet, chosen_groups
+from coder_jax.evaluation.given_groups import GroupedMentions, NotedMentions, chosen_groups
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
     NormalizationFold,
@@ -58,26 +58,26 @@ if TYPE_CHECKING:
 #
 # A path may be a .zip, a folder, or one XML file.
 
-LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
-CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
-XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
-CUI = re.compile(r"C\d{7}")
-EXAMPLE = "T1<TAB>C0000000 start end<TAB>mention"
+_LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "dutch": "nl"}
+_CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patent", "patents": "Patent"}
+_XML_NAME = re.compile(r"(Medline|EMEA|Patents?)_GSC_(en|de|fr|es|nl)_man\.xml", re.IGNORECASE)
+_CUI = re.compile(r"C\d{7}")
+_EXAMPLE = "T1<TAB>C0000000 start end<TAB>mention"
 
-QUOTED = re.compile(r'"([^"]*)"')
+_QUOTED = re.compile(r'"([^"]*)"')
 
 # (unit, span) -> (text, {CUI: its semantic groups as written, such as "DISO", or ""})
-Mentions = dict[tuple[str, str], tuple[str, dict[str, str]]]
+_Mentions = dict[tuple[str, str], tuple[str, dict[str, str]]]
 
 
-def is_mantra(path: Path) -> bool:
+def _is_mantra(path: Path) -> bool:
     """Whether a path is a MANTRA GSC .zip or .xml file, or a folder with such files or brat's."""
     if path.is_dir():
         return any(path.rglob("*_GSC_*_man.xml")) or any(path.rglob("*.ann"))
     return path.suffix.lower() in (".xml", ".zip")
 
 
-def read_mantra(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
+def _read_mantra(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
     """A fold for each language and corpus, such as "Medline fr".
 
     Raises:
@@ -98,25 +98,25 @@ def read_mantra(path: Path, dictionary: Dictionary | None) -> list[Normalization
             dictionary,
             [fold.split()[-1]] * len(mentions),
         )
-        for fold, mentions in corpora_in(path).items()
+        for fold, mentions in _corpora_in(path).items()
     ]
 
 
-def corpora_in(path: Path) -> dict[str, Mentions]:
+def _corpora_in(path: Path) -> dict[str, _Mentions]:
     """The mentions of each language and corpus, sorted by these.
 
-    BadInput: as `read_mantra`, but for the dictionary.
+    BadInput: as `_read_mantra`, but for the dictionary.
     """
-    corpora: dict[str, Mentions] = {}
+    corpora: dict[str, _Mentions] = {}
     first: dict[tuple[str, ...], PurePosixPath] = {}
-    for file, content in files_in(path):
-        fold = fold_of_xml(file, path) if is_xml(file) else fold_of_brat(file, path)
-        check_once(fold, file, content, first, path)
+    for file, content in _files_in(path):
+        fold = _fold_of_xml(file, path) if _is_xml(file) else _fold_of_brat(file, path)
+        _check_once(fold, file, content, first, path)
         mentions = corpora.setdefault(fold, {})
-        if is_xml(file):
-            add_xml(mentions, content, f"{path}/{file}")
+        if _is_xml(file):
+            _add_xml(mentions, content, f"{path}/{file}")
         else:
-            add_brat(mentions, file, content, path)
+            _add_brat(mentions, file, content, path)
     empty = ", ".join(sorted(fold for fold, mentions in corpora.items() if not mentions))
     if empty or not corpora:
         raise BadInput(
@@ -127,28 +127,28 @@ def corpora_in(path: Path) -> dict[str, Mentions]:
     return dict(sorted(corpora.items()))
 
 
-def files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
+def _files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     """(name, {suffix: text}) of each XML file, and of each .ann file with its .txt, in order."""
-    if path.is_file() and is_xml(path):
+    if path.is_file() and _is_xml(path):
         yield PurePosixPath(path.name), {".xml": decoded(path.read_bytes(), str(path))}
         return
-    yield from texts_of(brat.contents(path, is_kept), path)
+    yield from _texts_of(brat.contents(path, _is_kept), path)
 
 
-def is_kept(name: PurePosixPath) -> bool:
+def _is_kept(name: PurePosixPath) -> bool:
     """Whether the corpus may have such a file."""
-    return name.suffix in (".ann", ".txt") or is_xml(name)
+    return name.suffix in (".ann", ".txt") or _is_xml(name)
 
 
-def is_xml(path: PurePath) -> bool:
+def _is_xml(path: PurePath) -> bool:
     return path.suffix.lower() == ".xml"
 
 
-def texts_of(
+def _texts_of(
     contents: Mapping[PurePosixPath, bytes], path: Path
 ) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     for name in sorted(contents):
-        if is_xml(name) and ("_gsc_" in name.name.lower() or b"<unit" in contents[name]):
+        if _is_xml(name) and ("_gsc_" in name.name.lower() or b"<unit" in contents[name]):
             # Of the corpus, so a name that is not known is refused; other XML files are no matter.
             yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
         elif name.suffix == ".ann":
@@ -156,22 +156,22 @@ def texts_of(
             yield name, {".ann": ann, ".txt": text}
 
 
-def fold_of_xml(file: PurePosixPath, path: Path) -> str:
+def _fold_of_xml(file: PurePosixPath, path: Path) -> str:
     """'Medline fr' from Medline_GSC_fr_man.xml."""
-    match = XML_NAME.fullmatch(file.name)
+    match = _XML_NAME.fullmatch(file.name)
     if match is None:
         raise BadInput(
             f"{path}: found {file}; expected a name such as Medline_GSC_fr_man.xml: rename it, or "
             "take it out"
         )
-    return f"{CORPORA[match[1].lower()]} {match[2].lower()}"
+    return f"{_CORPORA[match[1].lower()]} {match[2].lower()}"
 
 
-def fold_of_brat(file: PurePosixPath, path: Path) -> str:
+def _fold_of_brat(file: PurePosixPath, path: Path) -> str:
     """'Medline fr' from French/Medline_EN_FR_ec22-cui-best_man/..., where `path` may say it too."""
     parts = [part.lower() for part in (*path.absolute().parts, *file.parts)]
-    languages = [LANGUAGES[part] for part in parts if part in LANGUAGES]
-    corpora = [CORPORA[part.split("_")[0]] for part in parts if part.split("_")[0] in CORPORA]
+    languages = [_LANGUAGES[part] for part in parts if part in _LANGUAGES]
+    corpora = [_CORPORA[part.split("_")[0]] for part in parts if part.split("_")[0] in _CORPORA]
     if not languages or not corpora:
         raise BadInput(
             f"{path}/{file}: found no language and corpus in the names of its folders; expected "
@@ -180,7 +180,7 @@ def fold_of_brat(file: PurePosixPath, path: Path) -> str:
     return f"{corpora[-1]} {languages[-1]}"
 
 
-def check_once(
+def _check_once(
     fold: str,
     file: PurePosixPath,
     content: Mapping[str, str],
@@ -191,13 +191,13 @@ def check_once(
 
     Args:
       fold: the corpus of the file.
-      file, content: one of its files, as of `files_in`.
+      file, content: one of its files, as of `_files_in`.
       first: the first file of each corpus, and of each name and content of a file in a corpus.
       path: what is read, for messages.
     """
     of_corpus = first.setdefault((fold,), file)
     of_content = first.setdefault((fold, file.name, *content.values()), file)
-    other = of_corpus if is_xml(of_corpus) or is_xml(file) else of_content
+    other = of_corpus if _is_xml(of_corpus) or _is_xml(file) else of_content
     if other != file:
         raise BadInput(
             f"{path}: found {fold} both in {other} and in {file}; expected each mention once: take "
@@ -205,7 +205,7 @@ def check_once(
         )
 
 
-def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
+def _add_xml(mentions: _Mentions, content: Mapping[str, str], place: str) -> None:
     """Adds the annotations of an XML file; BadInput for one that its unit's text does not hold.
 
     No GSC-v1.1 was at hand to see how it gives the place of a mention with gaps, of which the brat
@@ -223,7 +223,7 @@ def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
         for mark in unit.iter("e"):
             found = "".join(mark.itertext()).strip()
             cui, offset, length = (mark.get(key, "") for key in ("cui", "offset", "len"))
-            if not (CUI.fullmatch(cui) and offset.isdecimal() and length.isdecimal() and found):
+            if not (_CUI.fullmatch(cui) and offset.isdecimal() and length.isdecimal() and found):
                 shown = ElementTree.tostring(mark, encoding="unicode").strip()[:120]
                 raise BadInput(
                     f'{where}: found {shown}; expected <e offset="..." len="..." cui="C0000000">'
@@ -234,37 +234,37 @@ def add_xml(mentions: Mentions, content: Mapping[str, str], place: str) -> None:
             in_order = len(words) > 1 and re.match(".*?".join(words), text[start:], re.DOTALL)
             if end > len(text) or not in_order:
                 check_spans(f"{where}, offset {offset}", text, [(start, end)], found)
-            add(mentions, where, f"{offset} {length}", found, cui, mark.get("grp", ""))
+            _add(mentions, where, f"{offset} {length}", found, cui, mark.get("grp", ""))
 
 
-def add_brat(
-    mentions: Mentions, file: PurePosixPath, content: Mapping[str, str], path: Path
+def _add_brat(
+    mentions: _Mentions, file: PurePosixPath, content: Mapping[str, str], path: Path
 ) -> None:
     """Adds the annotations of an .ann file."""
     for one in brat.read_mentions(
-        content[".ann"], content[".txt"], f"{path}/{file}", check_type=check_cui, example=EXAMPLE
+        content[".ann"], content[".txt"], f"{path}/{file}", check_type=_check_cui, example=_EXAMPLE
     ):
         span = ";".join(f"{start} {end}" for start, end in one.spans)
-        add(mentions, str(file), span, one.text, one.type, groups_of_note(one.note or ""))
+        _add(mentions, str(file), span, one.text, one.type, _groups_of_note(one.note or ""))
 
 
-def check_cui(found: str, place: str) -> None:
+def _check_cui(found: str, place: str) -> None:
     """BadInput for a type of a mention that is no CUI."""
-    if not CUI.fullmatch(found):
-        raise BadInput(f"{place}: found a mention of the type {found!r}; expected {EXAMPLE}")
+    if not _CUI.fullmatch(found):
+        raise BadInput(f"{place}: found a mention of the type {found!r}; expected {_EXAMPLE}")
 
 
-def groups_of_note(note: str) -> str:
+def _groups_of_note(note: str) -> str:
     """The semantic groups that a note names, such as "DISO"; "" of none.
 
     It is '"C0007115", "Malignant neoplasm of thyroid", "Neoplastic Process" ,"DISO"'.
     Types and groups may have changed places; a concept of several groups has a "|" between them.
     """
-    fields = QUOTED.findall(note)[2:]
+    fields = _QUOTED.findall(note)[2:]
     return next((one for one in fields if set(one.split("|")) <= set(GROUPS)), "")
 
 
-def add(mentions: Mentions, unit: str, span: str, text: str, cui: str, groups: str) -> None:
+def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups: str) -> None:
     mentions.setdefault((unit, span), (text, {}))[1].setdefault(cui, groups)
 
 
@@ -277,7 +277,7 @@ def add(mentions: Mentions, unit: str, span: str, text: str, cui: str, groups: s
 # for a mention, so that its precision, recall and F1 are all hits / pairs, the recall here; tables
 # have a row of it for whoever compares with the papers' rows.
 
-MEASURES = ("precision", "recall", "f1")
+_MEASURES = ("precision", "recall", "f1")
 
 
 @dataclass(frozen=True)
@@ -306,17 +306,17 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return not found.is_folder and is_mantra(found.path)
+        return not found.is_folder and _is_mantra(found.path)
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
-        return found.is_folder and is_mantra(found.path)
+        return found.is_folder and _is_mantra(found.path)
 
     @classmethod
     def read(cls, given: Given) -> Benchmark:
         if given.options.get("given_groups"):
-            return GroupedMantra.read(given)
-        return cls.of_folds(given, read_mantra(given.path, given.dictionary))
+            return _GroupedMantra.read(given)
+        return cls.of_folds(given, _read_mantra(given.path, given.dictionary))
 
     def averaged(self) -> list[str]:
         """The sub-corpora that are not English, as the papers have none of those; or all."""
@@ -326,7 +326,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=[1])
-        record = mantra_record(self, result, encoder, missing, options["seed"])
+        record = _mantra_record(self, result, encoder, missing, options["seed"])
         return with_answers(record, self, result, vectors, options)
 
     @classmethod
@@ -354,7 +354,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
                 for scores, interval in zip(of_corpora, sure, strict=True)
             ]
             cells += [
-                short_percent(record.scores[name], record.intervals.get(name)) for name in MEASURES
+                short_percent(record.scores[name], record.intervals.get(name)) for name in _MEASURES
             ]
             rows.append(Row(cells, record.encoder.model))
             label[0] += ", hits per pair (released code)"
@@ -375,7 +375,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
         return header, rows + papers
 
 
-def mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str, float]:
+def _mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str, float]:
     """Precision, recall and F1 of one CUI per mention.
 
     Args:
@@ -392,17 +392,17 @@ def mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str,
     }
 
 
-def gold_pairs(fold: NormalizationFold) -> int:
+def _gold_pairs(fold: NormalizationFold) -> int:
     """Gold pairs of mention and CUI."""
-    return int(pairs_of_mentions(fold).sum())
+    return int(_pairs_of_mentions(fold).sum())
 
 
-def pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
+def _pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
     """How many CUIs each mention has, int [n]."""
     return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
 
 
-def measures_drawn(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+def _measures_drawn(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `Statistic` of MEASURES [B, 3], of mentions with their hit and their gold pairs."""
     hits_B, pairs_B = (drawn_BU @ distinct_U2).T
     mentions_B = drawn_BU.sum(axis=1)
@@ -410,16 +410,16 @@ def measures_drawn(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def drawn_measures(
+def _drawn_measures(
     fold: NormalizationFold, result: NormalizationResult, rng: np.random.Generator
 ) -> np.ndarray:
     """MEASURES of a sub-corpus in resamples of its mentions, [RESAMPLES, 3]."""
     assert result.ranks is not None, "of a single fold"
     hits = rank_values(*result.ranks, ks=[1])["acc@1"]
-    return resampled(np.stack([hits, pairs_of_mentions(fold)], axis=1), measures_drawn, rng)
+    return resampled(np.stack([hits, _pairs_of_mentions(fold)], axis=1), _measures_drawn, rng)
 
 
-def mantra_record(
+def _mantra_record(
     benchmark: Mantra,
     result: NormalizationResult,
     encoder: EncoderRecord,
@@ -433,18 +433,18 @@ def mantra_record(
     """
     record = normalization_record(benchmark, result, encoder, missing=missing)
     parts = result.folds or {benchmark.folds[0].name: result}
-    annotations = {fold.name: gold_pairs(fold) for fold in benchmark.folds}
+    annotations = {fold.name: _gold_pairs(fold) for fold in benchmark.folds}
     rng = np.random.default_rng(seed)
-    drawn = {fold.name: drawn_measures(fold, parts[fold.name], rng) for fold in benchmark.folds}
+    drawn = {fold.name: _drawn_measures(fold, parts[fold.name], rng) for fold in benchmark.folds}
     of_part = {
-        name: mantra_scores(parts[name].scores["acc@1"], parts[name].mentions, pairs)
+        name: _mantra_scores(parts[name].scores["acc@1"], parts[name].mentions, pairs)
         for name, pairs in annotations.items()
     }
     meant = benchmark.averaged()
     folds = {
         name: {
             "scores": scores,
-            "intervals": named(MEASURES, drawn[name]),
+            "intervals": named(_MEASURES, drawn[name]),
             "counts": {
                 "mentions": parts[name].mentions,
                 "annotations": annotations[name],
@@ -457,9 +457,9 @@ def mantra_record(
         record,
         kind=benchmark.kind,
         scores={
-            score: sum(of_part[name][score] for name in meant) / len(meant) for score in MEASURES
+            score: sum(of_part[name][score] for name in meant) / len(meant) for score in _MEASURES
         },
-        intervals=named(MEASURES, np.mean([drawn[name] for name in meant], axis=0)),
+        intervals=named(_MEASURES, np.mean([drawn[name] for name in meant], axis=0)),
         unreachable=None,
         counts={
             **record.counts,
@@ -481,7 +481,7 @@ def mantra_record(
 
 
 @dataclass(frozen=True)
-class GroupedMantra(GroupedMentions):
+class _GroupedMantra(GroupedMentions):
     """A set for each language and corpus; a mention of two groups is asked for in each."""
 
     formats: ClassVar[str] = ""
@@ -497,8 +497,8 @@ class GroupedMantra(GroupedMentions):
         successor = given.retired_cuis.successor if given.retired_cuis else {}
         chosen = chosen_groups(given)
         sets = [
-            mention_set(name, mentions, chosen, successor, str(given.path))
-            for name, mentions in corpora_in(given.path).items()
+            _mention_set(name, mentions, chosen, successor, str(given.path))
+            for name, mentions in _corpora_in(given.path).items()
         ]
         sets = [one for one in sets if one.texts]
         if not sets:
@@ -509,13 +509,13 @@ class GroupedMantra(GroupedMentions):
         return cls.of_sets(given, sets)
 
 
-def mention_set(
+def _mention_set(
     name: str,
-    mentions: Mentions,
+    mentions: _Mentions,
     chosen: tuple[str, ...],
     successor: Mapping[str, str],
     path: str,
-) -> MentionSet:
+) -> NotedMentions:
     """The mentions of a corpus, each once for each group that its CUIs have.
 
     Of a CUI of several groups the first is taken. BadInput for a CUI without any.
@@ -532,7 +532,7 @@ def mention_set(
             group = groups.split("|")[0]
             if not chosen or group in chosen:
                 noted.setdefault((f"{unit}:{span}", text, group), []).append(cui)
-    return MentionSet(
+    return NotedMentions(
         name,
         [unit for unit, _, _ in noted],
         [text for _, text, _ in noted],

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 # all names. The paper shows curves (figure 4) and prints no numbers, so no row of it stands beside
 # ours.
 
-FILE = "concepts.tsv"
-HELD_OUT = f"heldout/{FILE}"
-COVERAGE_AT = (1, 5, 10, 20, 50)  # the k of coverage at k, unless --k says otherwise
+_FILE = "concepts.tsv"
+_HELD_OUT = f"heldout/{_FILE}"
+_COVERAGE_AT = (1, 5, 10, 20, 50)  # the k of coverage at k, unless --k says otherwise
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return found.holds(HELD_OUT, FILE) or (
-            found.path.name == FILE and found.header == ["term", "cui"]
+        return found.holds(_HELD_OUT, _FILE) or (
+            found.path.name == _FILE and found.header == ["term", "cui"]
         )
 
     @classmethod
@@ -85,7 +85,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @classmethod
     def read(cls, given: Given) -> Coverage:
-        inside = (given.path / HELD_OUT, given.path / FILE)
+        inside = (given.path / _HELD_OUT, given.path / _FILE)
         path = next((path for path in inside if path.is_file()), given.path)
         rows = two_columns(path, "term<TAB>CUI")
         names, concepts = [term for term, _ in rows], [cui for _, cui in rows]
@@ -115,16 +115,16 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         return self.names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        ks = sorted(set(options["k"] or COVERAGE_AT))
+        ks = sorted(set(options["k"] or _COVERAGE_AT))
         number = {concept: place for place, concept in enumerate(self.sizes)}
         concepts = np.array([number[concept] for concept in self.concepts])
-        found = coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)
-        by_words = coverage_of_names(WordJaccard(self.names), self.names, concepts, ks)
+        found = _coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)
+        by_words = _coverage_of_names(WordJaccard(self.names), self.names, concepts, ks)
         columns = [f"coverage@{k}" for k in ks]
         # The names of a concept stand or fall together, so whole concepts are drawn.
         summed = np.zeros((len(number), len(ks) + 1))
         np.add.at(summed, concepts, np.column_stack([found, np.ones(len(found))]))
-        drawn = resampled(summed, ratios, np.random.default_rng(options["seed"]))
+        drawn = resampled(summed, _ratios, np.random.default_rng(options["seed"]))
         return EvaluationRecord(
             benchmark=self.name,
             kind=self.kind,
@@ -177,7 +177,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         return header, rows
 
 
-def ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+def _ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `Statistic` of sums by the last column, which counts."""
     summed_BS = drawn_BU @ distinct_US
     return summed_BS[:, :-1] / summed_BS[:, -1:]
@@ -188,7 +188,7 @@ def ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
 #
 # A measure is made of a list of names; `similarities` compares others with some of these.
 
-MOST_SIMILARITIES = 1 << 23  # at a time: 64 MB
+_MOST_SIMILARITIES = 1 << 23  # at a time: 64 MB
 JACCARD, SAME_WORDS = "word Jaccard", "same words"
 
 
@@ -277,9 +277,9 @@ class SameWords:
         return np.flatnonzero(similarity == 1)
 
 
-def blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
+def _blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
     """Parts of the queries, so many that their similarities to all names fit into memory."""
-    size = max(1, MOST_SIMILARITIES // max(1, names))
+    size = max(1, _MOST_SIMILARITIES // max(1, names))
     for first in range(0, len(queries), size):
         process.poll()
         yield slice(first, first + size)
@@ -289,7 +289,7 @@ def blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
 # Coverage at k of each of many names, by any measure of how near they are.
 
 
-def coverage_of_names(
+def _coverage_of_names(
     measure: Measure, names: Sequence[str], concepts: np.ndarray, ks: Sequence[int]
 ) -> np.ndarray:
     """The share of each name's other synonyms that are among its k nearest other names.
@@ -309,7 +309,7 @@ def coverage_of_names(
     found = np.zeros((len(names), len(ks)))
     everything = np.arange(len(names))
     others = np.bincount(concepts)[concepts] - 1
-    for part in blocks(names, len(names)):
+    for part in _blocks(names, len(names)):
         similarity = measure.similarities(names[part], everything)
         here = everything[part]
         similarity[np.arange(len(here)), here] = -np.inf
@@ -337,7 +337,7 @@ CANDIDATE_CONCEPTS = 20
 K1, B, FORM = 1.2, 0.75, "lucene"
 
 
-class ConceptNames:
+class NamesByConcept:
     """The names of a dictionary in the order of their concepts.
 
     Attributes:
@@ -433,15 +433,15 @@ def average_precision(similarity: np.ndarray, relevant: np.ndarray, expected: in
 # distance of the vectors, which are of unit length here, as gensim's `wmdistance` has it since 4.0.
 
 WMD = "Word Mover's Distance"
-FARTHEST = 2.0  # of unit vectors; of names without a word that has a vector
-TIE = 1e-6
+_FARTHEST = 2.0  # of unit vectors; of names without a word that has a vector
+_TIE = 1e-6
 
 
 class WordMovers:
     """Minus the distance of names, as a `Baseline`."""
 
     def __init__(self, words: WordVectors, names: Sequence[str]):
-        load_pot()
+        _load_pot()
         self.words = words
         self.vectors = unit(words.table.vectors, "vectors of words", np.float64)
         bags = [self.bag(name) for name in names]
@@ -471,10 +471,10 @@ class WordMovers:
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
     ) -> float:
         """The distance of two bags; FARTHEST if one is empty."""
-        import ot  # not at the top: `--help` stays quick, and see `load_pot`
+        import ot  # not at the top: `--help` stays quick, and see `_load_pot`
 
         if not (len(first[0]) and len(second[0])):
-            return FARTHEST
+            return _FARTHEST
         costs = self.costs(first[0], second[0])
         if 1 in costs.shape:  # all goes one way
             return float((first[1][:, None] * second[1] * costs).sum())
@@ -499,13 +499,13 @@ class WordMovers:
         order = np.argsort(bounds, kind="stable")
         best, found = np.inf, []
         for place in order:
-            if bounds[place] > best + TIE:
+            if bounds[place] > best + _TIE:
                 break
             row = int(self.known[place])
             distance = self.distance(bag, self.of_row(row))
             best = min(best, distance)
             found.append((distance, row))
-        return np.array([row for distance, row in found if distance <= best + TIE])
+        return np.array([row for distance, row in found if distance <= best + _TIE])
 
     def _lower_bounds(self, bag: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Of each name of `known`, no more than its distance, float [n]."""
@@ -516,7 +516,7 @@ class WordMovers:
         return np.maximum(there, back)
 
 
-def load_pot() -> None:
+def _load_pot() -> None:
     """Loads POT without the libraries that it could compute with: it gets arrays.
 
     That is each of TensorFlow, PyTorch, jax that is installed. Its files have escapes that Python

@@ -124,8 +124,8 @@ class NormalizationBenchmark(Benchmark):
         )
         benchmark = cls(given.name, str(path or given.path), folds, rows_hash, quoted=quoted)
         if given.retired_cuis is not None:
-            benchmark = with_successors(benchmark, given.retired_cuis)
-        check_reachable(benchmark)
+            benchmark = _with_successors(benchmark, given.retired_cuis)
+        _check_reachable(benchmark)
         return benchmark
 
     def keys(self, keyed_by: str) -> list[str]:
@@ -163,10 +163,10 @@ class NormalizationBenchmark(Benchmark):
         return header, rows + papers
 
 
-AnyFormat = TypeVar("AnyFormat", bound=NormalizationBenchmark)
+_AnyFormat = TypeVar("_AnyFormat", bound=NormalizationBenchmark)
 
 
-def with_successors(benchmark: AnyFormat, retired_cuis: RetiredCuis) -> AnyFormat:
+def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFormat:
     """The benchmark with gold and dictionary in the CUIs of today."""
     # Both sides, whatever their age: then equal concepts have equal names.
     mapped: dict[int, Dictionary] = {}
@@ -180,7 +180,7 @@ def with_successors(benchmark: AnyFormat, retired_cuis: RetiredCuis) -> AnyForma
     return replace(benchmark, folds=folds, retired=retired, retired_cuis=retired_cuis)
 
 
-def check_reachable(benchmark: NormalizationBenchmark) -> None:
+def _check_reachable(benchmark: NormalizationBenchmark) -> None:
     """BadInput for a fold none of whose gold concepts is in its dictionary."""
     for fold in benchmark.folds:
         known = fold.dictionary.concept_set
@@ -203,11 +203,11 @@ def with_answers(
     """The record with what each mention was answered; tables of it where they are asked for."""
 
     folder = options["predictions"]
-    found = answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
-    described = described_answers(benchmark, result, found)
+    found = _answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
+    described = _described_answers(benchmark, result, found)
     if folder:
         pooling = record.encoder.pooling
-        files = write_predictions(folder, benchmark, result, found, pooling)
+        files = _write_predictions(folder, benchmark, result, found, pooling)
         described["predictions"] = files
     return replace(record, answers=described)
 
@@ -330,7 +330,7 @@ def _unreachable(result: NormalizationResult) -> dict[str, Any]:
 
 # So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
 # dictionaries block by block, as they are compared.
-ENCODED_AT_ONCE = 1 << 18
+_ENCODED_AT_ONCE = 1 << 18
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -395,7 +395,7 @@ def evaluate_normalization(
     mention with several gold concepts is scored by the best of them; the others never count as
     competitors. Concepts whose similarity is within `tie_tolerance` of the gold one's are tied.
 
-    Up to ENCODED_AT_ONCE distinct strings of all mentions and dictionaries are encoded once. Of
+    Up to _ENCODED_AT_ONCE distinct strings of all mentions and dictionaries are encoded once. Of
     more, the vectors of mentions are held and those of a dictionary asked for block by block, its
     gold concepts' terms twice: with `EncodedTerms` a file of vectors may be larger than memory.
 
@@ -415,13 +415,13 @@ def evaluate_normalization(
     strings = sum(len(fold.mentions) for fold in benchmark.folds)
     strings += sum(len(folds[0].dictionary.terms) for folds in folds_of.values())
     encode = _checked(encode)
-    if strings <= ENCODED_AT_ONCE:
+    if strings <= _ENCODED_AT_ONCE:
         encode = _encoded_at_once(encode, benchmark.keys(TERMS))
     results: dict[str, NormalizationResult] = {}
     for folds in folds_of.values():
         results |= _results_of_folds(encode, folds, ks, tie_tolerance)
     results = {fold.name: results[fold.name] for fold in benchmark.folds}
-    return next(iter(results.values())) if len(results) == 1 else mean_over_folds(results)
+    return next(iter(results.values())) if len(results) == 1 else _mean_over_folds(results)
 
 
 def _checked(encode: Encode) -> Encode:
@@ -464,7 +464,7 @@ def _results_of_folds(
     }
 
 
-def mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
+def _mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
     """The unweighted mean of the folds' scores, as the papers report it; counts are summed."""
     parts = list(results.values())
 
@@ -489,8 +489,8 @@ def mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalization
 # standard.txt holds the one standard name of each target concept and is the dictionary; train.txt
 # is never read: the task is zero-shot (CODER paper, section 4.4.1).
 
-FOLD_FILES = ("test.txt", "standard.txt")
-NO_DIGITS = str.maketrans("", "", string.digits)
+_FOLD_FILES = ("test.txt", "standard.txt")
+_NO_DIGITS = str.maketrans("", "", string.digits)
 
 
 @dataclass(frozen=True)
@@ -513,7 +513,7 @@ folds     a folder as Cadec and PsyTar are distributed: folders with test.txt an
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
-        return found.is_folder and bool(folders_of_folds(found.path))
+        return found.is_folder and bool(_folders_of_folds(found.path))
 
     @classmethod
     def brings_dictionary(cls, path: Path) -> bool:
@@ -522,31 +522,31 @@ folds     a folder as Cadec and PsyTar are distributed: folders with test.txt an
 
     @classmethod
     def read(cls, given: Given) -> Self:
-        folders = check_whole(given.path, has_dictionary=given.dictionary is not None)
-        folds, quoted = read_standard_term_folds(folders, given.dictionary)
+        folders = _check_whole(given.path, has_dictionary=given.dictionary is not None)
+        folds, quoted = _read_standard_term_folds(folders, given.dictionary)
         return cls.of_folds(given, folds, quoted=quoted)
 
 
-def folders_of_folds(path: Path) -> list[Path]:
+def _folders_of_folds(path: Path) -> list[Path]:
     """The folds of a folder: itself, or those in it, that have a test.txt; none of another."""
     children = sorted(child for child in path.iterdir() if child.is_dir())
     return [one for one in (path, *children) if (one / "test.txt").is_file()]
 
 
-def check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
+def _check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
     """The folds of a folder, all of them whole: with a test.txt, and a dictionary if none is given.
 
     BadInput where a fold beside others is not whole, as a mean over the rest is another score. A
     fold has a file of folds, or is called as another one but for the digits.
     """
-    folders = folders_of_folds(path)
+    folders = _folders_of_folds(path)
     children = sorted(child for child in path.iterdir() if child.is_dir())
-    called = {folder.name.translate(NO_DIGITS) for folder in folders if folder != path}
-    needed = FOLD_FILES[:1] if has_dictionary else FOLD_FILES
+    called = {folder.name.translate(_NO_DIGITS) for folder in folders if folder != path}
+    needed = _FOLD_FILES[:1] if has_dictionary else _FOLD_FILES
     for one in (*folders, *children):
-        is_fold = any((one / file).is_file() for file in (*FOLD_FILES, "train.txt"))
+        is_fold = any((one / file).is_file() for file in (*_FOLD_FILES, "train.txt"))
         missing = [file for file in needed if not (one / file).is_file()]
-        if missing and (is_fold or one.name.translate(NO_DIGITS) in called):
+        if missing and (is_fold or one.name.translate(_NO_DIGITS) in called):
             raise BadInput(
                 f"{one}: found a fold without {' and '.join(missing)}; expected "
                 f"{' and '.join(needed)} in each fold: fetch it again, or take it out of {path}"
@@ -554,7 +554,7 @@ def check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
     return folders
 
 
-def read_standard_term_folds(
+def _read_standard_term_folds(
     folders: Sequence[Path], dictionary: Dictionary | None
 ) -> tuple[list[NormalizationFold], int]:
     """Folders with test.txt and standard.txt: Cadec and PsyTar.
@@ -565,19 +565,19 @@ def read_standard_term_folds(
     folds, quoted = [], 0
     for folder in folders:
         mentions = two_columns(folder / "test.txt", "id<TAB>term")
-        quoted += sum(unquoted(term) != term for _, term in mentions)
+        quoted += sum(_unquoted(term) != term for _, term in mentions)
         own = dictionary
         if own is None:
             standard = two_columns(folder / "standard.txt", "id<TAB>term")
             own = Dictionary(
-                [unquoted(term) for _, term in standard],
+                [_unquoted(term) for _, term in standard],
                 [concept for concept, _ in standard],
                 str(folder / "standard.txt"),
             )
         folds.append(
             NormalizationFold(
                 folder.name,
-                [unquoted(mention) for _, mention in mentions],
+                [_unquoted(mention) for _, mention in mentions],
                 [concept for concept, _ in mentions],
                 own,
             )
@@ -585,7 +585,7 @@ def read_standard_term_folds(
     return folds, quoted
 
 
-def unquoted(field: str) -> str:
+def _unquoted(field: str) -> str:
     """A field without the quotes that a CSV writer put around it; any other field as it is."""
     inner = field[1:-1]
     is_quoted = len(field) > 1 and field[0] == field[-1] == '"'
@@ -628,10 +628,10 @@ mentions  a TSV file of mention<TAB>CUI (several gold CUIs joined with "|"), or 
     @classmethod
     def read(cls, given: Given) -> Self:
         path = given.path / "mentions.tsv" if given.path.is_dir() else given.path
-        return cls.of_folds(given, [read_mentions(path, given.dictionary)], path=path)
+        return cls.of_folds(given, [_read_mentions(path, given.dictionary)], path=path)
 
 
-def read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFold:
+def _read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFold:
     """A TSV file of mention<TAB>CUI, and the dictionary given or beside it.
 
     Raises:
@@ -656,8 +656,8 @@ def read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFol
 # There is a fold for each language, or one of a single file; rows are CUI||mention, or
 # CUI||mention||context.
 
-XL_BEL_ENDS = ("_1k_test_query.txt", "_1k_test_query_with_context.txt")
-XL_BEL_ALL = "all"  # in place of a language: the union of the others
+_XL_BEL_ENDS = ("_1k_test_query.txt", "_1k_test_query_with_context.txt")
+_XL_BEL_ALL = "all"  # in place of a language: the union of the others
 
 
 @dataclass(frozen=True)
@@ -679,24 +679,24 @@ XL-BEL    its folder of files such as de_1k_test_query.txt, or one of them; sear
     @classmethod
     def claims(cls, found: Found) -> bool:
         if found.is_folder:
-            return bool(xl_bel_files(found.path))
+            return bool(_xl_bel_files(found.path))
         return found.is_text and is_double_piped(found.path)
 
     @classmethod
     def read(cls, given: Given) -> Self:
-        return cls.of_folds(given, read_xl_bel(given.path, given.dictionary))
+        return cls.of_folds(given, _read_xl_bel(given.path, given.dictionary))
 
 
-def read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
+def _read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[NormalizationFold]:
     """A fold per language for a folder, one fold for a file. BadInput: no dictionary."""
     if dictionary is None:
         raise BadInput(
             f"{path}: found XL-BEL and no dictionary to search; give --dictionary with XL-BEL's "
             "file of CUI||name, a TSV file of term<TAB>CUI or a dataset folder"
         )
-    files = xl_bel_files(path) if path.is_dir() else {"": path}
+    files = _xl_bel_files(path) if path.is_dir() else {"": path}
     if len(files) > 1:
-        files.pop(XL_BEL_ALL, None)
+        files.pop(_XL_BEL_ALL, None)
     folds = []
     for language, file in files.items():
         rows = double_piped(file, 2, "CUI||mention or CUI||mention||context")
@@ -706,14 +706,14 @@ def read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[Normalization
     return folds
 
 
-def xl_bel_files(path: Path) -> dict[str, Path]:
+def _xl_bel_files(path: Path) -> dict[str, Path]:
     """Language -> file of a folder of XL-BEL, sorted; empty for any other folder.
 
     One file with columns is enough: a broken one beside it is to be refused, as a mean over the
     other languages is another score.
     """
     # Not those that macOS adds to files, such as ._de_1k_test_query.txt.
-    found = [(file, end) for end in XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
+    found = [(file, end) for end in _XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
     is_xl_bel = any(is_double_piped(file) for file, _ in found)
     return {file.name.removesuffix(end): file for file, end in found} if is_xl_bel else {}
 
@@ -726,9 +726,9 @@ def xl_bel_files(path: Path) -> dict[str, Path]:
 # counts.
 
 ANSWERS = 5  # of each mention in a table
-BINS = 40  # of the distribution of similarities
+_BINS = 40  # of the distribution of similarities
 MOST_RANKS = 1 << 20  # mentions whose ranks a record keeps: 2 MB or so
-LINE_BREAKS = r"[\t\r\n]"
+_LINE_BREAKS = r"[\t\r\n]"
 
 EncodeTerms = Callable[[Sequence[str]], np.ndarray]
 
@@ -751,7 +751,7 @@ class TermRows:
 
 
 @dataclass(frozen=True)
-class FoldAnswers:
+class _FoldAnswers:
     """The answers to the mentions of a fold.
 
     Attributes:
@@ -768,9 +768,9 @@ class FoldAnswers:
     languages: list[str] | None
 
 
-def answers_of(
+def _answers_of(
     encode: EncodeTerms, benchmark: NormalizationBenchmark, most: int
-) -> list[FoldAnswers]:
+) -> list[_FoldAnswers]:
     """The concepts nearest to each mention, exact, block by block over the dictionary.
 
     Args:
@@ -796,32 +796,32 @@ def answers_of(
         most_here = min(most, len(dictionary.concept_set))
         answers = iter(nearest_concepts(mentions, encoded, most_here))
         for fold in folds:
-            found[fold.name] = answers_of_fold(fold, [next(answers) for _ in fold.mentions])
+            found[fold.name] = _answers_of_fold(fold, [next(answers) for _ in fold.mentions])
     return [found[fold.name] for fold in benchmark.folds]
 
 
-def answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> FoldAnswers:
+def _answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> _FoldAnswers:
     """What the answers of a fold are worth."""
     pairs = list(zip(answers, fold.gold, strict=True))
     right = [answer[0].concept in split_concepts(gold) for answer, gold in pairs]
     languages = fold.languages
     if languages is None and fold.dictionary.languages is not None:
-        of_term = languages_of({answer[0].term for answer in answers}, fold.dictionary)
+        of_term = _languages_of({answer[0].term for answer in answers}, fold.dictionary)
         languages = [of_term[answer[0].term] for answer in answers]
     similarities = np.array([answer[0].similarity for answer in answers], np.float32)
-    return FoldAnswers(fold, answers, np.array(right), similarities, languages)
+    return _FoldAnswers(fold, answers, np.array(right), similarities, languages)
 
 
-def languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
+def _languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
     """The language of some terms of a dictionary that tells it."""
     rows = zip(dictionary.terms, dictionary.languages or (), strict=True)
     return {term: language for term, language in rows if term in terms}
 
 
-def described_answers(
-    benchmark: NormalizationBenchmark, result: NormalizationResult, answers: Sequence[FoldAnswers]
+def _described_answers(
+    benchmark: NormalizationBenchmark, result: NormalizationResult, answers: Sequence[_FoldAnswers]
 ) -> dict[str, Any]:
-    """What a record says of the answers, as `record.Answers`."""
+    """What a record says of the answers, as `record._Answers`."""
     from coder_jax.mapping.confidence import measure_cutoffs
 
     results = result.folds or {benchmark.folds[0].name: result}
@@ -834,7 +834,7 @@ def described_answers(
     few = len(right) <= MOST_RANKS
     return {
         "ranks": {name: one.as_text() for name, one in ranks.items() if one} if few else None,
-        "order": order_hash(benchmark),
+        "order": _order_hash(benchmark),
         "cutoffs": measure_cutoffs(similarities, right, of_each).described()["tables"],
         "languages": "of the mentions" if told else "of the nearest terms",
         "similarities": distribution(similarities, right),
@@ -842,7 +842,7 @@ def described_answers(
     }
 
 
-def order_hash(benchmark: NormalizationBenchmark) -> str:
+def _order_hash(benchmark: NormalizationBenchmark) -> str:
     """SHA-256 of the mentions in their order."""
     digest = hashlib.sha256()
     for fold in benchmark.folds:
@@ -854,7 +854,7 @@ def order_hash(benchmark: NormalizationBenchmark) -> str:
 def distribution(similarities: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """How many right and wrong answers have which similarity, in bins of one width."""
     low = np.floor(100 * similarities.min()) / 100
-    edges = np.linspace(low, max(1.0, similarities.max()), BINS + 1)
+    edges = np.linspace(low, max(1.0, similarities.max()), _BINS + 1)
     counts = [np.histogram(similarities[some], edges)[0].tolist() for some in (right, ~right)]
     return {
         "low": float(edges[0]),
@@ -864,11 +864,11 @@ def distribution(similarities: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     }
 
 
-def write_predictions(
+def _write_predictions(
     folder: Path,
     benchmark: NormalizationBenchmark,
     result: NormalizationResult,
-    answers: Sequence[FoldAnswers],
+    answers: Sequence[_FoldAnswers],
     pooling: str,
 ) -> dict[str, str]:
     """Writes the table of each fold, whole or not at all; the file of each, by the fold's name.
@@ -878,18 +878,18 @@ def write_predictions(
     results = result.folds or {benchmark.folds[0].name: result}
     files = {}
     for one in answers:
-        table = prediction_table(one, results[one.fold.name].ranks)
+        table = _prediction_table(one, results[one.fold.name].ranks)
         parts = (benchmark.name, one.fold.name, pooling)
-        files[one.fold.name] = write_table(folder, parts, table)
+        files[one.fold.name] = write_prediction_table(folder, parts, table)
     return files
 
 
-def write_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
+def write_prediction_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
     """Writes a table whole or not at all; the file, which is named by the parts that are not "".
 
     BadInput if it cannot be written.
     """
-    path = folder / f"{'.'.join(as_file_name(part) for part in parts if part)}.tsv"
+    path = folder / f"{'.'.join(_as_file_name(part) for part in parts if part)}.tsv"
     try:
         with written_whole(path) as unfinished:
             table.write_csv(unfinished, separator="\t", quote_style="never")
@@ -901,12 +901,12 @@ def write_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
     return str(path)
 
 
-def as_file_name(part: str) -> str:
+def _as_file_name(part: str) -> str:
     """A name as part of a file's, another one for each."""
     return quote(part, safe=" ").replace(".", "%2E")
 
 
-def prediction_table(answers: FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
+def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
     """A row for each mention: gold, its place, the first answer's similarity, and all answers.
 
     `rank` is the place of the gold concept (the best of several; empty where none is in the
@@ -917,7 +917,7 @@ def prediction_table(answers: FoldAnswers, counts: GoldCounts | None) -> pl.Data
     columns: dict[str, Any] = {
         "mention": fold.mentions,
         "gold": fold.gold,
-        "gold_name": gold_names(fold),
+        "gold_name": _gold_names(fold),
         "rank": np.where(counts.reachable, counts.ahead + 1, -1),
         "tied": np.where(counts.reachable, counts.tied, -1),
         "right": np.where(answers.right, "yes", "no"),
@@ -947,12 +947,12 @@ def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[
 def cleaned(table: pl.DataFrame) -> pl.DataFrame:
     """A table as a TSV file can hold it: no line breaks, and similarities of six digits."""
     return table.with_columns(
-        pl.col(pl.String).str.replace_all(LINE_BREAKS, " "),
+        pl.col(pl.String).str.replace_all(_LINE_BREAKS, " "),
         pl.col(pl.Float32).cast(pl.Float64).round(6),
     )
 
 
-def gold_names(fold: NormalizationFold) -> list[str]:
+def _gold_names(fold: NormalizationFold) -> list[str]:
     """The preferred terms of the gold concepts of each mention, joined; of unknown ones none."""
     known = fold.dictionary.concept_set
     about = fold.dictionary.about
@@ -963,7 +963,7 @@ def gold_names(fold: NormalizationFold) -> list[str]:
 
 
 def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table of `write_predictions` whose first answer is wrong, the surest first.
+    """The rows of a table of `_write_predictions` whose first answer is wrong, the surest first.
 
     BadInput for another file.
     """
@@ -1014,7 +1014,7 @@ class HeldOut:
                 "--hold-out, or use --eval-steps 0"
             )
         benchmark = Mentions.read(Given("heldout", mentions))
-        self.benchmark = with_dictionary_of(benchmark, most_terms)
+        self.benchmark = _with_dictionary_of(benchmark, most_terms)
         self.tokenizer = load_tokenizer(folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=pooling,
@@ -1035,7 +1035,7 @@ class HeldOut:
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
-def with_dictionary_of(
+def _with_dictionary_of(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
     """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Similarities closer than this are ties. Float32 rounding, and the place that a term had in a
 # packed batch, move a cosine by about 1e-7; distances that carry meaning are far larger.
 TIE_TOLERANCE = 1e-6
-PLACE = re.compile(r"-|([1-9]\d{0,8})(?:\+(\d{1,9})(?:/(\d{1,9}))?)?")  # of GoldCounts.as_text
+_PLACE = re.compile(r"-|([1-9]\d{0,8})(?:\+(\d{1,9})(?:/(\d{1,9}))?)?")  # of GoldCounts.as_text
 
 Array = TypeVar("Array", np.ndarray, "jax.Array")
 
@@ -47,7 +47,7 @@ class GoldCounts(NamedTuple):
         """From `as_text`; ValueError for anything else."""
         rows = []
         for place in text.split():
-            match = PLACE.fullmatch(place)
+            match = _PLACE.fullmatch(place)
             if match is None:
                 raise ValueError(f"found {place[:20]!r}; expected a place such as 3, 3+2 or -")
             rank, tied, golds = (int(number or 0) for number in match.groups())

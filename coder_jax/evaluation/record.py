@@ -21,7 +21,7 @@ from data_pipeline.files.identity import (
     EVALUATION,
     Cosine,
     Count,
-    CutoffTable,
+    CutoffTableRecord,
     Hash,
     read_identity,
     typed,
@@ -29,7 +29,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.process import BadInput
 
-PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class VectorFileProtocol:
     look_up: str  # casing and cleaning of what is looked up
 
 
-Share = Annotated[float, Meta(ge=0, le=1)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]  # low, high
 EncoderRecord = EncoderProtocol | VectorFileProtocol
 E = TypeVar("E", bound=EncoderRecord)
@@ -69,22 +69,22 @@ class EvaluationRecord(Generic[E]):
     folds: dict[str, dict[str, Any]] = field(default_factory=dict)
     # 95 % intervals of scores (results.py), where the kind has them.
     intervals: dict[str, Interval] = field(default_factory=dict)
-    answers: dict[str, Any] | None = None  # of normalization: `Answers`
+    answers: dict[str, Any] | None = None  # of normalization: `_Answers`
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-class Unreachable(TypedDict):
+class _Unreachable(TypedDict):
     """Mentions whose gold concepts are not in the dictionary, and the scores of all others."""
 
     mentions: Count
-    share: Share
-    scores_of_reachable: dict[str, Share | None]
+    share: _Share
+    scores_of_reachable: dict[str, _Share | None]
     intervals_of_reachable: NotRequired[dict[str, Interval]]
 
 
-class DescribedDictionary(TypedDict):
+class _DescribedDictionary(TypedDict):
     """What was searched, as `Dictionary.description` has it."""
 
     source: str
@@ -94,7 +94,7 @@ class DescribedDictionary(TypedDict):
     retired: Count
 
 
-class Distribution(TypedDict):
+class _Distribution(TypedDict):
     """How many right and wrong answers have which similarity, in bins of one width."""
 
     low: Cosine  # where the first bin begins
@@ -103,25 +103,25 @@ class Distribution(TypedDict):
     wrong: list[Count]
 
 
-class Answers(TypedDict):
+class _Answers(TypedDict):
     """What mentions were answered (normalization.py)."""
 
     # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
     ranks: dict[str, str] | None
     order: Hash  # of the mentions, in the order of the ranks
-    cutoffs: dict[str, CutoffTable]  # by language, and of all
+    cutoffs: dict[str, CutoffTableRecord]  # by language, and of all
     languages: str  # whose they are: those of mentions, or of the terms nearest to them
-    similarities: Distribution  # of first answers
+    similarities: _Distribution  # of first answers
     predictions: dict[str, str]  # of each fold, a TSV file, named from this file's folder
 
 
-class PartsOfRecord(TypedDict):
+class _PartsOfRecord(TypedDict):
     """What a record in a file holds in dictionaries, where it has them."""
 
     counts: dict[str, Count]
-    unreachable: Unreachable | None
-    dictionary: DescribedDictionary | None
-    answers: NotRequired[Answers | None]
+    unreachable: _Unreachable | None
+    dictionary: _DescribedDictionary | None
+    answers: NotRequired[_Answers | None]
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
@@ -146,7 +146,7 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
         encoder = fields.get("encoder")
         by_file = isinstance(encoder, dict) and "keyed_by" in encoder
         kind: Any = VectorFileProtocol if by_file else EncoderProtocol
-        typed(fields, PartsOfRecord, where, again)
+        typed(fields, _PartsOfRecord, where, again)
         records.append(typed(fields, EvaluationRecord[kind], where, again))
     return records
 
@@ -155,7 +155,7 @@ def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that scores depend on, where installed."""
     versions = {"python": platform.python_version()}
     installed = {name.lower() for name in importlib.metadata.packages_distributions()}
-    for package in PACKAGES:
+    for package in _PACKAGES:
         if package in installed:
             versions[package] = importlib.metadata.version(package)
     return versions

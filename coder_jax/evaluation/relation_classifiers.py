@@ -58,10 +58,10 @@ class ClassifierSettings:
 
 
 # (params, data, pairs int32 [B, 2], step or None where nothing is trained) -> logits [B, classes]
-Scorer = Callable[[Any, Any, jax.Array, jax.Array | None], jax.Array]
+_Scorer = Callable[[Any, Any, jax.Array, jax.Array | None], jax.Array]
 
 
-def initial_layer(width: int, classes: int, seed: int) -> dict[str, jax.Array]:
+def _initial_layer(width: int, classes: int, seed: int) -> dict[str, jax.Array]:
     """W [width, classes] and b [classes], uniform in +-1 / sqrt(width), as PyTorch begins."""
     bound = width**-0.5
     of_kernel, of_bias = jax.random.split(jax.random.key(seed))
@@ -72,27 +72,27 @@ def initial_layer(width: int, classes: int, seed: int) -> dict[str, jax.Array]:
     }
 
 
-def logits(params: Mapping[str, jax.Array], vectors_B2D: jax.Array) -> jax.Array:
+def _logits(params: Mapping[str, jax.Array], vectors_B2D: jax.Array) -> jax.Array:
     """W [e_h, e_t] + b of B pairs of vectors, float32 [B, classes]."""
     joined_BF = vectors_B2D.reshape(len(vectors_B2D), -1)
     product_BK = jnp.matmul(joined_BF, params["W"], precision=jax.lax.Precision.HIGHEST)
     return product_BK + params["b"][None]
 
 
-def pair_logits(
+def _pair_logits(
     params: Mapping[str, jax.Array], features_CD: jax.Array, pairs_B2: jax.Array, _: object
 ) -> jax.Array:
-    """Logits of pairs of concepts, numbers of rows of their features: a `Scorer`."""
-    return logits(params, features_CD[pairs_B2])
+    """Logits of pairs of concepts, numbers of rows of their features: a `_Scorer`."""
+    return _logits(params, features_CD[pairs_B2])
 
 
-def cross_entropy(logits_BK: jax.Array, labels_B: jax.Array, weights_B: jax.Array) -> jax.Array:
+def _cross_entropy(logits_BK: jax.Array, labels_B: jax.Array, weights_B: jax.Array) -> jax.Array:
     """The weighted mean cross-entropy; a weight of 0 leaves a row out."""
     each_B = optax.softmax_cross_entropy_with_integer_labels(logits_BK, labels_B)
     return jnp.sum(each_B * weights_B) / jnp.sum(weights_B)
 
 
-def learning_rates(settings: ClassifierSettings, steps: int) -> optax.Schedule:
+def _learning_rates(settings: ClassifierSettings, steps: int) -> optax.Schedule:
     """Step, from 0, -> learning rate."""
     if settings.warmup is None:
         return optax.constant_schedule(settings.learning_rate)
@@ -103,8 +103,8 @@ def learning_rates(settings: ClassifierSettings, steps: int) -> optax.Schedule:
     return optax.join_schedules([rise, fall], [rising])
 
 
-def fit(
-    params: Any, data: Any, scorer: Scorer, rows: np.ndarray, settings: ClassifierSettings
+def _fit(
+    params: Any, data: Any, scorer: _Scorer, rows: np.ndarray, settings: ClassifierSettings
 ) -> tuple[Any, float]:
     """Trains parameters with Adam; the parameters and the mean loss of the last epoch.
 
@@ -120,13 +120,13 @@ def fit(
     """
     size = min(settings.batch_pairs, len(rows))
     per_epoch = -(-len(rows) // size)
-    optimizer = optax.adam(learning_rates(settings, settings.epochs * per_epoch))
+    optimizer = optax.adam(_learning_rates(settings, settings.epochs * per_epoch))
 
     @jax.jit
     def step(params, state, data, batch_B3, weights_B, number):
         def loss(params):
             logits_BK = scorer(params, data, batch_B3[:, :2], number)
-            return cross_entropy(logits_BK, batch_B3[:, 2], weights_B)
+            return _cross_entropy(logits_BK, batch_B3[:, 2], weights_B)
 
         value, gradient = jax.value_and_grad(loss)(params)
         updates, state = optimizer.update(gradient, state, params)
@@ -155,8 +155,8 @@ def fit(
     return params, final
 
 
-def predict(
-    params: Any, data: Any, scorer: Scorer, rows: np.ndarray, block_pairs: int = 4096
+def _predict(
+    params: Any, data: Any, scorer: _Scorer, rows: np.ndarray, block_pairs: int = 4096
 ) -> np.ndarray:
     """The class with the largest logit of each pair, int [n]; blocks of one shape."""
     score = jax.jit(lambda params, data, pairs_B2: scorer(params, data, pairs_B2, None))
@@ -225,15 +225,15 @@ def evaluate_relations(
     known, some = known_features(vectors, benchmark.keys(vectors.keyed_by), benchmark.path)
     features_CD = np.broadcast_to(some.mean(axis=0), (len(known), some.shape[1])).copy()
     features_CD[known] = some
-    train, test, labels = numbered(benchmark)
-    start = initial_layer(2 * some.shape[1], len(labels), settings.seed)
+    train, test, labels = _numbered(benchmark)
+    start = _initial_layer(2 * some.shape[1], len(labels), settings.seed)
     features = jax.device_put(features_CD)
-    params, final_loss = fit(start, features, pair_logits, train, settings)
-    predicted = predict(params, features, pair_logits, test)
-    return relation_result(benchmark, labels, train, test, predicted, known, final_loss)
+    params, final_loss = _fit(start, features, _pair_logits, train, settings)
+    predicted = _predict(params, features, _pair_logits, test)
+    return _relation_result(benchmark, labels, train, test, predicted, known, final_loss)
 
 
-def numbered(benchmark: RelationHalves) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _numbered(benchmark: RelationHalves) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Training and test pairs as int32 [n, 3] (head, tail, label), and the labels."""
     labels = benchmark.labels()
     number_of = {concept: number for number, concept in enumerate(benchmark.concepts())}
@@ -246,7 +246,7 @@ def numbered(benchmark: RelationHalves) -> tuple[np.ndarray, np.ndarray, list[st
     return table(benchmark.train), table(benchmark.test), labels
 
 
-def relation_result(
+def _relation_result(
     benchmark: RelationHalves,
     labels: list[str],
     train: np.ndarray,
@@ -258,7 +258,7 @@ def relation_result(
     """Scores of predictions for the test pairs."""
     gold = test[:, 2]
     by_label = {
-        label: label_scores(gold == number, predicted == number)
+        label: _label_scores(gold == number, predicted == number)
         for number, label in enumerate(labels)
     }
     occurring = np.union1d(gold, predicted)
@@ -284,12 +284,12 @@ def relation_result(
         "retired": benchmark.retired,
     }
     # The seed of training may be any; the same pairs are drawn for all.
-    drawn = resampled(np.stack([gold, predicted], axis=1), drawn_scores, np.random.default_rng(0))
+    drawn = resampled(np.stack([gold, predicted], axis=1), _drawn_scores, np.random.default_rng(0))
     intervals = named(("accuracy", "macro_f1"), drawn)
     return RelationResult(scores, by_label, counts, final_loss, intervals)
 
 
-def drawn_scores(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+def _drawn_scores(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `Statistic` of accuracy and macro F1, [B, 2], of pairs with gold and predicted label."""
     labels, numbers = np.unique(distinct_U2, return_inverse=True)
     is_gold_UL, is_predicted_UL = (
@@ -302,7 +302,7 @@ def drawn_scores(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     return np.stack([hits_BL.sum(axis=1) / drawn_BU.sum(axis=1), macro_f1], axis=1)
 
 
-def label_scores(gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def _label_scores(gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Precision, recall and F1 of one label, and its test pairs; 0 where nothing is defined."""
     hits = int((gold & predicted).sum())
     precision, recall = hits / max(1, predicted.sum()), hits / max(1, gold.sum())
@@ -330,7 +330,7 @@ def relation_record(
         dictionary=benchmark.dictionary.description if benchmark.dictionary else None,
         scoring={
             "features": features,
-            "trained": trained(features, encoder),
+            "trained": _trained(features, encoder),
             "classifier": "softmax of W [e_h, e_t] + b, cross-entropy, Adam",
             "vectors": "as they are, not of unit length",
             "labels": "of training and test pairs; unseen: test pairs whose label no training pair "
@@ -354,7 +354,7 @@ def relation_record(
     )
 
 
-def trained(features: str, encoder: EncoderRecord) -> str:
+def _trained(features: str, encoder: EncoderRecord) -> str:
     """What the training changes, in words."""
     if features == FROZEN:
         return "W, b"
@@ -376,32 +376,32 @@ def trained(features: str, encoder: EncoderRecord) -> str:
 # `Embedding.from_pretrained`, which keeps it fixed unless asked not to, and it is not asked. So
 # both of its settings train the same classifier on the same vectors, and the columns hardly differ.
 
-LENGTH_STEP = 8  # few shapes compile: lengths are rounded up to a multiple of it
+_LENGTH_STEP = 8  # few shapes compile: lengths are rounded up to a multiple of it
 
 
-class PaddedTerms(NamedTuple):
+class _PaddedTerms(NamedTuple):
     """Word pieces of N terms, one row each; length[i] of row i count."""
 
     tokens: np.ndarray  # int32 [N, L]
     lengths: np.ndarray  # int32 [N]
 
 
-def pad_tokens(encoder: TermEncoder, terms: Sequence[str]) -> PaddedTerms:
+def _pad_tokens(encoder: TermEncoder, terms: Sequence[str]) -> _PaddedTerms:
     """Tokenizes terms, cleaned and cut as the encoder's settings say."""
     settings = encoder.settings
     cleaned = clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list()
     tokens, start = tokenize(encoder.tokenizer, cleaned, settings.max_length)
     lengths = np.diff(start).astype(np.int32)
     longest = settings.max_length if settings.attend_padding else int(lengths.max())
-    width = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    width = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
     padded = np.full((len(lengths), width), encoder.bert.config.pad_token_id, np.int32)
     padded[np.arange(width) < lengths[:, None]] = tokens
     if settings.attend_padding:  # the padding counts as the term's own tokens
         lengths = np.full_like(lengths, settings.max_length)
-    return PaddedTerms(padded, lengths)
+    return _PaddedTerms(padded, lengths)
 
 
-def term_vectors(
+def _term_vectors(
     bert: Bert,
     tokens_NL: jax.Array,
     lengths_N: jax.Array,
@@ -435,36 +435,36 @@ def fine_tune(
       BadInput: no names for the concepts.
       Stopped: a signal asked for it.
     """
-    train, test, labels = numbered(benchmark)
+    train, test, labels = _numbered(benchmark)
     graph, weights = nnx.split(encoder.bert, nnx.Param)
     pooling = encoder.settings.pooling
-    terms = jax.device_put(pad_tokens(encoder, benchmark.keys(TERMS)))
+    terms = jax.device_put(_pad_tokens(encoder, benchmark.keys(TERMS)))
 
     def scorer(params, terms, pairs_B2, dropout_seed):
         numbers_N = pairs_B2.reshape(-1)
         bert = nnx.merge(graph, params["encoder"])
         tokens_NL, lengths_N = terms.tokens[numbers_N], terms.lengths[numbers_N]
-        vectors_ND = term_vectors(bert, tokens_NL, lengths_N, pooling, dropout_seed)
-        return logits(params["layer"], vectors_ND.reshape(len(pairs_B2), 2, -1))
+        vectors_ND = _term_vectors(bert, tokens_NL, lengths_N, pooling, dropout_seed)
+        return _logits(params["layer"], vectors_ND.reshape(len(pairs_B2), 2, -1))
 
     width = 2 * encoder.bert.config.hidden_size
-    start = {"encoder": weights, "layer": initial_layer(width, len(labels), settings.seed)}
-    params, final_loss = fit(start, terms, scorer, train, settings)
-    predicted = predict(params, terms, scorer, test, settings.batch_pairs)
+    start = {"encoder": weights, "layer": _initial_layer(width, len(labels), settings.seed)}
+    params, final_loss = _fit(start, terms, scorer, train, settings)
+    predicted = _predict(params, terms, scorer, test, settings.batch_pairs)
     known = np.ones(len(benchmark.concepts()), bool)
-    return relation_result(benchmark, labels, train, test, predicted, known, final_loss)
+    return _relation_result(benchmark, labels, train, test, predicted, known, final_loss)
 
 
-class ConceptRows(NamedTuple):
+class _ConceptRows(NamedTuple):
     """The rows of a table that make up C concepts, and what each counts; W at most per concept."""
 
     rows: np.ndarray  # int32 [C, W]
     shares: np.ndarray  # float32 [C, W], 1 in all; 0 where a concept has fewer rows
 
 
-def trainable_table(
+def _trainable_table(
     vectors: TableVectors, benchmark: RelationHalves
-) -> tuple[np.ndarray, ConceptRows, np.ndarray]:
+) -> tuple[np.ndarray, _ConceptRows, np.ndarray]:
     """The vectors to train, how concepts are made of them, and which concepts have any.
 
     The first are float32 [V, D]; the last of them is that of all concepts without a vector, and
@@ -482,14 +482,14 @@ def trainable_table(
     rows[present] = [number for of_concept in numbers for number in of_concept]
     shares = (present / counts[:, None]).astype(np.float32)
     table = np.concatenate([vectors.table.vectors[used], some.mean(axis=0, keepdims=True)])
-    return table.astype(np.float32), ConceptRows(rows, shares), known
+    return table.astype(np.float32), _ConceptRows(rows, shares), known
 
 
-def row_logits(params, concepts: ConceptRows, pairs_B2: jax.Array, _: object) -> jax.Array:
-    """Logits of pairs of concepts, each the mean of its rows of a trained table: a `Scorer`."""
+def _row_logits(params, concepts: _ConceptRows, pairs_B2: jax.Array, _: object) -> jax.Array:
+    """Logits of pairs of concepts, each the mean of its rows of a trained table: a `_Scorer`."""
     vectors_B2WD = params["table"][concepts.rows[pairs_B2]]
     shares_B2W1 = concepts.shares[pairs_B2][..., None]
-    return logits(params["layer"], jnp.sum(vectors_B2WD * shares_B2W1, axis=2))
+    return _logits(params["layer"], jnp.sum(vectors_B2WD * shares_B2W1, axis=2))
 
 
 def fine_tune_table(
@@ -505,11 +505,11 @@ def fine_tune_table(
       BadInput: no names for the concepts, or none has a vector.
       Stopped: a signal asked for it.
     """
-    train, test, labels = numbered(benchmark)
-    table, concepts, known = trainable_table(vectors, benchmark)
-    layer = initial_layer(2 * table.shape[1], len(labels), settings.seed)
+    train, test, labels = _numbered(benchmark)
+    table, concepts, known = _trainable_table(vectors, benchmark)
+    layer = _initial_layer(2 * table.shape[1], len(labels), settings.seed)
     start = {"table": jax.device_put(table), "layer": layer}
     concepts = jax.device_put(concepts)
-    params, final_loss = fit(start, concepts, row_logits, train, settings)
-    predicted = predict(params, concepts, row_logits, test, settings.batch_pairs)
-    return relation_result(benchmark, labels, train, test, predicted, known, final_loss)
+    params, final_loss = _fit(start, concepts, _row_logits, train, settings)
+    predicted = _predict(params, concepts, _row_logits, test, settings.batch_pairs)
+    return _relation_result(benchmark, labels, train, test, predicted, known, final_loss)

@@ -67,7 +67,7 @@ class RelationFile(Benchmark):
         """The same with names for its concepts, where there is a dictionary."""
         if given.dictionary is None:
             return self
-        return with_names(self, given.dictionary, given.retired_cuis)
+        return _with_names(self, given.dictionary, given.retired_cuis)
 
     def concepts(self) -> list[str]:
         """The distinct concepts of all pairs."""
@@ -114,12 +114,12 @@ class RelationHalves(RelationFile):
         return sum(label not in seen for label in self.test.labels)
 
 
-Relations = TypeVar("Relations", bound=RelationFile)
+_Relations = TypeVar("_Relations", bound=RelationFile)
 
 
-def with_names(
-    benchmark: Relations, dictionary: Dictionary, retired_cuis: RetiredCuis | None
-) -> Relations:
+def _with_names(
+    benchmark: _Relations, dictionary: Dictionary, retired_cuis: RetiredCuis | None
+) -> _Relations:
     """The benchmark with the first term that the dictionary has of each concept.
 
     A retired concept has the name of the one that it was merged into. The concepts themselves stay

@@ -27,7 +27,7 @@ from coder_jax.evaluation.results import Row, Table, percent, published_rows
 from coder_jax.evaluation.vectors import EncodedTerms, TableVectors, Vectors
 from data_pipeline.files.tables import content_hash
 
-FLAGS = (
+_FLAGS = (
     Flag(
         "--features",
         "classify fixed vectors, or train them along: the encoder, or the vectors of words or "
@@ -57,7 +57,7 @@ relations: a folder with x_train.txt, y_train.txt, x_test.txt, y_test.txt (DDBRC
 relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), or with
           relations_train.tsv and relations_test.tsv of head, tail, label. --dictionary names the
           concepts. Scored by the accuracy of a linear classifier of [head, tail]."""
-    flags: ClassVar[tuple[Flag, ...]] = FLAGS
+    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
     flags_under: ClassVar[str] = "relations"
     published: ClassVar[tuple[PublishedRow, ...]] = RELATIONS
 
@@ -67,7 +67,7 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
 
     @classmethod
     def read(cls, given: Given) -> Self:
-        train, test = read_halves(given.path)
+        train, test = _read_halves(given.path)
         rows = (
             (half, *row)
             for half, pairs in zip(HALVES, (train, test), strict=True)
@@ -118,7 +118,7 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
         )
 
 
-def read_halves(path: Path) -> tuple[RelationPairs, RelationPairs]:
+def _read_halves(path: Path) -> tuple[RelationPairs, RelationPairs]:
     """The training and the test pairs of a folder of either format.
 
     Test pairs may have a label that no training pair has, as in the sample that CODER's repository

@@ -21,22 +21,22 @@ from coder_jax.evaluation.record import EvaluationRecord
 # Drawing n things anew is drawing how often each distinct outcome comes (a multinomial), of which
 # there are few: so it takes no longer for a million mentions than for a thousand.
 
-RESAMPLES = 2000
-LEVEL = 0.95
-ABOUT = f"{LEVEL:.0%}, bootstrap percentiles of {RESAMPLES:,} resamples"
-MOST_VALUES = 1 << 22  # that are drawn at a time: 32 MB
+_RESAMPLES = 2000
+_LEVEL = 0.95
+ABOUT = f"{_LEVEL:.0%}, bootstrap percentiles of {_RESAMPLES:,} resamples"
+_MOST_VALUES = 1 << 22  # that are drawn at a time: 32 MB
 
 # The distinct outcomes [U, S] and how often each was drawn [B, U] -> statistics [B, T].
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def bounds(statistics: np.ndarray) -> np.ndarray:
+def _bounds(statistics: np.ndarray) -> np.ndarray:
     """The 95 % percentile interval, float [2, T], of statistics of resamples, [B, T]."""
-    outside = (1 - LEVEL) / 2
+    outside = (1 - _LEVEL) / 2
     return np.quantile(statistics, [outside, 1 - outside], axis=0)
 
 
-def means(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+def _means(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `Statistic` of means."""
     return drawn_BU @ distinct_US / drawn_BU.sum(axis=1, keepdims=True)
 
@@ -52,10 +52,10 @@ def resampled(
       rng: what is drawn from.
     """
     distinct_US, counts_U = np.unique(outcomes_nS, axis=0, return_counts=True)
-    n, at_once = len(outcomes_nS), max(1, MOST_VALUES // len(distinct_US))
+    n, at_once = len(outcomes_nS), max(1, _MOST_VALUES // len(distinct_US))
     parts = []
-    for first in range(0, RESAMPLES, at_once):
-        size = min(at_once, RESAMPLES - first)
+    for first in range(0, _RESAMPLES, at_once):
+        size = min(at_once, _RESAMPLES - first)
         parts.append(statistic(distinct_US, rng.multinomial(n, counts_U / n, size=size)))
     return np.concatenate(parts)
 
@@ -78,18 +78,19 @@ def intervals_of_means(
     rng = np.random.default_rng(seed)
     names = list(groups[0])
     found = [
-        resampled(np.stack([group[name] for name in names], axis=1), means, rng) for group in groups
+        resampled(np.stack([group[name] for name in names], axis=1), _means, rng)
+        for group in groups
     ]
     return named(names, np.mean(found, axis=0))
 
 
 def named(names: Sequence[str], statistics: np.ndarray) -> dict[str, list[float]]:
     """[low, high] of each column of statistics of resamples, by its name."""
-    return dict(zip(names, bounds(statistics).T.tolist(), strict=True))
+    return dict(zip(names, _bounds(statistics).T.tolist(), strict=True))
 
 
 def spearman_interval(
-    first: np.ndarray, second: np.ndarray, seed: int = 0, resamples: int = RESAMPLES
+    first: np.ndarray, second: np.ndarray, seed: int = 0, resamples: int = _RESAMPLES
 ) -> list[float] | None:
     """The interval of Spearman's rho of pairs that are drawn anew; None where it has none.
 
@@ -104,7 +105,7 @@ def spearman_interval(
 
     rng, n = np.random.default_rng(seed), len(first)
     found = []
-    at_once = max(1, MOST_VALUES // n)
+    at_once = max(1, _MOST_VALUES // n)
     for start in range(0, resamples, at_once):
         rows = rng.integers(n, size=(min(at_once, resamples - start), n))
         ranks = [rankdata(side[rows], axis=1) for side in (first, second)]
@@ -113,7 +114,7 @@ def spearman_interval(
         has_ranks = lengths > 0
         found.append((a * b).sum(axis=1)[has_ranks] / lengths[has_ranks])
     rhos = np.concatenate(found)
-    return bounds(rhos[:, None])[:, 0].tolist() if len(rhos) else None
+    return _bounds(rhos[:, None])[:, 0].tolist() if len(rhos) else None
 
 
 # -------------------------------------------------------------------------------------------------

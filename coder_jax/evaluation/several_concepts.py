@@ -37,8 +37,8 @@ from data_pipeline.process import BadInput, progress_bar
 # mentions of which each has a set of gold concepts. A gold concept that the dictionary lacks is -1
 # in it: no answer has that, so its mention counts as wrong.
 
-UNI, MULTI, TOTAL = "uni", "multi", "total"
-MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or more
+_UNI, _MULTI, _TOTAL = "uni", "multi", "total"
+_MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or more
 
 
 class Share(NamedTuple):
@@ -67,7 +67,7 @@ def accuracy(
     """
     right = _are_right(answers, gold)
     is_uni = np.array([len(one) == 1 for one in gold], bool)
-    groups = {UNI: is_uni, MULTI: ~is_uni, TOTAL: np.ones(len(gold), bool)}
+    groups = {_UNI: is_uni, _MULTI: ~is_uni, _TOTAL: np.ones(len(gold), bool)}
     return {name: Share(int(right[of].sum()), int(of.sum())) for name, of in groups.items()}
 
 
@@ -76,7 +76,7 @@ def _are_right(answers: Iterable[Collection[int]], gold: Iterable[Collection[int
     return np.array([-1 not in one and set(given) == set(one) for given, one in pairs], bool)
 
 
-def recall(
+def recall_at_k(
     ranked: Sequence[Sequence[int]], gold: Sequence[Collection[int]], ks: Iterable[int]
 ) -> dict[int, Share]:
     """For each k, how many mentions have *all* their gold among their first k candidates.
@@ -94,7 +94,7 @@ def recall(
     return found
 
 
-def intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
+def _intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
     """The bootstrap interval of each share that is of some mentions, [low, high].
 
     Those that a share is of are drawn anew; shares of other mentions, such as uni, are of theirs.
@@ -107,7 +107,7 @@ def intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
     return {name: intervals_of_means([{name: one}])[name] for name, one in outcomes.items()}
 
 
-def distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
+def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
     """The concepts of ranked names, best first, each at its best name.
 
     Args:
@@ -138,14 +138,14 @@ def number_accuracy(numbers: Sequence[int], gold_numbers: Sequence[int]) -> Numb
       numbers: predicted, 1, 2 or 3, which stands for 3 or more, [M].
       gold_numbers: how many gold concepts each mention has, [M].
     """
-    predicted = np.minimum(np.array(numbers, np.int64), MOST)
+    predicted = np.minimum(np.array(numbers, np.int64), _MOST)
     actual = np.array(gold_numbers, np.int64)
     right = predicted == actual
 
     def share(of: np.ndarray) -> float | None:
         return Share(int(right[of].sum()), int(of.sum())).value
 
-    several = [share(actual == number) for number in range(2, MOST + 1)]
+    several = [share(actual == number) for number in range(2, _MOST + 1)]
     known = [one for one in several if one is not None]
     return NumberAccuracy(
         uni=share(actual == 1),
@@ -157,11 +157,11 @@ def number_accuracy(numbers: Sequence[int], gold_numbers: Sequence[int]) -> Numb
 # -------------------------------------------------------------------------------------------------
 # What mentions are answered without an encoder: letters alone, and what training mentions mean.
 
-DISTANCES_AT_ONCE = 1 << 24
-PLUS = ("+", "\uff0b")  # also as wide as a Chinese character
+_DISTANCES_AT_ONCE = 1 << 24
+_PLUS = ("+", "\uff0b")  # also as wide as a Chinese character
 
 
-def nearest_by_tf_idf(
+def _nearest_by_tf_idf(
     mentions: Sequence[str], names: Sequence[str], k: int, longest: int = 1
 ) -> np.ndarray:
     """int64 [M, k]: the names most like each mention by TF-IDF of their characters, best first.
@@ -173,12 +173,12 @@ def nearest_by_tf_idf(
     return CharacterTfIdf(names, longest).nearest(mentions, k)
 
 
-def nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:
+def _nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:
     """int64 [M, k]: the names with the fewest edits per character of the longer string.
 
     Of equally near ones the first comes first.
     """
-    found, at_once = [np.zeros((0, k), np.int64)], max(1, DISTANCES_AT_ONCE // len(names))
+    found, at_once = [np.zeros((0, k), np.int64)], max(1, _DISTANCES_AT_ONCE // len(names))
     parts = range(0, len(mentions), at_once)
     for first in progress_bar(parts, desc="edit distances", unit="block"):
         process.poll()
@@ -190,7 +190,7 @@ def nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> n
     return np.concatenate(found)
 
 
-def answers_of_nearest(
+def _answers_of_nearest(
     mentions: Sequence[str],
     names: Sequence[str],
     name_concepts: np.ndarray,
@@ -206,15 +206,15 @@ def answers_of_nearest(
       names, name_concepts: of the dictionary, [N].
       training_mentions, training_gold: [T].
     """
-    nearest = nearest_by_tf_idf(mentions, [*training_mentions, *names], 1, longest=2)[:, 0]
+    nearest = _nearest_by_tf_idf(mentions, [*training_mentions, *names], 1, longest=2)[:, 0]
     of_names = [frozenset([concept]) for concept in name_concepts.tolist()]
     answers = [*map(frozenset, training_gold), *of_names]
     return [answers[row] for row in nearest.tolist()]
 
 
-def numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
+def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
     """The number of names by the signs + in a mention, [M]: one more than these, at most MOST."""
-    return [min(1 + sum(map(one.count, PLUS)), MOST) for one in mentions]
+    return [min(1 + sum(map(one.count, _PLUS)), _MOST) for one in mentions]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -224,12 +224,12 @@ def numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 # them are the answer is scored: `score` takes the nearest name of an encoder, always one;
 # `score_answers` any other, such as recall and rank.
 
-CANDIDATES = 10
-RECALL_AT = (1, 2, 5, 7, 10)
-SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in RECALL_AT))
-NUMBERS = ("number uni", "number multi", "number total")
-TF_IDF, EDITS = "TF-IDF of characters", "edit distance"
-TRAINING, SIGNS = "nearest training mention or name", "number by the signs +"
+_CANDIDATES = 10
+_RECALL_AT = (1, 2, 5, 7, 10)
+_SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in _RECALL_AT))
+_NUMBERS = ("number uni", "number multi", "number total")
+_TF_IDF, _EDITS = "TF-IDF of characters", "edit distance"
+_TRAINING, _SIGNS = "nearest training mention or name", "number by the signs +"
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         from coder_jax.encoding.search import search
 
         names = vectors.encode(self.dictionary.terms)
-        _, found = search(vectors.encode(self.mentions), names, self.names_for(CANDIDATES))
-        candidates, counts = self.first_concepts(found, CANDIDATES), np.ones(len(found), np.int64)
+        _, found = search(vectors.encode(self.mentions), names, self.names_for(_CANDIDATES))
+        candidates, counts = self.first_concepts(found, _CANDIDATES), np.ones(len(found), np.int64)
         return self.score_answers(candidates, counts, encoder, "the concept of the nearest name")
 
     def score_answers(
@@ -336,7 +336,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             path=self.path,
             content_hash=self.data.manifest["content_hash"],
             scores=self.scores_of(candidates, counts),
-            intervals=intervals_of_shares(self.shares_of(candidates, counts)),
+            intervals=_intervals_of_shares(self.shares_of(candidates, counts)),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
@@ -376,7 +376,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
         gold, rows = self.split.gold_sets(), candidates.tolist()
         answers = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
-        found = recall(rows, gold, [k for k in RECALL_AT if k <= candidates.shape[1]])
+        found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= candidates.shape[1]])
         return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
     def names_for(self, k: int) -> int:
@@ -387,7 +387,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
     def first_concepts(self, names: np.ndarray, k: int) -> np.ndarray:
         """int [M, c]: the first concepts of ranked names [M, K]; c is k, or what all rows have."""
 
-        rows = distinct(names, self.data.name_concepts)
+        rows = _distinct(names, self.data.name_concepts)
         most = min(k, *map(len, rows))
         return np.array([row[:most] for row in rows])
 
@@ -399,33 +399,35 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         distinct, of = np.unique(self.mentions, return_inverse=True)
         mentions, found = distinct.tolist(), {}
         always_one = np.ones(len(self.mentions), np.int64)
-        for name, nearest in ((TF_IDF, nearest_by_tf_idf), (EDITS, nearest_by_edits)):
-            near = nearest(mentions, names, self.names_for(CANDIDATES))
-            found[name] = self.scores_of(self.first_concepts(near, CANDIDATES)[of], always_one)
+        for name, nearest in ((_TF_IDF, _nearest_by_tf_idf), (_EDITS, _nearest_by_edits)):
+            near = nearest(mentions, names, self.names_for(_CANDIDATES))
+            found[name] = self.scores_of(self.first_concepts(near, _CANDIDATES)[of], always_one)
         if self.chosen != "train":
             train = self.data.splits["train"]
             training = list(train.mentions.strings), train.gold_sets()
-            copied = answers_of_nearest(mentions, names, concepts, *training)
+            copied = _answers_of_nearest(mentions, names, concepts, *training)
             counts = np.array([len(one) for one in copied])
             padded = np.full((len(copied), int(counts.max())), -1)
             for row, one in enumerate(copied):
                 padded[row, : len(one)] = sorted(one)
-            found[TRAINING] = only(self.scores_of(padded[of], counts[of]), *SCORES[:3], *NUMBERS)
-        signs = np.array(numbers_by_delimiter(self.mentions))
+            found[_TRAINING] = _only(
+                self.scores_of(padded[of], counts[of]), *_SCORES[:3], *_NUMBERS
+            )
+        signs = np.array(_numbers_by_delimiter(self.mentions))
         if (signs > 1).any():
             no_names = np.full((len(signs), int(signs.max())), -1)
-            found[SIGNS] = only(self.scores_of(no_names, signs), *NUMBERS)
+            found[_SIGNS] = _only(self.scores_of(no_names, signs), *_NUMBERS)
         return found
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
         """A row for each encoder, the baselines, and the paper's rows."""
-        header = ["several concepts", "pooling", "mentions", *SCORES, *NUMBERS]
+        header = ["several concepts", "pooling", "mentions", *_SCORES, *_NUMBERS]
         rows = []
         for record in records:
             shown = [
-                two_decimals(record.scores.get(name), record.intervals.get(name))
-                for name in (*SCORES, *NUMBERS)
+                _two_decimals(record.scores.get(name), record.intervals.get(name))
+                for name in (*_SCORES, *_NUMBERS)
             ]
             label = f"{record.benchmark} {record.scoring['split']}"
             if ordered_by := record.scoring.get("ordered by"):
@@ -434,20 +436,20 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             rows.append(Row([*start, *shown], record.encoder.model))
         for record in {record.benchmark: record for record in records}.values():
             for name, fold in record.folds.items():
-                shown = [two_decimals(fold["scores"].get(one)) for one in (*SCORES, *NUMBERS)]
+                shown = [_two_decimals(fold["scores"].get(one)) for one in (*_SCORES, *_NUMBERS)]
                 label = f"{record.benchmark} {record.scoring['split']}: {name}"
                 rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown], name))
         width = len(header)
-        columns = (*SCORES, *NUMBERS)
+        columns = (*_SCORES, *_NUMBERS)
         rows += published_rows(records, cls.published, columns, width, before=3, digits=2)
         return header, rows
 
 
-def only(scores: Mapping[str, float | None], *names: str) -> dict[str, float | None]:
+def _only(scores: Mapping[str, float | None], *names: str) -> dict[str, float | None]:
     """Some of the scores."""
     return {name: scores[name] for name in names}
 
 
-def two_decimals(share: float | None, interval: Sequence[float] | None = None) -> str:
+def _two_decimals(share: float | None, interval: Sequence[float] | None = None) -> str:
     """A share in percent, as the paper prints it: "91.47", "91.47 ±1.0"; a dash for none."""
     return "-" if share is None else percent(share, interval)

@@ -28,11 +28,11 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 # For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random terms to look at.
 
 Encode = Callable[[list[str]], np.ndarray]
-Known = Callable[[Sequence[str]], np.ndarray]
+_Known = Callable[[Sequence[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
-class SimilarityResult:
+class _SimilarityResult:
     """Spearman's rho between cosines and human scores, tied values at their mean rank.
 
     `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
@@ -49,9 +49,9 @@ class SimilarityResult:
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
 
-def score_similarity(
+def _score_similarity(
     cosines: np.ndarray, human_scores: Sequence[float] | np.ndarray
-) -> SimilarityResult:
+) -> _SimilarityResult:
     """Spearman's rank correlation of float [n] and float [n]; BadInput for a cosine not finite."""
     import scipy.stats
 
@@ -67,19 +67,19 @@ def score_similarity(
             "NaN or infinite; expected finite numbers: check the weights"
         )
     if any((values == values[0]).all() for values in (cosines, human_scores)):
-        return SimilarityResult(len(cosines), {"spearman": None})
+        return _SimilarityResult(len(cosines), {"spearman": None})
     rho = scipy.stats.spearmanr(cosines, human_scores).statistic
-    return SimilarityResult(len(cosines), {"spearman": float(rho)})
+    return _SimilarityResult(len(cosines), {"spearman": float(rho)})
 
 
-def evaluate_similarity(
+def _evaluate_similarity(
     encode: Encode,
     benchmark: SimilarityBenchmark,
     *,
-    known: Known | None = None,
+    known: _Known | None = None,
     by: str = TERMS,
     seed: int = 0,
-) -> SimilarityResult:
+) -> _SimilarityResult:
     """Scores an encoder on term pairs; each distinct string is encoded once.
 
     Args:
@@ -108,10 +108,10 @@ def evaluate_similarity(
     intervals = {}
     for name, pairs in sides.items():
         enough = len(pairs[0]) > 1
-        scores[name] = score_similarity(*pairs).scores["spearman"] if enough else None
+        scores[name] = _score_similarity(*pairs).scores["spearman"] if enough else None
         if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
             intervals[name] = found
-    return SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
+    return _SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
 
 
 def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
@@ -123,10 +123,10 @@ def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) ->
     return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)
 
 
-def similarity_record(
-    benchmark: SimilarityBenchmark, result: SimilarityResult, encoder: EncoderRecord
+def _similarity_record(
+    benchmark: SimilarityBenchmark, result: _SimilarityResult, encoder: EncoderRecord
 ) -> EvaluationRecord:
-    """The record of `evaluate_similarity`."""
+    """The record of `_evaluate_similarity`."""
     return EvaluationRecord(
         benchmark=benchmark.name,
         kind="similarity",
@@ -155,9 +155,9 @@ def similarity_record(
 #   or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
 #   CUI1 and CUI2, where the file has them, let concept vectors be compared.
 
-COLUMNS = ("Term1", "Term2")
-NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
-MEAN, GROUPS = "Mean", ("Physicians", "Coders")
+_COLUMNS = ("Term1", "Term2")
+_NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
+_MEAN, _GROUPS = "Mean", ("Physicians", "Coders")
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
 
     @classmethod
     def read(cls, given: Given) -> SimilarityBenchmark:
-        return replace(read_pairs(given.name, given.path), retired_cuis=given.retired_cuis)
+        return replace(_read_pairs(given.name, given.path), retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct terms or concepts of all pairs; BadInput if the file has no concepts.
@@ -225,10 +225,10 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
         return self.concepts
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        result = evaluate_similarity(
+        result = _evaluate_similarity(
             vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options["seed"]
         )
-        return similarity_record(self, result, encoder)
+        return _similarity_record(self, result, encoder)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -259,7 +259,7 @@ class _Pair:
     concepts: tuple[str, str] | None = None
 
 
-def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
+def _read_pairs(name: str, path: Path) -> SimilarityBenchmark:
     """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
     rows = tab_separated(path)
     is_csv = len(rows[0][1]) == 1
@@ -296,7 +296,7 @@ def read_pairs(name: str, path: Path) -> SimilarityBenchmark:
 
 def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
     last = rows[0][1][2]
-    is_header = last.lower() not in NO_SCORE and not any(letter.isdigit() for letter in last)
+    is_header = last.lower() not in _NO_SCORE and not any(letter.isdigit() for letter in last)
     if len(rows) > 1 and is_header:
         rows = rows[1:]
     for number, fields in rows:
@@ -312,9 +312,9 @@ def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:
     """The pairs, and the groups of raters where there is no mean over all."""
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
     column = {(header or "").strip().lower(): header for header in reader.fieldnames or ()}
-    by_group = MEAN.lower() not in column and any(group.lower() in column for group in GROUPS)
-    rated = GROUPS if by_group else (MEAN,)
-    missing = [header for header in (*COLUMNS, *rated) if header.lower() not in column]
+    by_group = _MEAN.lower() not in column and any(group.lower() in column for group in _GROUPS)
+    rated = _GROUPS if by_group else (_MEAN,)
+    missing = [header for header in (*_COLUMNS, *rated) if header.lower() not in column]
     if missing:
         raise BadInput(
             f"{path}:1: found the columns {', '.join(reader.fieldnames or ())}, without "

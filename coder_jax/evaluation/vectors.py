@@ -63,7 +63,7 @@ def vectors_of_terms(
     """
     parts: list[tuple[Sequence[str], Rows]] = []
     held: set[str] = set()
-    for listed in {terms_hash(one): one for one in map(distinct, searched)}.values():
+    for listed in {terms_hash(one): one for one in map(_distinct, searched)}.values():
         kept = cached_vectors(encoder, listed, progress=True)
         if kept is not None:
             parts.append((listed, kept))
@@ -83,7 +83,7 @@ def vectors_of_terms(
     return [term for part, _ in parts for term in part], JoinedRows([rows for _, rows in parts])
 
 
-def distinct(terms: Iterable[str]) -> list[str]:
+def _distinct(terms: Iterable[str]) -> list[str]:
     """Each term once, in the order of their first."""
     return list(dict.fromkeys(terms))
 
@@ -98,10 +98,10 @@ def distinct(terms: Iterable[str]) -> list[str]:
 #
 # Any may be packed as .gz. Only the keys that are wanted are kept in memory.
 
-READ_BYTES = 1 << 22
-MOST_KEY_BYTES = 1 << 12
-MOST_WIDTH = 100_000
-POLL_ROWS = 1 << 14
+_READ_BYTES = 1 << 22
+_MOST_KEY_BYTES = 1 << 12
+_MOST_WIDTH = 100_000
+_POLL_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class VectorTable:
     path: str
 
 
-def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
+def _read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
     """Reads the wanted keys of a file in any of the formats above.
 
     Raises:
@@ -132,13 +132,13 @@ def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
     """
     path = Path(path)
     try:
-        with opened(path) as file:
-            rows = rows_of(file, path)
+        with _opened(path) as file:
+            rows = _rows_of(file, path)
             row_of: dict[str, int] = {}
             kept: list[np.ndarray] = []
             in_file = 0
             for in_file, (key, parse) in enumerate(rows, start=1):
-                if in_file % POLL_ROWS == 0:
+                if in_file % _POLL_ROWS == 0:
                     process.poll()
                 if key in wanted and key not in row_of:
                     row_of[key] = len(kept)
@@ -155,43 +155,43 @@ def read_vector_file(path: str | Path, wanted: set[str]) -> VectorTable:
     return VectorTable(row_of, np.stack(kept), in_file, file_hash, str(path))
 
 
-def opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-Row = tuple[str, Callable[[], np.ndarray]]  # a key, and what makes its vector
+_Row = tuple[str, Callable[[], np.ndarray]]  # a key, and what makes its vector
 
 
-def rows_of(file: IO[bytes], path: Path) -> Iterator[Row]:
+def _rows_of(file: IO[bytes], path: Path) -> Iterator[_Row]:
     """The rows of a file, told by its first bytes."""
     if path.name.removesuffix(".gz").endswith(".csv"):
-        file.readline(READ_BYTES)
-        return text_rows(file, path, 2, None, b",")
-    first = file.readline(READ_BYTES)
+        file.readline(_READ_BYTES)
+        return _text_rows(file, path, 2, None, b",")
+    first = file.readline(_READ_BYTES)
     numbers = first.split()
     if len(numbers) == 2 and all(number.isdigit() for number in numbers):
         count, width = int(numbers[0]), int(numbers[1])
-        if width > MOST_WIDTH:
+        if width > _MOST_WIDTH:
             raise BadInput(
-                f"{path}:1: found vectors of {width:,} values; expected at most {MOST_WIDTH:,}: "
+                f"{path}:1: found vectors of {width:,} values; expected at most {_MOST_WIDTH:,}: "
                 "fetch the file again"
             )
         start = file.tell()
-        after = file.read(READ_BYTES).lstrip()  # in a text file empty lines do not count
+        after = file.read(_READ_BYTES).lstrip()  # in a text file empty lines do not count
         file.seek(start)
-        if is_text(after.split(b"\n", 1)[0], width):
-            return text_rows(file, path, 2, width, b" ", count)
-        return binary_rows(file, path, count, width)
+        if _is_text(after.split(b"\n", 1)[0], width):
+            return _text_rows(file, path, 2, width, b" ", count)
+        return _binary_rows(file, path, count, width)
     file.seek(0)
-    if len(numbers) > 2 and is_text(first, first.rstrip().count(b" ")):
-        return text_rows(file, path, 1, None, b" ")
+    if len(numbers) > 2 and _is_text(first, first.rstrip().count(b" ")):
+        return _text_rows(file, path, 1, None, b" ")
     raise BadInput(
         f"{path}:1: found {first[:60]!r}; expected vectors: word2vec's text or binary format, "
         "which begin with 'count width', lines of a key and numbers, or cui2vec's .csv"
     )
 
 
-def is_text(line: bytes, width: int) -> bool:
+def _is_text(line: bytes, width: int) -> bool:
     """Whether a line is a key and `width` numbers."""
     fields = line.rstrip().rsplit(b" ", width)
     try:
@@ -200,14 +200,14 @@ def is_text(line: bytes, width: int) -> bool:
         return False
 
 
-def text_rows(
+def _text_rows(
     file: IO[bytes],
     path: Path,
     first: int,
     width: int | None,
     between: bytes,
     count: int | None = None,
-) -> Iterator[Row]:
+) -> Iterator[_Row]:
     """Rows of text; `first` is the number of the first line, `width` that of its vector if None."""
     found = 0
     for number, line in enumerate(bounded_lines(file, str(path), first), start=first):
@@ -215,7 +215,7 @@ def text_rows(
         if not stripped:
             continue
         if found == count:
-            raise longer(f"{path}:{number}", count)
+            raise _longer(f"{path}:{number}", count)
         found += 1
         if width is None:
             width = stripped.count(between)
@@ -227,14 +227,14 @@ def text_rows(
             )
         quoted = fields[0].strip(b'"') if between == b"," else fields[0]
         key = quoted.decode("utf-8", errors="replace")
-        yield key, partial(numbers_of, fields[1:], f"{path}:{number}")
+        yield key, partial(_numbers_of, fields[1:], f"{path}:{number}")
     if count is not None and found < count:
         raise BadInput(
             f"{path}: found {found:,} of {count:,} vectors; it is cut off: fetch it again"
         )
 
 
-def numbers_of(fields: Sequence[bytes], place: str) -> np.ndarray:
+def _numbers_of(fields: Sequence[bytes], place: str) -> np.ndarray:
     try:
         values = np.array([float(field) for field in fields], np.float32)
     except ValueError as error:
@@ -242,14 +242,14 @@ def numbers_of(fields: Sequence[bytes], place: str) -> np.ndarray:
             f"{place}: found a value that is no number ({error}); expected numbers: mend the line, "
             "or fetch the file again"
         ) from error
-    return finite(values, place)
+    return _finite(values, place)
 
 
-def floats_of(values: bytes, place: str) -> np.ndarray:
-    return finite(np.frombuffer(values, "<f4").astype(np.float32), place)
+def _floats_of(values: bytes, place: str) -> np.ndarray:
+    return _finite(np.frombuffer(values, "<f4").astype(np.float32), place)
 
 
-def finite(values: np.ndarray, place: str) -> np.ndarray:
+def _finite(values: np.ndarray, place: str) -> np.ndarray:
     if not np.isfinite(values).all():
         raise BadInput(
             f"{place}: found NaN or infinite values; expected finite numbers: mend this vector, or "
@@ -258,14 +258,14 @@ def finite(values: np.ndarray, place: str) -> np.ndarray:
     return values
 
 
-def binary_rows(file: IO[bytes], path: Path, count: int, width: int) -> Iterator[Row]:
+def _binary_rows(file: IO[bytes], path: Path, count: int, width: int) -> Iterator[_Row]:
     """Rows of word2vec's binary format."""
     buffer, place, size = b"", 0, 4 * width
     for number in range(1, count + 1):
         end = buffer.find(b" ", place)
         while end < 0 or end + 1 + size > len(buffer):
-            more = file.read(READ_BYTES)
-            if not more or (end < 0 and len(buffer) - place > MOST_KEY_BYTES):
+            more = file.read(_READ_BYTES)
+            if not more or (end < 0 and len(buffer) - place > _MOST_KEY_BYTES):
                 raise BadInput(
                     f"{path}: found {number - 1:,} of {count:,} vectors of {width} values; it is "
                     "cut off or not in word2vec's binary format: fetch it again"
@@ -275,12 +275,12 @@ def binary_rows(file: IO[bytes], path: Path, count: int, width: int) -> Iterator
         key = buffer[place:end].lstrip(b"\n").decode("utf-8", errors="replace")
         values = buffer[end + 1 : end + 1 + size]
         place = end + 1 + size
-        yield key, partial(floats_of, values, f"{path}, vector {number}")
-    if (buffer[place:] + file.read(READ_BYTES)).strip():
-        raise longer(str(path), count)
+        yield key, partial(_floats_of, values, f"{path}, vector {number}")
+    if (buffer[place:] + file.read(_READ_BYTES)).strip():
+        raise _longer(str(path), count)
 
 
-def longer(place: str, count: int) -> BadInput:
+def _longer(place: str, count: int) -> BadInput:
     return BadInput(
         f"{place}: found more than the {count:,} vectors that the first line counts; expected no "
         "more: correct the first line, or fetch the file again"
@@ -423,12 +423,12 @@ class WordVectors(TableVectors):
 
     @staticmethod
     def keys_of(keys: Iterable[str]) -> set[str]:
-        return {form for term in keys for word in term.split() for form in forms(word)}
+        return {form for term in keys for word in term.split() for form in _forms(word)}
 
     def rows(self, key: str) -> list[int]:
         row_of = self.table.row_of
         found = (
-            next((row_of[form] for form in forms(word) if form in row_of), None)
+            next((row_of[form] for form in _forms(word) if form in row_of), None)
             for word in key.split()
         )
         return [row for row in found if row is not None]
@@ -443,7 +443,7 @@ class WordVectors(TableVectors):
         return sum(0 < len(self.rows(key)) < len(self.words(key)) for key in set(keys))
 
 
-class ConceptVectors(TableVectors):
+class _ConceptVectors(TableVectors):
     """A concept's own vector."""
 
     keyed_by = CONCEPTS
@@ -460,10 +460,10 @@ class ConceptVectors(TableVectors):
         return [] if row is None else [row]
 
 
-KINDS: dict[str, type[TableVectors]] = {"words": WordVectors, "concepts": ConceptVectors}
+_KINDS: dict[str, type[TableVectors]] = {"words": WordVectors, "concepts": _ConceptVectors}
 
 
-def forms(word: str) -> tuple[str, ...]:
+def _forms(word: str) -> tuple[str, ...]:
     """How a word is looked up, in this order."""
     bare = word.strip(string.punctuation)
     return tuple(dict.fromkeys((word, bare, bare.lower())))
@@ -487,10 +487,10 @@ def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
 # -------------------------------------------------------------------------------------------------
 # A file of vectors, or a folder of skip-grams, in; what benchmarks ask of it out.
 
-NAME = "name: "  # before a name in a table that has words, too: no word has a blank
+_NAME = "name: "  # before a name in a table that has words, too: no word has a blank
 
 
-class SkipGramWords(WordVectors):
+class _SkipGramWords(WordVectors):
     """A term's vector is the mean over its words that have one (SG_W of Phan et al. 2019)."""
 
     look_up = "words by the rules of the text that the vectors are of (sources.text.words)"
@@ -508,7 +508,7 @@ class SkipGramWords(WordVectors):
         return [row_of[word] for word in self.words(key) if word in row_of]
 
 
-class SkipGramNames(SkipGramWords):
+class _SkipGramNames(_SkipGramWords):
     """A term's vector is its own, or of one that the text has not, the mean over its words.
 
     SG_S and SG_S.C of Phan et al. 2019.
@@ -520,23 +520,23 @@ class SkipGramNames(SkipGramWords):
     @staticmethod
     def keys_of(keys: Iterable[str]) -> set[str]:
         words = [words_of(term) for term in keys]
-        return {NAME + " ".join(one) for one in words} | {word for one in words for word in one}
+        return {_NAME + " ".join(one) for one in words} | {word for one in words for word in one}
 
     def rows(self, key: str) -> list[int]:
-        own = self.table.row_of.get(NAME + " ".join(self.words(key)))
+        own = self.table.row_of.get(_NAME + " ".join(self.words(key)))
         return super().rows(key) if own is None else [own]
 
     def partly_known(self, keys: Iterable[str]) -> int:
         own = self.table.row_of
         return super().partly_known(
-            key for key in keys if NAME + " ".join(self.words(key)) not in own
+            key for key in keys if _NAME + " ".join(self.words(key)) not in own
         )
 
 
-OF_SKIP_GRAMS: dict[str, type[TableVectors]] = {
-    "words": SkipGramWords,
-    "names": SkipGramNames,
-    "concepts": ConceptVectors,
+_OF_SKIP_GRAMS: dict[str, type[TableVectors]] = {
+    "words": _SkipGramWords,
+    "names": _SkipGramNames,
+    "concepts": _ConceptVectors,
 }
 
 
@@ -549,21 +549,21 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
     """The vectors of words, names or concepts, of which those for these keys are read.
 
     Args:
-      path: a file as `read_vector_file` takes it, or a folder of skip-grams.
-      vectors_of: of OF_SKIP_GRAMS; names only of a folder.
+      path: a file as `_read_vector_file` takes it, or a folder of skip-grams.
+      vectors_of: of _OF_SKIP_GRAMS; names only of a folder.
       keys: terms, or for vectors of concepts identifiers.
 
     Raises:
       BadInput: a broken file, or nothing of what is wanted in it.
     """
     if not is_skip_grams(path):
-        kind = KINDS[vectors_of]
-        return kind(read_vector_file(path, kind.keys_of(keys)))
-    kind = OF_SKIP_GRAMS[vectors_of]
-    return kind(table_of_skip_grams(Path(path), vectors_of, kind.keys_of(keys)))
+        kind = _KINDS[vectors_of]
+        return kind(_read_vector_file(path, kind.keys_of(keys)))
+    kind = _OF_SKIP_GRAMS[vectors_of]
+    return kind(_table_of_skip_grams(Path(path), vectors_of, kind.keys_of(keys)))
 
 
-def table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> VectorTable:
+def _table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> VectorTable:
     """The wanted rows of a folder of skip-grams; of names also those of words."""
     grams = open_vectors(folder)
     if grams.manifest["word_rules"] != rules_hash():
@@ -571,7 +571,7 @@ def table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> Vect
             f"{folder}: found text that was divided into words by other rules than those of this "
             "version; expected the same, or words are not found: make the folder again"
         )
-    tables = {"words": ("", grams.words), "names": (NAME, grams.names)}
+    tables = {"words": ("", grams.words), "names": (_NAME, grams.names)}
     tables["concepts"] = ("", grams.concepts)
     if not len(tables[vectors_of][1].strings):
         made = [name for name, (_, table) in tables.items() if len(table.strings)]

@@ -32,7 +32,7 @@ from data_pipeline.terminology.cleaning import clean, clean_in
 # The files that make a model folder open in sentence-transformers: modules and their settings.
 
 # Module names and keys as sentence-transformers 2 to 6 all read them.
-TRANSFORMER, POOLING, DENSE, NORMALIZE = (
+_TRANSFORMER, _POOLING, _DENSE, NORMALIZE = (
     f"sentence_transformers.models.{name}"
     for name in ("Transformer", "Pooling", "Dense", "Normalize")
 )
@@ -58,9 +58,9 @@ def write_sentence_transformers_files(
       pooling: 'cls', 'mean' or 'pooler'.
       max_length: longest text in tokens.
     """
-    modules = [("", TRANSFORMER), ("1_Pooling", POOLING)]
+    modules = [("", _TRANSFORMER), ("1_Pooling", _POOLING)]
     if pooling == "pooler":
-        modules.append(("2_Dense", DENSE))
+        modules.append(("2_Dense", _DENSE))
     modules.append((f"{len(modules)}_Normalize", NORMALIZE))
     write_modules(folder, modules)
     write_json(
@@ -114,7 +114,7 @@ def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
 # -------------------------------------------------------------------------------------------------
 # An exported folder and the Bert it came from in; how far apart their vectors are out.
 
-TOLERANCE = 1e-5  # of unit vectors, float32
+_TOLERANCE = 1e-5  # of unit vectors, float32
 PROBE_TERMS = [
     "",
     "pain",
@@ -180,12 +180,12 @@ def require_torch() -> None:
         )
 
 
-def verify_export(
+def _verify_export(
     folder: Path,
     bert: Bert,
     *,
     settings: EncoderSettings,
-    tolerance: float = TOLERANCE,
+    tolerance: float = _TOLERANCE,
     proof: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Opens an export the way its users will and compares its vectors with ours.
@@ -239,7 +239,7 @@ def with_proof(ours: np.ndarray, proof: Mapping[str, Any] | None) -> tuple[np.nd
 
 
 def largest_difference(
-    ours: np.ndarray, theirs: np.ndarray, what: str, folder: Path, tolerance: float = TOLERANCE
+    ours: np.ndarray, theirs: np.ndarray, what: str, folder: Path, tolerance: float = _TOLERANCE
 ) -> float:
     """The largest difference of what was trained and what an export gives.
 
@@ -325,7 +325,7 @@ def sentence_transformers_vectors(
 # its vectors are compared with the trained encoder's, and only then does it get its name.
 
 # What a config.json may say of the place and type it was loaded with, and ours would not be true.
-STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
+_STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
 
 
 def export_encoder(
@@ -362,7 +362,7 @@ def export_encoder(
 
     Returns:
       The largest difference of vectors for each library that opened the export; see
-      `verify_export`.
+      `_verify_export`.
 
     Raises:
       BadInput: settings that do not fit the encoder, an `out` that is something else, a disk that
@@ -371,11 +371,11 @@ def export_encoder(
     """
     out, card = Path(out), dict(card or {})
     settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
-    check_parts(bert, settings, card, out)
+    check_exportable(bert, settings, card, out)
     try:
         with whole_folder(out) as new:
             tensors = write_model(new, bert, hf_config, pytorch_bin)
-            write_tokenizer(new, tokenizer, bert, settings)
+            _write_tokenizer(new, tokenizer, bert, settings)
             if pooling != "pieces":  # which sentence-transformers has no module for
                 width = bert.config.hidden_size
                 write_sentence_transformers_files(
@@ -383,8 +383,8 @@ def export_encoder(
                 )
             if relations is not None:
                 write_relations(new, relations)
-            write_descriptions(new, settings, card, relations)
-            differences = verify_export(new, bert, settings=settings, proof=proof)
+            _write_descriptions(new, settings, card, relations)
+            differences = _verify_export(new, bert, settings=settings, proof=proof)
             if beside is not None:
                 differences |= beside(new)
             for path in new.rglob("*.safetensors"):  # written for the owner alone
@@ -394,7 +394,9 @@ def export_encoder(
     return differences
 
 
-def check_parts(bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], out: Path) -> None:
+def check_exportable(
+    bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], out: Path
+) -> None:
     """Refuses, before anything is written, what could not become an export."""
     require_torch()
     check_card(card)
@@ -418,7 +420,7 @@ def write_model(
     ours = bert.config.to_hf()
     config = ours | dict(hf_config) | {"dtype": "float32"}
     config |= {name: ours[name] for name in ("architectures", "model_type")}
-    write_json(folder / "config.json", {k: v for k, v in config.items() if k not in STALE_CONFIG})
+    write_json(folder / "config.json", {k: v for k, v in config.items() if k not in _STALE_CONFIG})
     tensors = to_hf(bert)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if pytorch_bin:
@@ -429,7 +431,7 @@ def write_model(
     return tensors
 
 
-def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: EncoderSettings) -> None:
+def _write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: EncoderSettings) -> None:
     """Tokenizer files that clean and cut terms on their own."""
     if isinstance(tokenizer, str | Path):
         from transformers import AutoTokenizer
@@ -447,7 +449,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: EncoderS
     clean_in(folder, settings.cleaning)
 
 
-def write_descriptions(
+def _write_descriptions(
     folder: Path,
     settings: EncoderSettings,
     card: Mapping[str, Any],

@@ -13,21 +13,21 @@ from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
 from data_pipeline.terminology.cleaning import IN_WORDS
 
-POOLING_IN_WORDS = {
+_POOLING_IN_WORDS = {
     "cls": "the last hidden state of [CLS]",
     "mean": "the mean of the last hidden states of all its tokens, [CLS] and [SEP] included",
     "pieces": "the mean of the last hidden states of its word pieces, without [CLS] and [SEP]",
     "pooler": "BERT's tanh pooler over [CLS]",
     OF_NAMES: "read from its words and their characters by two BiLSTMs",
 }
-PYTORCH = """```python
+_PYTORCH = """```python
 import sys; sys.path.insert(0, MODEL)
 from name_encoder import NameEncoder
 
 vectors = NameEncoder.load(MODEL).encode(["heart attack", "myocardial infarction"])
 ```"""
 # A language of the UMLS: its name, and what the hub calls it.
-LANGUAGES = {
+_LANGUAGES = {
     "BAQ": ("Basque", "eu"),
     "CHI": ("Chinese", "zh"),
     "CZE": ("Czech", "cs"),
@@ -55,7 +55,7 @@ LANGUAGES = {
     "TUR": ("Turkish", "tr"),
     "UKR": ("Ukrainian", "uk"),
 }
-KEYS = {
+_KEYS = {
     "name",  # title
     "method",  # what it was trained by, with the paper
     "license",  # of the weights, as the hub spells it
@@ -68,7 +68,7 @@ KEYS = {
     "results",  # measured: list of rows, each column -> value
     "dataset_hash",
 }
-OURS = """`MODEL` is the path of this folder or its id on the hub.
+_OURS = """`MODEL` is the path of this folder or its id on the hub.
 
 ```python
 from coder_jax import TermEncoder
@@ -76,21 +76,21 @@ from coder_jax import TermEncoder
 encoder = TermEncoder.from_pretrained(MODEL)
 vectors = encoder.encode(["heart attack", "myocardial infarction"])
 ```"""
-SENTENCE_TRANSFORMERS = """```python
+_SENTENCE_TRANSFORMERS = """```python
 from sentence_transformers import SentenceTransformer
 
 vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarction"])
 ```
 
 """
-TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
+_TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
 
 
 def check_card(card: Mapping[str, Any]) -> None:
     """Refuses keys that the card does not know: they would be lost without a word."""
-    unknown = set(card) - KEYS
+    unknown = set(card) - _KEYS
     if unknown:
-        raise ValueError(f"unknown card keys {sorted(unknown)}; expected some of {sorted(KEYS)}")
+        raise ValueError(f"unknown card keys {sorted(unknown)}; expected some of {sorted(_KEYS)}")
 
 
 def model_card(
@@ -111,18 +111,18 @@ def model_card(
     metadata = ModelCardData(
         license=card.get("license"),
         base_model=base if base and is_hub_id(base) else None,
-        language=card.get("language") or hub_languages(card.get("languages", ())) or None,
+        language=card.get("language") or _hub_languages(card.get("languages", ())) or None,
         library_name="transformers" if settings.pooling == "pieces" else "sentence-transformers",
         pipeline_tag="feature-extraction",
-        tags=[*TAGS, *card.get("tags", [])],
+        tags=[*_TAGS, *card.get("tags", [])],
     )
     sections = [
         f"---\n{metadata.to_yaml()}\n---\n\n# {card.get('name', 'CODER term encoder')}",
-        about(card, settings, relations),
-        section("Training data", table_of(card.get("data"), card.get("dataset_hash"))),
-        section("Training recipe", table_of(card.get("recipe"))),
-        section("Measured results", table_of_rows(card.get("results"))),
-        section("Use", usage(settings, relations)),
+        _about(card, settings, relations),
+        section("Training data", markdown_table(card.get("data"), card.get("dataset_hash"))),
+        section("Training recipe", markdown_table(card.get("recipe"))),
+        section("Measured results", _table_of_rows(card.get("results"))),
+        section("Use", _usage(settings, relations)),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -132,12 +132,12 @@ def is_hub_id(name: str) -> bool:
     return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
 
 
-def hub_languages(languages: Sequence[str]) -> list[str]:
+def _hub_languages(languages: Sequence[str]) -> list[str]:
     """The languages as the hub calls them; those that it could not know are left out."""
-    return [LANGUAGES[name][1] for name in languages if name in LANGUAGES]
+    return [_LANGUAGES[name][1] for name in languages if name in _LANGUAGES]
 
 
-def about(
+def _about(
     card: Mapping[str, Any], settings: EncoderSettings, relations: ExportedRelations | None
 ) -> str:
     """What the model is, in a paragraph."""
@@ -147,11 +147,11 @@ def about(
     text = (
         f"An encoder of medical terms{start} with coder_jax{method}. Terms of one concept lie "
         "close together: compare vectors by cosine. The vector of a term is "
-        f"{POOLING_IN_WORDS[settings.pooling]}, scaled to length 1"
+        f"{_POOLING_IN_WORDS[settings.pooling]}, scaled to length 1"
     )
     names = settings.pooling == OF_NAMES
     text += "." if names else f"; terms are cut to {settings.max_length} tokens."
-    if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
+    if languages := [_LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
     reader = "module" if names else "tokenizer"
     if settings.cleaning != "none":
@@ -171,29 +171,29 @@ def section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}" if body else ""
 
 
-def table_of(values: Mapping[str, Any] | str | None, dataset_hash: str | None = None) -> str:
+def markdown_table(values: Mapping[str, Any] | str | None, dataset_hash: str | None = None) -> str:
     """A table of two columns; a plain text stays as it is."""
     if isinstance(values, str):
         values = {"": values}
     rows = dict(values or {})
     if dataset_hash:
         rows["dataset hash"] = f"`{dataset_hash}`"
-    lines = [f"| {cell(name)} | {cell(value)} |" for name, value in rows.items()]
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
 
 
-def table_of_rows(rows: Sequence[Mapping[str, Any]] | None) -> str:
+def _table_of_rows(rows: Sequence[Mapping[str, Any]] | None) -> str:
     """A table with the columns of all rows, in the order they first occur."""
     columns = list(dict.fromkeys(name for row in rows or () for name in row))
     if not rows or not columns:
         return ""
     head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     return "\n".join(
-        head + ["| " + " | ".join(cell(row.get(c, "")) for c in columns) + " |" for row in rows]
+        head + ["| " + " | ".join(_cell(row.get(c, "")) for c in columns) + " |" for row in rows]
     )
 
 
-def cell(value: Any) -> str:
+def _cell(value: Any) -> str:
     """A value as the text of a table cell."""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
@@ -202,11 +202,11 @@ def cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
+def _usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str:
     """Code for each library that opens the folder; MODEL is its path or hub id."""
     if settings.pooling == OF_NAMES:
-        own = SENTENCE_TRANSFORMERS.replace("(MODEL)", "(MODEL, trust_remote_code=True)")
-        return f"{OURS}\n\n{own}{PYTORCH}"
+        own = _SENTENCE_TRANSFORMERS.replace("(MODEL)", "(MODEL, trust_remote_code=True)")
+        return f"{_OURS}\n\n{own}{_PYTORCH}"
     pooled = {
         "cls": "hidden[:, 0]",
         "mean": '(hidden * batch["attention_mask"][..., None]).sum(1) '
@@ -220,9 +220,9 @@ def usage(settings: EncoderSettings, relations: ExportedRelations | None) -> str
             'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
         )
         mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
-    text = f"""{OURS}
+    text = f"""{_OURS}
 
-{SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
+{_SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
 import torch
 from transformers import AutoModel, AutoTokenizer
 

@@ -14,7 +14,7 @@ from data_pipeline.files.identity import read_json, typed
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
-TABLE, LABELS = "relations.safetensors", "relations.json"
+_TABLE, _LABELS = "relations.safetensors", "relations.json"
 # By the dimensions of the table: its name in the file, and what to do with it.
 KINDS = {
     3: (
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-class Labels(TypedDict):
+class _Labels(TypedDict):
     """What relations.json must have."""
 
     labels: list[str]
@@ -74,8 +74,8 @@ class ExportedRelations:
 def write_relations(folder: Path, relations: ExportedRelations) -> None:
     """Writes relations.safetensors and relations.json."""
     name, how_to_use = KINDS[relations.table.ndim]
-    save_file({name: np.ascontiguousarray(relations.table, np.float32)}, folder / TABLE)
-    write_json(folder / LABELS, {"labels": list(relations.labels), "how_to_use": how_to_use})
+    save_file({name: np.ascontiguousarray(relations.table, np.float32)}, folder / _TABLE)
+    write_json(folder / _LABELS, {"labels": list(relations.labels), "how_to_use": how_to_use})
 
 
 def read_relations(folder: Path) -> ExportedRelations | None:
@@ -84,11 +84,11 @@ def read_relations(folder: Path) -> ExportedRelations | None:
     Raises:
         BadInput: if they cannot be read.
     """
-    if not (folder / TABLE).exists():
+    if not (folder / _TABLE).exists():
         return None
     try:
-        tensors = load_file(folder / TABLE)
-        labels = typed(read_json(folder / LABELS), Labels, str(folder / LABELS))["labels"]
+        tensors = load_file(folder / _TABLE)
+        labels = typed(read_json(folder / _LABELS), _Labels, str(folder / _LABELS))["labels"]
     except (BadInput, OSError, ValueError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"
@@ -96,7 +96,7 @@ def read_relations(folder: Path) -> ExportedRelations | None:
     known = [name for name, _ in KINDS.values() if name in tensors]
     if not known:
         raise BadInput(
-            f"{folder / TABLE} has {', '.join(tensors)}; expected relation_matrices or "
+            f"{folder / _TABLE} has {', '.join(tensors)}; expected relation_matrices or "
             "relation_translations; export the run again"
         )
     return ExportedRelations(tensors[known[0]], labels)

@@ -19,13 +19,13 @@ from tokenizers import Tokenizer
 
 from coder_jax.export.folder import (
     PROBE_TERMS,
-    check_parts,
+    check_exportable,
     sentence_transformers_vectors,
     transformers_tokens,
     transformers_vectors,
     write_model,
 )
-from coder_jax.export.model_card import is_hub_id, section, table_of
+from coder_jax.export.model_card import is_hub_id, markdown_table, section
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
     EncoderSettings,
@@ -57,7 +57,7 @@ from data_pipeline.terminology.cleaning import clean, clean_in
 # The word table of a BERT whose vocabulary grew: rows of new pieces begin at those of old ones.
 
 
-def old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
+def _old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
     """Ids of the pieces that a vocabulary has for a string that is no piece of it.
 
     They are the longest from the left, as always. A character that is there in its other form
@@ -86,7 +86,7 @@ def old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
     return found
 
 
-def rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> int:
+def _rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> int:
     """Rows of a word table for `size` entries, padded as that of an encoder is.
 
     Where it has a row for each entry of its tokenizer and no more, so has the new one. Else its
@@ -98,7 +98,7 @@ def rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> int
     return max(table_rows, -(-size // multiple) * multiple)
 
 
-def extended_table(
+def _extended_table(
     table: np.ndarray, vocabulary: WordPieceVocabulary, new: Sequence[str]
 ) -> tuple[np.ndarray, int]:
     """The word table with a row for each new piece: the mean of the rows of its old pieces.
@@ -114,12 +114,12 @@ def extended_table(
       new: the pieces, with the ids vocabulary.size, vocabulary.size + 1, ...
 
     Returns:
-      (float32 [rows_for(...), D], whose first rows are those of `table`; how many rows of new
+      (float32 [_rows_for(...), D], whose first rows are those of `table`; how many rows of new
       pieces were drawn). The same each time.
     """
     unknown = table[vocabulary.pieces[vocabulary.unknown]]
     size = vocabulary.size + len(new)
-    extended = np.tile(unknown, (rows_for(vocabulary, len(table), size), 1))
+    extended = np.tile(unknown, (_rows_for(vocabulary, len(table), size), 1))
     extended[: len(table)] = table
     of_entries = table[: vocabulary.size]
     mean, spread = of_entries.mean(axis=0), of_entries.std(axis=0)
@@ -127,13 +127,13 @@ def extended_table(
     random = np.random.default_rng(vocabulary.size)
     drawn = 0
     for row, piece in enumerate(new, start=vocabulary.size):
-        ids = old_pieces(piece, vocabulary)
+        ids = _old_pieces(piece, vocabulary)
         extended[row] = table[ids].mean(axis=0) if ids else random.normal(mean, spread)
         drawn += not ids
     return extended, drawn
 
 
-def with_word_table(bert: Bert, table: np.ndarray) -> Bert:
+def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
     """The same encoder with another word table, float32 [V, D]."""
     config = replace(bert.config, vocab_size=len(table))
     has_pooler = bert.pooler is not None
@@ -149,11 +149,11 @@ def with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 # An encoder and new word pieces in; a Hugging Face folder of the encoder that knows them out.
 
 # What its model card says of the encoder that is true of the new one, too.
-OF_BASE = ("language", "license", "license_name", "license_link")
-TOLERANCE = 1e-6  # of unit vectors, float32, before and after
-VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
+_OF_BASE = ("language", "license", "license_name", "license_link")
+_TOLERANCE = 1e-6  # of unit vectors, float32, before and after
+_VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
 # What stays true of an encoder whose vocabulary grew. Weights in other formats would not.
-KEPT = (
+_KEPT = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("relations.json", "relations.safetensors", "LICENSE*", "NOTICE*"),
 )
@@ -228,11 +228,11 @@ def open_extendable(name: str, out: Path) -> Extendable:
         raise BadInput(
             f"--out: found {out}; expected a folder on this machine: copy it there after"
         )
-    check_parts(bert, settings, {}, out)
+    check_exportable(bert, settings, {}, out)
     if out.resolve() == folder.resolve():
         raise BadInput(f"--out {out} is the encoder itself; give another folder")
     recorded = out / ENCODER.file
-    if recorded.is_file() and VOCABULARY not in read_identity(recorded, ENCODER):
+    if recorded.is_file() and _VOCABULARY not in read_identity(recorded, ENCODER):
         raise BadInput(
             f"--out {out} is an encoder whose vocabulary was not extended; give a new or empty "
             "folder"
@@ -266,20 +266,20 @@ def write_extended(
         did not change. Nothing is left behind.
     """
     old = to_hf(encoder.bert)[anchor(encoder.bert.config)]
-    table, drawn = extended_table(old, encoder.vocabulary, new)
+    table, drawn = _extended_table(old, encoder.vocabulary, new)
     vocabulary = encoder.vocabulary.with_pieces(new)
     try:
         with whole_folder(out) as folder:
             write_model(
                 folder,
-                with_word_table(encoder.bert, table),
+                _with_word_table(encoder.bert, table),
                 encoder.hf_config | {"vocab_size": len(table)},
                 pytorch_bin=False,
             )
-            write_tokenizer(folder, encoder, vocabulary)
-            copy_kept(encoder.folder, folder)
-            write_descriptions(folder, encoder, {"new pieces": len(new), **facts})
-            same, largest = check(folder, encoder, vocabulary, [*PROBE_TERMS, *probes])
+            _write_tokenizer(folder, encoder, vocabulary)
+            _copy_kept(encoder.folder, folder)
+            _write_descriptions(folder, encoder, {"new pieces": len(new), **facts})
+            same, largest = _check(folder, encoder, vocabulary, [*PROBE_TERMS, *probes])
             for path in folder.rglob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(folder / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -287,7 +287,7 @@ def write_extended(
     return Extended(len(table), drawn, same, largest)
 
 
-def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
+def _write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
     """The encoder's tokenizer, its own padding and truncation too, with more pieces."""
     save_tokenizer(encoder.folder, folder)
     path = folder / "tokenizer.json"
@@ -299,9 +299,9 @@ def write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVoca
         tokenizer.model.save(str(folder))
 
 
-def copy_kept(source: Path, folder: Path) -> None:
+def _copy_kept(source: Path, folder: Path) -> None:
     """Copies what stays true: KEPT, and the folders of the modules of sentence-transformers."""
-    for pattern in KEPT:
+    for pattern in _KEPT:
         for path in source.glob(pattern):
             shutil.copyfile(path, folder / path.name)
     if (folder / "modules.json").is_file():
@@ -315,18 +315,18 @@ def copy_kept(source: Path, folder: Path) -> None:
                 (folder / module["path"]).mkdir()
 
 
-def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
+def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
     """coder_jax.json for programs and README.md, the model card, for people."""
     before = {} if encoder.recorded is None else read_identity(encoder.recorded, ENCODER)
     own = {name: before[name] for name in ("recipe", "dataset_hash", "languages") if name in before}
     versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
-    write_settings(folder, encoder.settings, own | {VOCABULARY: dict(facts), "versions": versions})
+    write_settings(folder, encoder.settings, own | {_VOCABULARY: dict(facts), "versions": versions})
     card = encoder.folder / "README.md"
     of_base = ModelCard.load(card).data if card.is_file() else ModelCardData()
     is_public = is_hub_id(encoder.name)
     name = encoder.name if is_public else encoder.folder.name
     metadata = ModelCardData(
-        **{key: value for key, value in of_base.to_dict().items() if key in OF_BASE},
+        **{key: value for key, value in of_base.to_dict().items() if key in _OF_BASE},
         base_model=encoder.name if is_public else None,
         library_name="sentence-transformers"
         if (folder / "modules.json").is_file()
@@ -342,11 +342,11 @@ def write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, An
         "only after training on such terms."
     )
     text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, vocabulary extended\n\n{about}\n\n"
-    text += section("Vocabulary", table_of(facts)) + "\n"
+    text += section("Vocabulary", markdown_table(facts)) + "\n"
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def check(
+def _check(
     folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary, terms: Sequence[str]
 ) -> tuple[int, dict[str, float]]:
     """Opens a new folder the way its users will.
@@ -367,7 +367,7 @@ def check(
     name, old = anchor(encoder.bert.config), encoder.vocabulary.size
     if not np.array_equal(read_tensors(folder)[name][:old], to_hf(encoder.bert)[name][:old]):
         raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
-    with unreported():
+    with _unreported():
         before = transformers_tokens(encoder.folder, terms)
     same = [term for term, old, new in zip(terms, before, expected, strict=True) if old == new]
     by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
@@ -375,18 +375,18 @@ def check(
         by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)
     largest = {}
     for library, vectors in by_library.items():
-        with unreported():
+        with _unreported():
             largest[library] = float(np.abs(vectors(folder) - vectors(encoder.folder)).max())
-        if not largest[library] <= TOLERANCE:  # catches NaN too
+        if not largest[library] <= _TOLERANCE:  # catches NaN too
             raise RuntimeError(
                 f"{folder} opened by {library} gives vectors of terms with the same tokens that "
-                f"differ by {largest[library]:.2e}; expected at most {TOLERANCE:.0e}"
+                f"differ by {largest[library]:.2e}; expected at most {_TOLERANCE:.0e}"
             )
     return len(same), largest
 
 
 @contextmanager
-def unreported() -> Iterator[None]:
+def _unreported() -> Iterator[None]:
     """Within, transformers does not warn of long terms or of weights of no encoder."""
     from transformers.utils import logging
 

@@ -23,10 +23,10 @@ from data_pipeline.process import BadInput
 # What vectors of word pieces are bad at, this is good at: typing errors, and names of another
 # language that share a root with the dictionary's.
 
-LETTERS = 3  # in a piece
+_LETTERS = 3  # in a piece
 
 
-class Characters:
+class _Characters:
     """The terms of a dictionary by their three-letter pieces, the ends of words included.
 
     Case and accents do not count. It holds about 250 bytes for each term.
@@ -41,7 +41,7 @@ class Characters:
 
         self._weigh = TfidfVectorizer(
             analyzer="char_wb",  # pieces do not go over the ends of words
-            ngram_range=(LETTERS, LETTERS),
+            ngram_range=(_LETTERS, _LETTERS),
             strip_accents="unicode",
             sublinear_tf=True,
             dtype=np.float32,
@@ -85,7 +85,7 @@ class Characters:
 # Scores closer than this are the same: rounding and the place in a packed batch move them so far.
 SAME = 1e-6
 # Terms of each kind that are compared at first; a concept often has several near ones.
-LOOKED_AT = 20
+_LOOKED_AT = 20
 # How much letters count beside vectors, where it was not measured. Of 0, 1, 2, 3, 4, 6, 10 it was
 # the best for English names that were held out of openmeta and the same names with one typing error
 # each, together: 50.0 % and 42.9 % right, and 47.5 % and 36.1 % with vectors alone (606 names among
@@ -93,7 +93,7 @@ LOOKED_AT = 20
 WEIGHT_OF_LETTERS = 3.0
 
 
-class Compared(NamedTuple):
+class _Compared(NamedTuple):
     """Some terms of the dictionary, compared with one string."""
 
     rows: np.ndarray  # int64 [m], of the dictionary
@@ -127,7 +127,7 @@ class Candidates:
             raise BadInput(f"candidates: found {kind!r}; expected {', '.join(KINDS)}")
         self.encoder, self.encoded, self.kind = encoder, encoded, kind
         self.weight = WEIGHT_OF_LETTERS if weight is None else weight
-        self.characters = None if kind == "vectors" else Characters(encoded.terms)
+        self.characters = None if kind == "vectors" else _Characters(encoded.terms)
 
     def with_weight(self, weight: float) -> Candidates:
         """The same with another weight of letters, and the same parts."""
@@ -143,7 +143,7 @@ class Candidates:
         vectors = self._vectors(strings)
         found: list[list[Candidate]] = [[] for _ in strings]
         open_rows = list(range(len(strings)))
-        width = max(LOOKED_AT, 2 * k)
+        width = max(_LOOKED_AT, 2 * k)
         while open_rows:
             width = min(width, len(self.encoded.terms))
             some = [strings[row] for row in open_rows]
@@ -152,7 +152,7 @@ class Candidates:
                 found[row] = self._of_concepts(one, self.weight)
             if width == len(self.encoded.terms):
                 break
-            open_rows = [row for row in open_rows if is_open(found[row], k)]
+            open_rows = [row for row in open_rows if _is_open(found[row], k)]
             width *= 8
         return found
 
@@ -163,7 +163,7 @@ class Candidates:
 
         The terms are compared once; None where none is found.
         """
-        compared = self._compared(strings, self._vectors(strings), LOOKED_AT)
+        compared = self._compared(strings, self._vectors(strings), _LOOKED_AT)
         return [
             [
                 found[0].concept if (found := self._of_concepts(one, weight)) else None
@@ -178,7 +178,7 @@ class Candidates:
             return np.zeros((len(strings), self.encoded.vectors.shape[1]), np.float32)
         return self.encoder.encode(list(strings))
 
-    def _compared(self, strings: Sequence[str], vectors: np.ndarray, width: int) -> list[Compared]:
+    def _compared(self, strings: Sequence[str], vectors: np.ndarray, width: int) -> list[_Compared]:
         """For each string the `width` nearest terms of each kind."""
         width = min(width, len(self.encoded.terms))
         rows: list[np.ndarray] = [np.zeros(0, np.int64) for _ in strings]
@@ -191,7 +191,7 @@ class Candidates:
         letters = [np.zeros(len(some), np.float32) for some in rows]
         if self.characters is not None:
             letters = self.characters.similarity(strings, rows)
-        return [Compared(*parts) for parts in zip(rows, cosines, letters, strict=True)]
+        return [_Compared(*parts) for parts in zip(rows, cosines, letters, strict=True)]
 
     def _cosines(self, vectors: np.ndarray, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Of each vector the cosines with the vectors of some rows."""
@@ -204,7 +204,7 @@ class Candidates:
             for some, vector in zip(rows, vectors, strict=True)
         ]
 
-    def _of_concepts(self, compared: Compared, weight: float) -> list[Candidate]:
+    def _of_concepts(self, compared: _Compared, weight: float) -> list[Candidate]:
         """The concepts of some terms, best first; of equal ones the dictionary's order."""
         rows, cosines, letters = compared
         of_vectors, of_letters = self._shares(cosines, weight)
@@ -228,7 +228,7 @@ class Candidates:
         return 1 / (1 + w), w / (1 + w)
 
 
-def is_open(candidates: list[Candidate], k: int) -> bool:
+def _is_open(candidates: list[Candidate], k: int) -> bool:
     """Whether more terms must be looked at, for missing concepts or more as good as the first."""
     if len(candidates) < k or not candidates:
         return True

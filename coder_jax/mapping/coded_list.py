@@ -88,7 +88,7 @@ CODED_COLUMNS = {
     "ties": "how many other concepts are as good",
     "reason": "why there is no answer",
 }
-BETWEEN = "|"
+_BETWEEN = "|"
 
 
 def coded_rows(
@@ -122,9 +122,9 @@ def _about(concept: str, dictionary: Dictionary, vocabularies: Collection[str] |
     return [
         concept,
         about.preferred,
-        BETWEEN.join(code for _, code in codes),
-        BETWEEN.join(vocabulary for vocabulary, _ in codes),
-        BETWEEN.join(about.types),
+        _BETWEEN.join(code for _, code in codes),
+        _BETWEEN.join(vocabulary for vocabulary, _ in codes),
+        _BETWEEN.join(about.types),
     ]
 
 
@@ -152,13 +152,13 @@ def in_words(answers: Sequence[Answer]) -> str:
 # -------------------------------------------------------------------------------------------------
 # What people decided on a coded list: read from the file that a review page saves, and applied.
 
-ACCEPTED, REJECTED, OPEN = "accepted", "rejected", "open"
-COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
-REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
-SHOWN = 5  # concepts that a message names
+_ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
+_COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
+_REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
+_SHOWN = 5  # concepts that a message names
 # The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
 # would then look like one that it put there (`csv.js`).
-GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 class Decision(NamedTuple):
@@ -220,8 +220,8 @@ def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, p
         if decision.concept is not None and decision.concept not in known
     }
     if missing:
-        shown = [f"{concept} for {mention!r}" for concept, mention in missing.items()][:SHOWN]
-        more = f" and {len(missing) - SHOWN:,} more" if len(missing) > SHOWN else ""
+        shown = [f"{concept} for {mention!r}" for concept, mention in missing.items()][:_SHOWN]
+        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
         raise BadInput(
             f"{path}: found {', '.join(shown)}{more}, which {dictionary.source} does not have; "
             "expected concepts of the dictionary: give the one that was reviewed with, or take "
@@ -254,7 +254,7 @@ def decided(
 def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answer:
     concept = decision.concept
     if concept is None:
-        return replace(answer, status=Status.NO_ANSWER, ties=0, reason=REJECTED_IN_REVIEW)
+        return replace(answer, status=Status.NO_ANSWER, ties=0, reason=_REJECTED_IN_REVIEW)
     unseen = Candidate(concept, dictionary.about(concept).preferred, math.nan)
     chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
     others = [one for one in answer.candidates if one.concept != concept]
@@ -264,39 +264,39 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
 def _places(path: Path, header: Sequence[str]) -> list[int | None]:
     """Where in a row each of COLUMNS stands."""
     names = [name.strip().casefold() for name in header]
-    for name in COLUMNS:
+    for name in _COLUMNS:
         if names.count(name) > (1 if name in names else 0) or (
             name not in names and name != "note"
         ):
             found = ", ".join(header) or "no header"
             raise BadInput(
-                f"{path}: found {found}; expected the columns {', '.join(COLUMNS)}, each once, as "
+                f"{path}: found {found}; expected the columns {', '.join(_COLUMNS)}, each once, as "
                 "a review page saves them"
             )
-    return [names.index(name) if name in names else None for name in COLUMNS]
+    return [names.index(name) if name in names else None for name in _COLUMNS]
 
 
 def _unguarded(field: str) -> str:
-    return field[1:] if GUARDED.match(field) else field
+    return field[1:] if _GUARDED.match(field) else field
 
 
 def _decision(concept: str, decision: str, note: str, place: str) -> Decision | None:
     """What a row says; None where it leaves its mention open."""
     concept, said = concept.strip(), decision.strip().casefold()
-    if said not in (ACCEPTED, REJECTED, OPEN):
-        known = [ACCEPTED, REJECTED, OPEN]
+    if said not in (_ACCEPTED, _REJECTED, _OPEN):
+        known = [_ACCEPTED, _REJECTED, _OPEN]
         raise BadInput(
-            f"{place}: found the decision {decision!r}; expected {ACCEPTED}, {REJECTED} or {OPEN}"
-            f"{did_you_mean(said, known)}"
+            f"{place}: found the decision {decision!r}; expected {_ACCEPTED}, {_REJECTED} or "
+            f"{_OPEN}{did_you_mean(said, known)}"
         )
-    if (said == ACCEPTED) != bool(concept):
+    if (said == _ACCEPTED) != bool(concept):
         found = f"the concept {concept}" if concept else "no concept"
-        other = f"one for {ACCEPTED}" if said == ACCEPTED else f"none for {said}"
+        other = f"one for {_ACCEPTED}" if said == _ACCEPTED else f"none for {said}"
         raise BadInput(f"{place}: found {found}; expected {other}: mend the row, or take it out")
-    if said == OPEN:
+    if said == _OPEN:
         return None
     return Decision(concept or None, note)
 
 
 def _in_words(decision: Decision) -> str:
-    return REJECTED if decision.concept is None else f"{decision.concept} {ACCEPTED}"
+    return _REJECTED if decision.concept is None else f"{decision.concept} {_ACCEPTED}"

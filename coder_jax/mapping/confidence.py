@@ -25,12 +25,12 @@ from data_pipeline.process import BadInput
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
-DIGITS = 4  # of a cut-off
+_DIGITS = 4  # of a cut-off
 # A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
-TOLERANCE = 1e-6
-MOST_ROWS = 200
-LEAST_ANSWERED = 30
-MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
+_TOLERANCE = 1e-6
+_MOST_ROWS = 200
+_LEAST_ANSWERED = 30
+_MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
 
 
 class Cutoff(NamedTuple):
@@ -67,7 +67,7 @@ class CutoffTable:
         ]
 
 
-def precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
+def _precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
     """Precision and coverage at each cut-off that tells mentions apart.
 
     Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
@@ -91,14 +91,14 @@ def precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> Cutof
         raise ValueError("found a similarity that is no number; expected cosines, or -inf for none")
     order = np.argsort(-similarities, kind="stable")
     falling = -similarities[order]
-    scale = 10**DIGITS
+    scale = 10**_DIGITS
     given = similarities[np.isfinite(similarities)]
-    cutoffs = np.unique(np.floor((given + TOLERANCE) * scale)) / scale
-    answered = np.searchsorted(falling, -(cutoffs - TOLERANCE), side="right")
+    cutoffs = np.unique(np.floor((given + _TOLERANCE) * scale)) / scale
+    answered = np.searchsorted(falling, -(cutoffs - _TOLERANCE), side="right")
     tells_apart = np.diff(answered, append=0) < 0
     cutoffs, answered = cutoffs[tells_apart], answered[tells_apart]
-    if len(cutoffs) > MOST_ROWS:
-        even = np.linspace(answered[0], answered[-1], MOST_ROWS)
+    if len(cutoffs) > _MOST_ROWS:
+        even = np.linspace(answered[0], answered[-1], _MOST_ROWS)
         chosen = np.unique(len(answered) - 1 - np.searchsorted(answered[::-1], even, side="left"))
         cutoffs, answered = cutoffs[chosen], answered[chosen]
     right_so_far = np.append(0, np.cumsum(right[order]))
@@ -111,7 +111,7 @@ def cutoff_for(
     table: CutoffTable,
     precision: float,
     *,
-    least_answered: int = LEAST_ANSWERED,
+    least_answered: int = _LEAST_ANSWERED,
     confidence: float | None = None,
 ) -> float | None:
     """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
@@ -120,7 +120,7 @@ def cutoff_for(
     ones.
 
     Args:
-      table: of `precision_and_coverage`.
+      table: of `_precision_and_coverage`.
       precision: the wanted share of right answers, in [0, 1].
       least_answered: cut-offs with fewer answers are left aside.
       confidence: such as 0.95: not the precision found but its lower bound (Clopper and Pearson's,
@@ -185,7 +185,7 @@ class Cutoffs:
         """
         measured = self.measured_on.get("dictionary", {"terms": terms})
         there = measured["terms"]
-        if max(there, terms) <= MOST_TIMES * min(there, terms):
+        if max(there, terms) <= _MOST_TIMES * min(there, terms):
             return ""
         return (
             f"confidence was measured with a dictionary of {there:,} terms "
@@ -213,11 +213,11 @@ class Cutoffs:
 
     @classmethod
     def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
-        """From `described`, typed as `identity.Cutoffs`; BadInput for tables that cannot be."""
+        """From `described`, typed as `identity._Cutoffs`; BadInput for tables that cannot be."""
         tables = {}
         for language, table in content["tables"].items():
             tables[language] = CutoffTable(*(table[name] for name in identity.CUTOFF_TABLE))
-            check_table(tables[language], f"{source}: tables.{language}", again)
+            _check_table(tables[language], f"{source}: tables.{language}", again)
         if ALL not in tables:
             raise BadInput(f"{source}: found no table {ALL!r}; {again}")
         rules = {
@@ -238,20 +238,20 @@ def measure_cutoffs(
     """The cut-offs of mentions, of all and of each language.
 
     Args:
-      similarities, right: as of `precision_and_coverage`, [n].
+      similarities, right: as of `_precision_and_coverage`, [n].
       languages: str [n], "" where it is not known; None if nothing is known.
       measured_on: see `Cutoffs`.
     """
     similarities, right = np.asarray(similarities), np.asarray(right)
-    tables = {ALL: precision_and_coverage(similarities, right)}
+    tables = {ALL: _precision_and_coverage(similarities, right)}
     for language in [] if languages is None else np.unique(languages).tolist():
         if language:
             those = np.asarray(languages) == language
-            tables[language] = precision_and_coverage(similarities[those], right[those])
+            tables[language] = _precision_and_coverage(similarities[those], right[those])
     return Cutoffs(tables, measured_on or {})
 
 
-def check_table(table: CutoffTable, where: str, again: str) -> None:
+def _check_table(table: CutoffTable, where: str, again: str) -> None:
     """BadInput for a table that no mentions can have."""
     cutoffs, answered, right = (
         np.array(column) for column in (table.cutoffs, table.answered, table.right)
@@ -279,9 +279,9 @@ def check_table(table: CutoffTable, where: str, again: str) -> None:
 # answer is right by its similarity and margin, and what precision and coverage each cut-off then
 # has.
 
-WEIGHTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)  # of letters, to choose from
-LEAST_MENTIONS = 100  # of a language, for a table of its own
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_WEIGHTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)  # of letters, to choose from
+_LEAST_MENTIONS = 100  # of a language, for a table of its own
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def measured_cutoffs(
@@ -302,12 +302,12 @@ def measured_cutoffs(
       mentions, gold: n strings, and the concepts that are right for each, joined with "|". The
         encoder must not have been trained on them.
       languages: of each mention, such as "ENG"; "" where it is not known. Languages with fewer than
-        LEAST_MENTIONS mentions have no table of their own.
+        _LEAST_MENTIONS mentions have no table of their own.
       measured_on: see `Cutoffs`.
       tell: what is found is said to it, a line for each language.
 
     Raises:
-      BadInput: fewer than LEAST_MENTIONS mentions are left.
+      BadInput: fewer than _LEAST_MENTIONS mentions are left.
     """
     exact = normalizer.exact(mentions)
     kept = [
@@ -315,10 +315,10 @@ def measured_cutoffs(
         for row, mention in enumerate(mentions)
         if not exact[row] and not why_unanswerable(mention)
     ]
-    if len(kept) < LEAST_MENTIONS:
+    if len(kept) < _LEAST_MENTIONS:
         raise BadInput(
             f"found {len(kept)} mentions that are no strings of the dictionary; expected "
-            f"{LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
+            f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
         )
     strings = [mentions[row] for row in kept]
     concepts = [set(split_concepts(gold[row])) for row in kept]
@@ -326,8 +326,8 @@ def measured_cutoffs(
     tables, rules = {}, {}
     for language in [ALL, *np.unique(of_language[of_language != ""]).tolist()]:
         rows = np.flatnonzero((of_language == language) | (language == ALL))
-        if len(rows) < LEAST_MENTIONS:
-            tell(f"{language}: {len(rows)} mentions, fewer than {LEAST_MENTIONS}: no table")
+        if len(rows) < _LEAST_MENTIONS:
+            tell(f"{language}: {len(rows)} mentions, fewer than {_LEAST_MENTIONS}: no table")
             continue
         some = [strings[row] for row in rows]
         tables[language], rules[language], accuracy = _of_language(
@@ -345,32 +345,34 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
     """(table, rule, share of right answers) of mentions in one language."""
     weight = candidates.weight
     if candidates.kind == "both":
-        weight = best_weight(candidates, mentions, gold)
-    similarities, margins, right = outcomes(candidates.with_weight(weight), mentions, gold)
+        weight = _best_weight(candidates, mentions, gold)
+    similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
     found = np.isfinite(similarities)
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
     likely = np.full(len(mentions), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
-    table = precision_and_coverage(likely, right)
+    table = _precision_and_coverage(likely, right)
     return table, MeasuredRule(weight, *confidence), float(right.mean())
 
 
-def best_weight(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]) -> float:
+def _best_weight(
+    candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
+) -> float:
     """The weight of letters with which most of the mentions, and of them misspelt, are right.
 
     Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
-    firsts = candidates.first_by_weight([*mentions, *misspelt(mentions)], WEIGHTS)
+    firsts = candidates.first_by_weight([*mentions, *misspelt(mentions)], _WEIGHTS)
     right = [
         sum(concept in concepts for concept, concepts in zip(first, [*gold, *gold], strict=True))
         for first in firsts
     ]
     best = max(right)
-    equal = [weight for weight, count in zip(WEIGHTS, right, strict=True) if count == best]
+    equal = [weight for weight, count in zip(_WEIGHTS, right, strict=True) if count == best]
     return min(equal, key=lambda weight: abs(weight - WEIGHT_OF_LETTERS))
 
 
-def outcomes(
+def _outcomes(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each mention the similarity of its nearest concept, the margin, and whether it is right.
@@ -405,7 +407,7 @@ def _one_error(name: str, draw: random.Random) -> str:
     if kind == "too few":
         return before + after
     if kind == "too many":
-        return before + draw.choice(LETTERS) + letter + after
+        return before + draw.choice(_LETTERS) + letter + after
     if kind == "wrong" or not after or after[0] == letter:
-        return before + draw.choice(LETTERS.replace(letter, "")) + after
+        return before + draw.choice(_LETTERS.replace(letter, "")) + after
     return before + after[0] + letter + after[1:]

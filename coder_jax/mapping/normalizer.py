@@ -25,17 +25,17 @@ from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 # -------------------------------------------------------------------------------------------------
 # A dictionary's terms in, those that have the same string as a mention out.
 
-TERMS_AT_ONCE = 1 << 20
+_TERMS_AT_ONCE = 1 << 20
 
 
-def folded(terms: Sequence[str]) -> pl.Series:
+def _folded(terms: Sequence[str]) -> pl.Series:
     """Strings with case and blanks folded, and accents written in one way (Unicode's NFC)."""
     series = pl.Series(list(terms), dtype=pl.String)
     series = series.str.normalize("NFC").str.to_lowercase()
     return series.str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-class SameStrings:
+class _SameStrings:
     """Finds the terms that are a mention's string, case and blanks aside.
 
     It holds 16 bytes for each term, whatever its length, beside the terms themselves.
@@ -46,11 +46,11 @@ class SameStrings:
 
     def __init__(self, terms: Sequence[str]):
         self.terms = terms
-        parts = range(0, len(terms), TERMS_AT_ONCE)  # or all strings would be there several times
+        parts = range(0, len(terms), _TERMS_AT_ONCE)  # or all strings would be there several times
         hashes = np.concatenate(
             [
                 np.zeros(0, np.uint64),
-                *(folded(terms[one : one + TERMS_AT_ONCE]).hash().to_numpy() for one in parts),
+                *(_folded(terms[one : one + _TERMS_AT_ONCE]).hash().to_numpy() for one in parts),
             ]
         )
         self.order = np.argsort(hashes, kind="stable")
@@ -58,14 +58,14 @@ class SameStrings:
 
     def rows(self, mentions: Sequence[str]) -> list[np.ndarray]:
         """For each mention the rows, int64 and ascending, of the terms with its string."""
-        wanted = folded(mentions)
+        wanted = _folded(mentions)
         hashes = wanted.hash().to_numpy()
         first = np.searchsorted(self.hashes, hashes, "left")
         last = np.searchsorted(self.hashes, hashes, "right")
         found = [self.order[begin:end] for begin, end in zip(first, last, strict=True)]
         # Two strings may have one hash.
         rows = np.concatenate([np.zeros(0, np.int64), *found])
-        strings = folded([self.terms[row] for row in rows]).to_list()
+        strings = _folded([self.terms[row] for row in rows]).to_list()
         same, start = [], 0
         for string, some in zip(wanted.to_list(), found, strict=True):
             end = start + len(some)
@@ -95,11 +95,11 @@ não aplicável|não se aplica|desconhecido|desconhecida|nenhum|nenhuma|sem dado
 niet van toepassing|n.v.t.|nvt|onbekend|geen|geen gegevens
 nelze|neznámé|neuvedeno|není známo|bilinmiyor|yok|不明|なし|該当なし|无|不详|未知
 """
-PLACEHOLDERS = frozenset(
+_PLACEHOLDER_WORDS = frozenset(
     text for line in _PLACEHOLDERS.split("\n") for text in line.strip().split("|") if text
 )
 # Notes that send the reader elsewhere.
-ELSEWHERE = re.compile(
+_ELSEWHERE = re.compile(
     r"(please )?(see|refer to) (the )?"
     r"(attached|attachment|letter|report|above|below|notes?|file|chart|previous|comments?)\b"
     r"|siehe (anhang|anlage|brief|befund|bericht|oben|unten|akte)\b"
@@ -119,7 +119,7 @@ def why_unanswerable(mention: str) -> str:
     if not text:
         return "empty"
     bare = text.strip(" .:;,!?*-_[](){}<>\"'")
-    if text in PLACEHOLDERS or bare in PLACEHOLDERS or ELSEWHERE.match(bare):
+    if text in _PLACEHOLDER_WORDS or bare in _PLACEHOLDER_WORDS or _ELSEWHERE.match(bare):
         return "a placeholder"
     if not letters:
         return "a number" if any(sign.isnumeric() for sign in text) else "no letters"
@@ -257,7 +257,7 @@ class SameStringNormalizer(abc.ABC):
         self.dictionary = dictionary
         self.write_out = writer_out(abbreviations or {})
         self.tags = semantic_tags(dictionary.terms)
-        self.same_strings = SameStrings(self._without_tags(dictionary.terms))
+        self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
 
     @abc.abstractmethod
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
@@ -304,7 +304,7 @@ class SameStringNormalizer(abc.ABC):
                 answers.append(Answer(mention, Status.NO_ANSWER, [], reason=why[row]))
             elif exact[row]:
                 others = near_of[row].candidates if row in near_of else []
-                answers.append(of_same_string(mention, exact[row], others, k))
+                answers.append(_of_same_string(mention, exact[row], others, k))
             else:
                 answers.append(self.answer(mention, strings[row], near_of[row], k))
         return answers
@@ -327,7 +327,7 @@ class SameStringNormalizer(abc.ABC):
                 term = self.dictionary.terms[row]
                 for concept in split_concepts(self.dictionary.concepts[row]):
                     is_preferred = self.dictionary.about(concept).preferred == term
-                    held = (likeness_of_same(mention, term), is_preferred, term)
+                    held = (_likeness_of_same(mention, term), is_preferred, term)
                     by_concept[concept] = max(by_concept.get(concept, held), held)
             # A stable order: where nothing tells concepts apart, the dictionary's.
             ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
@@ -377,16 +377,16 @@ class Normalizer(SameStringNormalizer):
         return [Near(found) for found in self.candidates.ranked(strings, max(k, 2))]
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
-        return of_nearest(mention, string, near.candidates, k, self.rule)
+        return _of_nearest(mention, string, near.candidates, k, self.rule)
 
 
-def likeness_of_same(mention: str, term: str) -> int:
+def _likeness_of_same(mention: str, term: str) -> int:
     """How alike two strings are written that differ in case, blanks and semantic tag at most."""
     one, other = " ".join(mention.split()), " ".join(term.split())
     return 2 if one == other else int(one.lower() == other.lower())
 
 
-def of_same_string(
+def _of_same_string(
     mention: str, exact: list[tuple[int, Candidate]], near: list[Candidate], k: int
 ) -> Answer:
     """The answer to a mention that is a string of the dictionary.
@@ -405,7 +405,7 @@ def of_same_string(
     return Answer(mention, status, candidates[:k], ties=len(exact) - 1)
 
 
-def of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: Rule) -> Answer:
+def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: Rule) -> Answer:
     """The answer to a mention that is no string of the dictionary.
 
     Args:
@@ -419,7 +419,7 @@ def of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: R
         return Answer(mention, Status.NO_ANSWER, [], reason="nothing is written like it")
     best, margin = near[0].similarity, margin_of(near)
     tied = [one for one in near if best - one.similarity <= SAME]
-    likeness = {one: written_like(string, one.term) for one in tied}
+    likeness = {one: _written_like(string, one.term) for one in tied}
     ranked = sorted(tied, key=likeness.__getitem__, reverse=True) + near[len(tied) :]
     rivals = sum(likeness[one] == likeness[ranked[0]] for one in tied) - 1
     confidence, reason = rule.confidence(best, margin), rule.why_not(best, margin)
@@ -427,7 +427,7 @@ def of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: R
     return Answer(mention, status, ranked[:k], len(tied) - 1, margin, confidence, reason)
 
 
-def written_like(mention: str, term: str) -> float:
+def _written_like(mention: str, term: str) -> float:
     """How alike two strings are in their letters, 0 to 1; case and blanks aside."""
-    one, other = folded([mention, term])
+    one, other = _folded([mention, term])
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

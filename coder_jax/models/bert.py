@@ -71,7 +71,7 @@ class AttentionMask:
     segments_RL: jax.Array | None = None
 
 
-def matmul_precision(dtype: Any) -> jax.lax.Precision:
+def _matmul_precision(dtype: Any) -> jax.lax.Precision:
     """Full precision for float32 (accelerators would round to TF32 or bf16), else the default."""
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else jax.lax.Precision.DEFAULT
 
@@ -103,7 +103,7 @@ def linear(
         width_out,
         use_bias=bias,
         dtype=dtype,
-        precision=matmul_precision(dtype),
+        precision=_matmul_precision(dtype),
         kernel_init=nnx.initializers.normal(config.initializer_range),
         rngs=rngs,
     )
@@ -121,14 +121,14 @@ def layer_norm(config: BertConfig, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.
     )
 
 
-def normalized(norm: nnx.LayerNorm, x_TD: jax.Array, dtype: Any) -> jax.Array:
+def _normalized(norm: nnx.LayerNorm, x_TD: jax.Array, dtype: Any) -> jax.Array:
     """The layer normalization of `x_TD`, in `dtype`; in bfloat16 with a gradient in few passes."""
     if dtype != jnp.bfloat16 or norm.scale is None or norm.bias is None:
         return norm(x_TD).astype(dtype)
     return _norm_bfloat16(norm.epsilon, x_TD, norm.scale[...], norm.bias[...])
 
 
-def activated(name: str, x: jax.Array) -> jax.Array:
+def _activated(name: str, x: jax.Array) -> jax.Array:
     """The activation of `x`; gelu in bfloat16 with a gradient that is computed once."""
     if name == "gelu" and x.dtype == jnp.bfloat16:
         return _gelu_bfloat16(x)
@@ -148,7 +148,7 @@ def _norm_forward(epsilon, x_TD, scale_D, bias_D):
     mean_T1 = jnp.mean(float_TD, axis=-1, keepdims=True)
     variance_T1 = jnp.mean(jnp.square(float_TD - mean_T1), axis=-1, keepdims=True)
     rate_T1 = jax.lax.rsqrt(variance_T1 + epsilon)
-    scale_TD, bias_TD = (of_all_tokens(array_D, x_TD.ndim) for array_D in (scale_D, bias_D))
+    scale_TD, bias_TD = (_of_all_tokens(array_D, x_TD.ndim) for array_D in (scale_D, bias_D))
     out_TD = (float_TD - mean_T1) * rate_T1 * scale_TD + bias_TD
     return out_TD.astype(x_TD.dtype), (x_TD, mean_T1, rate_T1, scale_D)
 
@@ -157,7 +157,7 @@ def _norm_backward(epsilon, saved, grad_TD):
     x_TD, mean_T1, rate_T1, scale_D = saved
     grad_TD = grad_TD.astype(jnp.float32)
     unit_TD = (x_TD.astype(jnp.float32) - mean_T1) * rate_T1
-    of_unit_TD = grad_TD * of_all_tokens(scale_D, grad_TD.ndim)
+    of_unit_TD = grad_TD * _of_all_tokens(scale_D, grad_TD.ndim)
     mean_grad_T1 = jnp.mean(of_unit_TD, axis=-1, keepdims=True)
     along_T1 = jnp.mean(of_unit_TD * unit_TD, axis=-1, keepdims=True)
     grad_x_TD = rate_T1 * (of_unit_TD - mean_grad_T1 - unit_TD * along_T1)
@@ -166,7 +166,7 @@ def _norm_backward(epsilon, saved, grad_TD):
     return (grad_x_TD.astype(x_TD.dtype), *grads_D)
 
 
-def of_all_tokens(array_D: jax.Array, axes: int) -> jax.Array:
+def _of_all_tokens(array_D: jax.Array, axes: int) -> jax.Array:
     return array_D.reshape((1,) * (axes - 1) + (-1,))
 
 
@@ -206,7 +206,7 @@ def attention(
     site: int,
 ) -> jax.Array:
     """Multi-head attention, [R, L, H * K]; logits and softmax in float32."""
-    dtype, precision = v_RLHK.dtype, matmul_precision(v_RLHK.dtype)
+    dtype, precision = v_RLHK.dtype, _matmul_precision(v_RLHK.dtype)
     logits_RHLL = jnp.einsum(
         "rqhk,rvhk->rhqv",
         q_RLHK * q_RLHK.shape[-1] ** -0.5,
@@ -232,7 +232,7 @@ def attention(
     return out_RLHK.reshape(*positions_RL.shape, config.hidden_size)
 
 
-class Embeddings(nnx.Module):
+class _Embeddings(nnx.Module):
     """Word + position + type vectors (type 0 but for sequences of two parts), normalized."""
 
     def __init__(self, config: BertConfig, *, rngs: nnx.Rngs):
@@ -253,7 +253,7 @@ class Embeddings(nnx.Module):
         return self.norm(self.word(tokens_RL) + position_RLD + type_RLD)
 
 
-class Layer(nnx.Module):
+class _Layer(nnx.Module):
     """One transformer layer: self-attention and feed-forward, each with a residual and a norm."""
 
     def __init__(self, config: BertConfig, *, dtype: Any, rngs: nnx.Rngs):
@@ -293,10 +293,10 @@ class Layer(nnx.Module):
         config = self.config
         attended = self.attention_output(attended_TD)
         attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
-        x_TD = normalized(self.attention_norm, x_TD + attended, self.dtype)
-        inner = self.output(activated(config.activation, self.intermediate(x_TD)))
+        x_TD = _normalized(self.attention_norm, x_TD + attended, self.dtype)
+        inner = self.output(_activated(config.activation, self.intermediate(x_TD)))
         inner = drop_features(inner, dropout_ids_T, site + 2, config.hidden_dropout)
-        return normalized(self.output_norm, x_TD + inner, self.dtype)
+        return _normalized(self.output_norm, x_TD + inner, self.dtype)
 
     def __call__(self, x_RLD, mask, positions_RL, dropout_ids_RL, site) -> jax.Array:
         attended_RLD = self.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site)
@@ -318,7 +318,7 @@ def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
 # Shapes: R rows, L tokens per row, N terms, D hidden width.
 
 
-def first_tokens(segments_RL: jax.Array, num_terms: int) -> jax.Array:
+def _first_tokens(segments_RL: jax.Array, num_terms: int) -> jax.Array:
     """int32 [N]: where the first token of each term lies among the R * L; R * L if nowhere.
 
     The first token of a term is where its segment begins, whatever positions its tokens have.
@@ -338,7 +338,7 @@ def inner_segments(segments_RL: jax.Array) -> jax.Array:
     return jnp.where((segments_RL == before_RL) & (segments_RL == after_RL), segments_RL, 0)
 
 
-def mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
+def _mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
     """float32 [N, D]: the mean over the tokens of each term, [CLS] and [SEP] too (CODER's e_avg).
 
     With the segments of `inner_segments`, the mean over its word pieces alone.
@@ -388,9 +388,9 @@ class Bert(nnx.Module):
         self, config: BertConfig, *, dtype: Any = jnp.float32, pooler: bool = True, rngs: nnx.Rngs
     ):
         self.config, self.dtype = config, jnp.dtype(dtype)
-        self.embeddings = Embeddings(config, rngs=rngs)
+        self.embeddings = _Embeddings(config, rngs=rngs)
         self.layers = nnx.List(
-            [Layer(config, dtype=self.dtype, rngs=rngs) for _ in range(config.num_layers)]
+            [_Layer(config, dtype=self.dtype, rngs=rngs) for _ in range(config.num_layers)]
         )
         width = config.hidden_size
         self.pooler = linear(config, width, width, jnp.float32, rngs) if pooler else None
@@ -471,12 +471,12 @@ class Bert(nnx.Module):
             hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
             if pooling == "pieces":
                 segments_RL = inner_segments(segments_RL)
-            return mean_by_term(hidden_RLD, segments_RL, num_terms)
+            return _mean_by_term(hidden_RLD, segments_RL, num_terms)
         # Only [CLS] is read: nothing else needs the last layer's dense part.
         x_RLD, attended_RLD, site = self._attended(
             tokens_RL, positions_RL, segments_RL, dropout_ids_RL
         )
-        first_N = first_tokens(segments_RL, num_terms)
+        first_N = _first_tokens(segments_RL, num_terms)
 
         def of_first(values: jax.Array) -> jax.Array:
             return values.at[first_N].get(mode="fill", fill_value=0)
@@ -507,13 +507,13 @@ class Bert(nnx.Module):
           pooling: cls, mean or pieces.
         """
         hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL)
-        first_N = first_tokens(segments_RL, num_terms)
+        first_N = _first_tokens(segments_RL, num_terms)
         flat = hidden_RLD.reshape(-1, hidden_RLD.shape[-1]).astype(jnp.float32)
         first_ND = flat.at[first_N].get(mode="fill", fill_value=0)
         if pooling == "cls":
             return first_ND, first_ND
         inner = inner_segments(segments_RL) if pooling == "pieces" else segments_RL
-        return mean_by_term(hidden_RLD, inner, num_terms), first_ND
+        return _mean_by_term(hidden_RLD, inner, num_terms), first_ND
 
     def pair_vectors(
         self,
@@ -530,7 +530,7 @@ class Bert(nnx.Module):
         """
         hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes)
         read_RL = jnp.where(positions_RL <= probes.number, segments_RL, 0)
-        return mean_by_term(hidden_RLD, read_RL, num_pairs)
+        return _mean_by_term(hidden_RLD, read_RL, num_pairs)
 
     def with_dtype(self, dtype: Any) -> Bert:
         """The same parameters, computing in another dtype."""

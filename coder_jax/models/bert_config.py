@@ -35,7 +35,7 @@ REQUIRED = {
     "max_positions": "max_position_embeddings",
 }
 # Config files leave out what equals BERT's original values, which are the defaults below.
-OPTIONAL = {
+_OPTIONAL = {
     "type_vocab_size": "type_vocab_size",
     "activation": "hidden_act",
     "layer_norm_eps": "layer_norm_eps",
@@ -44,7 +44,7 @@ OPTIONAL = {
     "initializer_range": "initializer_range",
     "pad_token_id": "pad_token_id",
 }
-ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
+_ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
 Rate = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -61,7 +61,7 @@ class HfSizes(TypedDict):
     pad_token_id: NotRequired[Annotated[int, Meta(ge=0, le=10_000_000)] | None]
 
 
-class HfConfig(HfSizes):
+class _HfConfig(HfSizes):
     """config.json of a BERT."""
 
     model_type: NotRequired[str]
@@ -134,10 +134,10 @@ class BertConfig:
                 f"hidden_size {self.hidden_size} is not a multiple of {self.num_heads} heads; "
                 "check config.json"
             )
-        if self.activation not in ACTIVATION_NAMES:
+        if self.activation not in _ACTIVATION_NAMES:
             raise BadInput(
                 f"activation {self.activation!r} is not known; expected one of "
-                f"{', '.join(ACTIVATION_NAMES)} (hidden_act, or hidden_activation, in config.json)"
+                f"{', '.join(_ACTIVATION_NAMES)} (hidden_act, or hidden_activation, in config.json)"
             )
         for name in ("hidden_dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
@@ -158,7 +158,7 @@ class BertConfig:
                 f"{source}: model_type is {model_type!r}; expected one of "
                 f"{', '.join(ARCHITECTURES)}"
             )
-        values = read_values(config, HfConfig, OPTIONAL, source)
+        values = read_values(config, _HfConfig, _OPTIONAL, source)
         positions = config.get("position_embedding_type") or "absolute"
         if positions != "absolute" or config.get("is_decoder"):
             raise BadInput(
@@ -188,6 +188,6 @@ class BertConfig:
 
     def to_hf(self) -> dict[str, Any]:
         """The same as a config.json dict that transformers opens as the same model."""
-        sizes = {theirs: getattr(self, ours) for ours, theirs in (REQUIRED | OPTIONAL).items()}
+        sizes = {theirs: getattr(self, ours) for ours, theirs in (REQUIRED | _OPTIONAL).items()}
         architecture = ARCHITECTURES[self.model_type]
         return {"architectures": [architecture], "model_type": self.model_type} | sizes

@@ -20,8 +20,8 @@ from jax.experimental.pallas import triton
 
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
 
-LONGEST_ROW = 128  # the logits of a longer one would not fit into the registers of a program
-SHORTEST = 16  # of rows and heads: the least that the matrix units take
+_LONGEST_ROW = 128  # the logits of a longer one would not fit into the registers of a program
+_SHORTEST = 16  # of rows and heads: the least that the matrix units take
 _MASKED = -1e30
 
 
@@ -46,9 +46,9 @@ class _Dropout:
 def fits(length: int, head_width: int, dtype: Any) -> bool:
     """Whether the kernel takes rows of `length` tokens with heads of this width on this machine."""
     sizes = length, head_width
-    powers = all(size & (size - 1) == 0 and size >= SHORTEST for size in sizes)
+    powers = all(size & (size - 1) == 0 and size >= _SHORTEST for size in sizes)
     here = jax.default_backend() == "gpu" and jax.device_count() == 1
-    return here and dtype == jnp.bfloat16 and powers and length <= LONGEST_ROW
+    return here and dtype == jnp.bfloat16 and powers and length <= _LONGEST_ROW
 
 
 def fused_attention(

@@ -28,13 +28,13 @@ from data_pipeline.terminology.cleaning import CLEANING
 # -------------------------------------------------------------------------------------------------
 # The files of a Hugging Face model: folder or hub id in, JSON dicts and numpy tensors out.
 
-SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
-SAFETENSORS, TORCH_BIN = "model.safetensors", "pytorch_model.bin"
+_SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
+SAFETENSORS, _TORCH_BIN = "model.safetensors", "pytorch_model.bin"
 WORD_VECTORS = "word_vectors.safetensors"  # of an encoder of names
-BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_VECTORS]
+_BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_VECTORS]
 
 
-class WeightIndex(TypedDict):
+class _WeightIndex(TypedDict):
     """Which file has which weight, where there are several."""
 
     weight_map: dict[str, str]
@@ -75,7 +75,7 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
         raise BadInput(
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
-    return download(name)
+    return _download(name)
 
 
 def here_or_fetched(path: str | Path) -> Path:
@@ -95,12 +95,12 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return (HFValidationError, OSError, *HfHubHTTPError.__bases__)
 
 
-def download(hub_id: str) -> Path:
+def _download(hub_id: str) -> Path:
     """Fetches config, tokenizer and weights of a hub model; safetensors where there are any."""
     from huggingface_hub import snapshot_download
 
     def fetch(weights: str) -> Path:
-        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, *BESIDE, weights]))
+        return Path(snapshot_download(hub_id, allow_patterns=[*_SMALL_FILES, *_BESIDE, weights]))
 
     try:
         folder = fetch("model*.safetensors")
@@ -122,13 +122,13 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     Looks for model.safetensors, its sharded form, pytorch_model.bin, its sharded form: in this
     order.
     """
-    for single, read in ((SAFETENSORS, read_safetensors), (TORCH_BIN, read_torch)):
+    for single, read in ((SAFETENSORS, read_safetensors), (_TORCH_BIN, _read_torch)):
         if (folder / single).is_file():
             return read(folder / single)
         index = folder / f"{single}.index.json"
         if index.is_file():
             shards = sorted(
-                set(typed(read_json(index), WeightIndex, str(index))["weight_map"].values())
+                set(typed(read_json(index), _WeightIndex, str(index))["weight_map"].values())
             )
             absent = [shard for shard in shards if not (folder / shard).is_file()]
             if absent:
@@ -138,7 +138,7 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
                 )
             return {name: t for shard in shards for name, t in read(folder / shard).items()}
     raise BadInput(
-        f"{folder} has no weights; expected {SAFETENSORS} or {TORCH_BIN} (or their sharded forms)"
+        f"{folder} has no weights; expected {SAFETENSORS} or {_TORCH_BIN} (or their sharded forms)"
     )
 
 
@@ -149,7 +149,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         with safe_open(path, framework="numpy") as file:
             for name in file.keys():
-                tensors[name] = as_float32(file.get_tensor(name))
+                tensors[name] = _as_float32(file.get_tensor(name))
     except SafetensorError as error:
         raise BadInput(
             f"{path} is not a whole safetensors file ({error}); fetch it again"
@@ -157,7 +157,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def read_torch(path: Path) -> dict[str, np.ndarray]:
+def _read_torch(path: Path) -> dict[str, np.ndarray]:
     """Reads a state dict with torch's restricted unpickler: no code in the file is ever run."""
     import pickle
 
@@ -177,13 +177,13 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
     if not isinstance(state, dict):
         raise BadInput(f"{path} holds a {type(state).__name__}; expected a dict of tensors")
     return {
-        name: as_float32(value.float().numpy() if value.is_floating_point() else value.numpy())
+        name: _as_float32(value.float().numpy() if value.is_floating_point() else value.numpy())
         for name, value in state.items()
         if isinstance(value, torch.Tensor)
     }
 
 
-def as_float32(array: np.ndarray) -> np.ndarray:
+def _as_float32(array: np.ndarray) -> np.ndarray:
     """Float types (half, bfloat16, double) to float32; anything else as it is."""
     integer = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
     return array if integer else array.astype(np.float32)
@@ -197,7 +197,7 @@ def as_float32(array: np.ndarray) -> np.ndarray:
 
 OF_NAMES = "bilstm-max"  # the pooling of an encoder of names (BNE); no BERT has it
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
-OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+_OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
 class Module(TypedDict):
@@ -259,8 +259,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
         return EncoderSettings(**own).changed(pooling=pooling)
     if (folder / "modules.json").is_file():
         return EncoderSettings(
-            pooling=pooling or sentence_transformers_pooling(folder),
-            max_length=sentence_transformers_length(folder),
+            pooling=pooling or _sentence_transformers_pooling(folder),
+            max_length=_sentence_transformers_length(folder),
         )
     return EncoderSettings().changed(pooling=pooling)
 
@@ -276,7 +276,7 @@ def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any
     write_identity(folder / ENCODER.file, ENCODER, asdict(settings) | extra)
 
 
-def sentence_transformers_pooling(folder: Path) -> str:
+def _sentence_transformers_pooling(folder: Path) -> str:
     """'cls' or 'mean' from a sentence-transformers folder."""
     path = folder / "modules.json"
     modules = typed(read_json_value(path), list[Module], str(path), "fetch the folder again")
@@ -293,8 +293,8 @@ def sentence_transformers_pooling(folder: Path) -> str:
     mode = config.get("pooling_mode")
     if mode is None:  # the older generation: one key per mode, and several may be true
         chosen = [k for k, v in config.items() if k.startswith("pooling_mode_") and v is True]
-        mode = OLD_POOLING_KEYS.get(chosen[0], chosen[0]) if len(chosen) == 1 else str(chosen)
-    if mode not in OLD_POOLING_KEYS.values():
+        mode = _OLD_POOLING_KEYS.get(chosen[0], chosen[0]) if len(chosen) == 1 else str(chosen)
+    if mode not in _OLD_POOLING_KEYS.values():
         raise BadInput(
             f"{path}: pooling is {mode!r}; expected cls or mean; choose a pooling "
             f"({', '.join(POOLINGS)}) to use the encoder in another way"
@@ -302,7 +302,7 @@ def sentence_transformers_pooling(folder: Path) -> str:
     return mode
 
 
-def sentence_transformers_length(folder: Path) -> int:
+def _sentence_transformers_length(folder: Path) -> int:
     """max_seq_length of a sentence-transformers folder, 32 where it names none."""
     for name, key in (
         ("sentence_bert_config.json", "max_seq_length"),

@@ -23,7 +23,7 @@ from data_pipeline.process import BadInput
 # Which architectures of Hugging Face import, and the config and the encoder of each.
 
 # model_type in config.json -> what reads the rest of it.
-CONFIGS: dict[str, type[BertConfig]] = {
+_CONFIGS: dict[str, type[BertConfig]] = {
     **dict.fromkeys(ARCHITECTURES, BertConfig),
     MODERNBERT: ModernBertConfig,
 }
@@ -37,16 +37,16 @@ def read_config(config: Mapping[str, Any], source: str = "config.json") -> BertC
         not computed here.
     """
     model_type = config.get("model_type", "bert")
-    if model_type not in (*CONFIGS,):
+    if model_type not in (*_CONFIGS,):
         raise BadInput(
-            f"{source}: model_type is {model_type!r}; expected one of {', '.join(CONFIGS)}. Give a "
-            "checkpoint of BERT (BioBERT, PubMedBERT, mBERT, MiniLM, SapBERT, CODER), of RoBERTa "
+            f"{source}: model_type is {model_type!r}; expected one of {', '.join(_CONFIGS)}. Give "
+            "a checkpoint of BERT (BioBERT, PubMedBERT, mBERT, MiniLM, SapBERT, CODER), of RoBERTa "
             "(XLM-R, CamemBERT) or of ModernBERT (BioClinical ModernBERT)"
         )
-    return CONFIGS[model_type].from_hf(config, source)
+    return _CONFIGS[model_type].from_hf(config, source)
 
 
-def encoder_class(config: BertConfig) -> type[Bert]:
+def _encoder_class(config: BertConfig) -> type[Bert]:
     """The network with these sizes."""
     return ModernBert if isinstance(config, ModernBertConfig) else Bert
 
@@ -61,17 +61,17 @@ def abstract_bert(
       dtype: of its arithmetic.
       pooler: whether it has the tanh pooler; if None, as its architecture has it.
     """
-    made, pooler = encoder_class(config), config.pooled if pooler is None else pooler
+    made, pooler = _encoder_class(config), config.pooled if pooler is None else pooler
     return nnx.eval_shape(lambda: made(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
 
 
 # -------------------------------------------------------------------------------------------------
 # Hugging Face's names of a ModernBERT's weights, and where each goes.
 
-MODERN_ANCHOR = "embeddings.tok_embeddings.weight"  # what tells the prefix of a file's names
+_MODERN_ANCHOR = "embeddings.tok_embeddings.weight"  # what tells the prefix of a file's names
 
 
-def modernbert_names(config: ModernBertConfig) -> list[Weight]:
+def _modernbert_names(config: ModernBertConfig) -> list[Weight]:
     """All weights of a ModernBERT, in the order of the network; qkv is fused in files, too."""
 
     def norm(hf: str, *path: str | int) -> Weight:
@@ -81,7 +81,7 @@ def modernbert_names(config: ModernBertConfig) -> list[Weight]:
         return Weight(f"{hf}.weight", (*path, "kernel"), transposed=True)
 
     table = [
-        Weight(MODERN_ANCHOR, ("embeddings", "word", "embedding")),
+        Weight(_MODERN_ANCHOR, ("embeddings", "word", "embedding")),
         norm("embeddings.norm", "embeddings", "norm"),
     ]
     for i in range(config.num_layers):
@@ -104,10 +104,10 @@ def modernbert_names(config: ModernBertConfig) -> list[Weight]:
 # sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
 # other way, a dict of arrays under Hugging Face's names.
 
-ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
-HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.")
-BUFFERS = ("position_ids", "token_type_ids")
-QKV = ("query", "key", "value")
+_ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
+_HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.")
+_BUFFERS = ("position_ids", "token_type_ids")
+_QKV = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ class LoadReport:
 
 def anchor(config: BertConfig) -> str:
     """Hugging Face's name of the word table."""
-    return MODERN_ANCHOR if isinstance(config, ModernBertConfig) else ANCHOR
+    return _MODERN_ANCHOR if isinstance(config, ModernBertConfig) else _ANCHOR
 
 
 def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
     """All weights of an encoder: Hugging Face's name and our path, in the network's order."""
     if isinstance(config, ModernBertConfig):
-        return modernbert_names(config)
+        return _modernbert_names(config)
 
     def norm(hf: str, *path: str | int) -> list[Weight]:
         return [Weight(f"{hf}.weight", (*path, "scale")), Weight(f"{hf}.bias", (*path, "bias"))]
@@ -158,7 +158,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
     table += norm("embeddings.LayerNorm", "embeddings", "norm")
     for i in range(config.num_layers):
         hf, ours = f"encoder.layer.{i}", ("layers", i)
-        for part, name in enumerate(QKV):
+        for part, name in enumerate(_QKV):
             table += dense(f"{hf}.attention.self.{name}", *ours, "qkv", part=part)
         table += dense(f"{hf}.attention.output.dense", *ours, "attention_output")
         table += norm(f"{hf}.attention.output.LayerNorm", *ours, "attention_norm")
@@ -171,7 +171,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
 def load_bert(
     path_or_hub_id: str | Path, *, dtype: Any = jnp.float32, pooling: str = "cls"
 ) -> tuple[Bert, dict[str, Any], LoadReport]:
-    """Loads an encoder of one of `CONFIGS`; the pooler is kept where the file has one.
+    """Loads an encoder of one of `_CONFIGS`; the pooler is kept where the file has one.
 
     Args:
       path_or_hub_id: local folder, or 'organisation/name' on the Hugging Face Hub.
@@ -188,7 +188,7 @@ def load_bert(
     folder = find_folder(path_or_hub_id)
     hf_config = read_json(folder / "config.json")
     config = read_config(hf_config, str(folder / "config.json"))
-    tensors, others = strip_names(read_tensors(folder), anchor(config), str(folder))
+    tensors, others = _strip_names(read_tensors(folder), anchor(config), str(folder))
     has_pooler = config.pooled and "pooler.dense.weight" in tensors
     if pooling == "pooler" and not has_pooler:
         raise BadInput(
@@ -196,11 +196,13 @@ def load_bert(
             "take pooling 'cls' or 'mean'"
         )
     table = name_table(config, pooler=has_pooler)
-    check_names(tensors, table, str(folder))  # before the layers that config.json promises are made
+    _check_names(
+        tensors, table, str(folder)
+    )  # before the layers that config.json promises are made
     bert = from_hf(tensors, table, abstract_bert(config, dtype, pooler=has_pooler), str(folder))
     known = {weight.hf_name for weight in table}
     pooler_names = {weight.hf_name for weight in name_table(config, pooler=True)} - known
-    ignored = {n for n in others if n.startswith(HEADS)} | {n for n in tensors if is_buffer(n)}
+    ignored = {n for n in others if n.startswith(_HEADS)} | {n for n in tensors if _is_buffer(n)}
     report = LoadReport(
         source=str(path_or_hub_id),
         loaded=len(table),
@@ -214,7 +216,7 @@ def load_bert(
 def random_bert(config: BertConfig, seed: int, *, dtype: Any = jnp.float32) -> Bert:
     """An encoder with BERT's initial values (normal, `initializer_range`), pooler included."""
     graph, _ = nnx.split(abstract_bert(config, dtype))
-    made, pooler = encoder_class(config), config.pooled
+    made, pooler = _encoder_class(config), config.pooled
 
     # Compiled as one program: a compilation for each shape of weight takes far longer.
     @jax.jit
@@ -224,11 +226,11 @@ def random_bert(config: BertConfig, seed: int, *, dtype: Any = jnp.float32) -> B
     return nnx.merge(graph, init())
 
 
-def is_buffer(name: str) -> bool:
-    return name.rsplit(".", 1)[-1] in BUFFERS
+def _is_buffer(name: str) -> bool:
+    return name.rsplit(".", 1)[-1] in _BUFFERS
 
 
-def strip_names(
+def _strip_names(
     tensors: Mapping[str, np.ndarray], anchor: str, source: str
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """(the encoder's tensors under its plain names, the names that are not the encoder's).
@@ -245,7 +247,7 @@ def strip_names(
         )
     inside, others = {}, []
     for name, value in tensors.items():
-        if not name.startswith(prefixes[0]) or name.startswith(HEADS):
+        if not name.startswith(prefixes[0]) or name.startswith(_HEADS):
             others.append(name)
             continue
         name = name.removeprefix(prefixes[0])
@@ -258,7 +260,7 @@ def strip_names(
     return inside, others
 
 
-def check_names(tensors: Mapping[str, np.ndarray], table: list[Weight], source: str) -> None:
+def _check_names(tensors: Mapping[str, np.ndarray], table: list[Weight], source: str) -> None:
     """Refuses weights that lack some of those that `table` names."""
     missing = [weight.hf_name for weight in table if weight.hf_name not in tensors]
     if missing:
@@ -280,7 +282,7 @@ def from_hf(
     for weight in table:
         # Memory for what config.json promises is taken once the file is seen to have as much.
         shape = flat[weight.path].shape
-        target = part_of(np.broadcast_to(np.float32(0), shape), weight)
+        target = _part_of(np.broadcast_to(np.float32(0), shape), weight)
         value = tensors[weight.hf_name]
         value = value.T if weight.transposed else value
         if value.shape != target.shape:
@@ -292,27 +294,27 @@ def from_hf(
             )
         if value.dtype.kind != "f" or not np.isfinite(value).all():
             raise BadInput(
-                f"{source}: {weight.hf_name} has {what_is_wrong(value)}; expected finite floats: "
+                f"{source}: {weight.hf_name} has {_what_is_wrong(value)}; expected finite floats: "
                 "the file is damaged, or quantized: fetch it again, or give the full weights"
             )
         if weight.path not in filled:
             filled[weight.path] = np.empty(shape, np.float32)
-        part_of(filled[weight.path], weight)[...] = value
+        _part_of(filled[weight.path], weight)[...] = value
     # In the host's memory: where they go is decided by who uses them.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 
-def what_is_wrong(value: np.ndarray) -> str:
+def _what_is_wrong(value: np.ndarray) -> str:
     """Of weights that cannot be used."""
     return "NaN or infinite values" if value.dtype.kind == "f" else f"values of {value.dtype}"
 
 
-def part_of(array: Any, weight: Weight) -> Any:
+def _part_of(array: Any, weight: Weight) -> Any:
     """The view of our array that one Hugging Face weight fills."""
     if weight.part is None:
         return array
-    width = array.shape[-1] // len(QKV)
+    width = array.shape[-1] // len(_QKV)
     return array[..., weight.part * width : (weight.part + 1) * width]
 
 
@@ -323,7 +325,7 @@ def to_hf(bert: Bert) -> dict[str, np.ndarray]:
     table = name_table(bert.config, pooler=bert.pooler is not None)
     tensors = {}
     for weight in table:
-        value = part_of(flat[weight.path], weight)
+        value = _part_of(flat[weight.path], weight)
         # A copy of its own: device memory is read-only, and thirds of qkv are not contiguous.
         tensors[weight.hf_name] = np.array(value.T if weight.transposed else value, order="C")
     return tensors

@@ -35,9 +35,9 @@ from data_pipeline.process import BadInput
 # `local_rope_theta`; the newer one lists them, as `layer_types` and `rope_parameters`.
 
 MODERNBERT = "modernbert"
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 # Config files leave out what equals the original values, which are the defaults below.
-OPTIONAL = {
+_OPTIONAL = {
     "activation": "hidden_activation",
     "layer_norm_eps": "norm_eps",
     "hidden_dropout": "embedding_dropout",
@@ -46,24 +46,24 @@ OPTIONAL = {
     "initializer_range": "initializer_range",
     "local_attention": "local_attention",
 }
-BIASES = ("attention_bias", "mlp_bias", "norm_bias")
+_BIASES = ("attention_bias", "mlp_bias", "norm_bias")
 # The bases of rotary positions: our name, that of older files, and the original value.
-BASES = {
-    GLOBAL: ("global_theta", "global_rope_theta", 160_000.0),
-    LOCAL: ("local_theta", "local_rope_theta", 10_000.0),
+_BASES = {
+    _GLOBAL: ("global_theta", "global_rope_theta", 160_000.0),
+    _LOCAL: ("local_theta", "local_rope_theta", 10_000.0),
 }
-EVERY, EVERY_DEFAULT = "global_attn_every_n_layers", 3
-Base = Annotated[float, Meta(gt=1, lt=1e12)]
+_EVERY, _EVERY_DEFAULT = "global_attn_every_n_layers", 3
+_Base = Annotated[float, Meta(gt=1, lt=1e12)]
 
 
-class Rope(TypedDict):
+class _Rope(TypedDict):
     """Of the layers of a kind."""
 
     rope_type: NotRequired[str]
-    rope_theta: NotRequired[Base]
+    rope_theta: NotRequired[_Base]
 
 
-class HfConfig(HfSizes):
+class _HfConfig(HfSizes):
     """config.json of a ModernBERT."""
 
     hidden_activation: NotRequired[str | None]
@@ -73,10 +73,10 @@ class HfConfig(HfSizes):
     mlp_dropout: NotRequired[Rate | None]
     local_attention: NotRequired[Annotated[int, Meta(ge=1, le=1_000_000)] | None]
     global_attn_every_n_layers: NotRequired[Annotated[int, Meta(ge=1, le=256)] | None]
-    global_rope_theta: NotRequired[Base | None]
-    local_rope_theta: NotRequired[Base | None]
+    global_rope_theta: NotRequired[_Base | None]
+    local_rope_theta: NotRequired[_Base | None]
     layer_types: NotRequired[list[str] | None]
-    rope_parameters: NotRequired[dict[str, Rope | None] | None]
+    rope_parameters: NotRequired[dict[str, _Rope | None] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,8 @@ class ModernBertConfig(BertConfig):
     mlp_dropout: float = 0.0
     layer_types: tuple[str, ...]
     local_attention: int = 128
-    global_theta: float = BASES[GLOBAL][2]
-    local_theta: float = BASES[LOCAL][2]
+    global_theta: float = _BASES[_GLOBAL][2]
+    local_theta: float = _BASES[_LOCAL][2]
 
     def __post_init__(self):
         super().__post_init__()
@@ -135,8 +135,8 @@ class ModernBertConfig(BertConfig):
             raise BadInput(
                 f"{source}: model_type is {config.get('model_type')!r}; expected {MODERNBERT}"
             )
-        values = read_values(config, HfConfig, OPTIONAL, source)
-        biased = [name for name in BIASES if config.get(name)]
+        values = read_values(config, _HfConfig, _OPTIONAL, source)
+        biased = [name for name in _BIASES if config.get(name)]
         if biased:
             raise BadInput(
                 f"{source}: {', '.join(biased)} true; expected false, as in the published "
@@ -144,7 +144,7 @@ class ModernBertConfig(BertConfig):
             )
         if "pad_token_id" in config:  # null where there is none: then any will do
             values["pad_token_id"] = config["pad_token_id"] or 0
-        values |= {"layer_types": layer_types(config, source)} | bases(config, source)
+        values |= {"layer_types": _layer_types(config, source)} | _bases(config, source)
         return cls(**values)
 
     def with_dropout(self, rate: float) -> Self:
@@ -156,60 +156,60 @@ class ModernBertConfig(BertConfig):
 
     def to_hf(self) -> dict[str, Any]:
         """The same as a config.json dict that transformers opens as the same model."""
-        names = REQUIRED | OPTIONAL | {"pad_token_id": "pad_token_id"}
+        names = REQUIRED | _OPTIONAL | {"pad_token_id": "pad_token_id"}
         written = {theirs: getattr(self, ours) for ours, theirs in names.items()}
-        thetas = {kind: getattr(self, ours) for kind, (ours, _, _) in BASES.items()}
+        thetas = {kind: getattr(self, ours) for kind, (ours, _, _) in _BASES.items()}
         written |= {
             "layer_types": list(self.layer_types),
             "rope_parameters": {
                 kind: {"rope_type": "default", "rope_theta": theta}
                 for kind, theta in thetas.items()
             },
-            **dict.fromkeys(BIASES, False),
+            **dict.fromkeys(_BIASES, False),
         }
         # What transformers 4 reads, where it can say the same.
-        written |= {older: thetas[kind] for kind, (_, older, _) in BASES.items()}
-        every = next((i for i in range(1, self.num_layers) if self.layer_types[i] == GLOBAL), None)
+        written |= {older: thetas[kind] for kind, (_, older, _) in _BASES.items()}
+        every = next((i for i in range(1, self.num_layers) if self.layer_types[i] == _GLOBAL), None)
         every = every or self.num_layers
-        if self.layer_types == alternating(self.num_layers, every):
-            written[EVERY] = every
+        if self.layer_types == _alternating(self.num_layers, every):
+            written[_EVERY] = every
         return {"architectures": ["ModernBertModel"], "model_type": MODERNBERT} | written
 
 
-def alternating(layers: int, every: int) -> tuple[str, ...]:
+def _alternating(layers: int, every: int) -> tuple[str, ...]:
     """Kinds of layers, of which the first and each so many after it are global."""
-    return tuple(LOCAL if number % every else GLOBAL for number in range(layers))
+    return tuple(_LOCAL if number % every else _GLOBAL for number in range(layers))
 
 
-def layer_types(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
+def _layer_types(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
     """The kind of each layer; BadInput for others than there are."""
     layers, listed = config["num_hidden_layers"], config.get("layer_types")
     if listed is None:
-        return alternating(layers, config.get(EVERY) or EVERY_DEFAULT)
-    others = sorted({*listed} - {GLOBAL, LOCAL})
+        return _alternating(layers, config.get(_EVERY) or _EVERY_DEFAULT)
+    others = sorted({*listed} - {_GLOBAL, _LOCAL})
     if others or len(listed) != layers:
         found = f"the kinds {', '.join(others)}" if others else f"{len(listed)} of {layers} layers"
         raise BadInput(
-            f"{source}: layer_types has {found}; expected {GLOBAL} or {LOCAL} for each layer: give "
-            "another ModernBERT, or the config.json that belongs to the weights"
+            f"{source}: layer_types has {found}; expected {_GLOBAL} or {_LOCAL} for each layer: "
+            "give another ModernBERT, or the config.json that belongs to the weights"
         )
     return tuple(listed)
 
 
-def bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
+def _bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
     """The bases of the rotary positions; BadInput for positions that are changed otherwise."""
     given = config.get("rope_parameters") or {}
-    kinds = {(given.get(kind) or {}).get("rope_type", "default") for kind in BASES}
+    kinds = {(given.get(kind) or {}).get("rope_type", "default") for kind in _BASES}
     scaling = config.get("rope_scaling")
-    if set(given) - set(BASES) or kinds != {"default"} or scaling:
+    if set(given) - set(_BASES) or kinds != {"default"} or scaling:
         what = f"rope_scaling {scaling!r}" if scaling else f"rope_parameters {given!r}"
         raise BadInput(
             f"{source}: found {what}; expected rope_type 'default' and a rope_theta for each of "
-            f"{', '.join(BASES)}: rotary positions that are scaled are not computed here; give a "
+            f"{', '.join(_BASES)}: rotary positions that are scaled are not computed here; give a "
             "ModernBERT without them"
         )
     found: dict[str, float] = {}
-    for kind, (ours, older, default) in BASES.items():
+    for kind, (ours, older, default) in _BASES.items():
         theta = (given.get(kind) or {}).get("rope_theta", config.get(older, default))
         # Older files have null for local layers that take the global one's.
         found[ours] = float(found["global_theta"] if theta is None else theta)
@@ -230,7 +230,7 @@ def bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
 # width.
 
 
-class Sight(NamedTuple):
+class _Sight(NamedTuple):
     """What the layers of a kind see: which tokens each token does, and where they stand."""
 
     mask: AttentionMask
@@ -238,7 +238,7 @@ class Sight(NamedTuple):
     sin_RL1K: jax.Array
 
 
-class Embeddings(nnx.Module):
+class _Embeddings(nnx.Module):
     """Word vectors, normalized."""
 
     def __init__(self, config: ModernBertConfig, *, rngs: nnx.Rngs):
@@ -249,7 +249,7 @@ class Embeddings(nnx.Module):
         return self.norm(self.word(tokens_RL))
 
 
-class Layer(nnx.Module):
+class _Layer(nnx.Module):
     """One layer: a norm and attention, a norm and a gated feed-forward part, both added to x."""
 
     def __init__(self, config: ModernBertConfig, number: int, *, dtype: Any, rngs: nnx.Rngs):
@@ -265,7 +265,7 @@ class Layer(nnx.Module):
         self.intermediate = dense(width, 2 * inner)
         self.output = dense(inner, width)
 
-    def attend(self, x_RLD, sight: Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
+    def attend(self, x_RLD, sight: _Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
         """Multi-head attention, queries and keys turned by their positions."""
         config = self.config
         rows, length, width = x_RLD.shape
@@ -275,7 +275,7 @@ class Layer(nnx.Module):
             rows, length, 3, config.num_heads, width // config.num_heads
         )
         q_RLHK, k_RLHK, v_RLHK = (qkv_RL3HK[:, :, i] for i in range(3))
-        q_RLHK, k_RLHK = (rotated(array, sight) for array in (q_RLHK, k_RLHK))
+        q_RLHK, k_RLHK = (_rotated(array, sight) for array in (q_RLHK, k_RLHK))
         return attention(
             config, q_RLHK, k_RLHK, v_RLHK, sight.mask, positions_RL, dropout_ids_RL, site
         )
@@ -290,7 +290,7 @@ class Layer(nnx.Module):
         gated = ACTIVATIONS[config.activation](features) * gate
         return x_TD + self.output(drop_features(gated, dropout_ids_T, site + 2, config.mlp_dropout))
 
-    def __call__(self, x_RLD, sight: Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
+    def __call__(self, x_RLD, sight: _Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
         attended_RLD = self.attend(x_RLD, sight, positions_RL, dropout_ids_RL, site)
         return self.transform(x_RLD, attended_RLD, dropout_ids_RL, site)
 
@@ -317,9 +317,9 @@ class ModernBert(Bert):
         if pooler:
             raise ValueError("pooler is True; a ModernBERT has none")
         self.config, self.dtype, self.pooler = config, jnp.dtype(dtype), None
-        self.embeddings = Embeddings(config, rngs=rngs)
+        self.embeddings = _Embeddings(config, rngs=rngs)
         self.layers = nnx.List(
-            [Layer(config, i, dtype=self.dtype, rngs=rngs) for i in range(config.num_layers)]
+            [_Layer(config, i, dtype=self.dtype, rngs=rngs) for i in range(config.num_layers)]
         )
         self.final_norm = layer_norm(config, rngs, bias=False)
 
@@ -329,7 +329,7 @@ class ModernBert(Bert):
         x_RLD = self.embeddings(tokens_RL)
         x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
         x_RLD = x_RLD.astype(self.dtype)
-        sights = {kind: self._sight(kind, positions_RL, segments_RL) for kind in (GLOBAL, LOCAL)}
+        sights = {kind: self._sight(kind, positions_RL, segments_RL) for kind in (_GLOBAL, _LOCAL)}
         *layers, last = self.layers
         site = 1
         for layer in layers:
@@ -338,24 +338,26 @@ class ModernBert(Bert):
         attended = last.attend(x_RLD, sights[last.kind], positions_RL, dropout_ids_RL, site)
         return x_RLD, attended, site
 
-    def _sight(self, kind: str, positions_RL: jax.Array, segments_RL: jax.Array) -> Sight:
+    def _sight(self, kind: str, positions_RL: jax.Array, segments_RL: jax.Array) -> _Sight:
         """What the layers of a kind see in packed rows."""
         config = self.config
         seen_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
         reach = config.local_attention // 2
-        if kind == LOCAL and reach < positions_RL.shape[1] - 1:  # else it leaves nothing out
+        if kind == _LOCAL and reach < positions_RL.shape[1] - 1:  # else it leaves nothing out
             distance_RLL = jnp.abs(positions_RL[:, :, None] - positions_RL[:, None, :])
             seen_RLL &= distance_RLL <= reach
         mask = AttentionMask(jnp.where(seen_RLL, 0.0, MASKED)[:, None])
-        theta = config.global_theta if kind == GLOBAL else config.local_theta
-        return Sight(mask, *rotations(positions_RL, theta, config.hidden_size // config.num_heads))
+        theta = config.global_theta if kind == _GLOBAL else config.local_theta
+        return _Sight(
+            mask, *_rotations(positions_RL, theta, config.hidden_size // config.num_heads)
+        )
 
     def _finished(self, x_TD, attended_TD, dropout_ids_T, site):
         x_TD = super()._finished(x_TD, attended_TD, dropout_ids_T, site)
         return self.final_norm(x_TD).astype(self.dtype)
 
 
-def rotations(
+def _rotations(
     positions_RL: jax.Array, theta: float, head_width: int
 ) -> tuple[jax.Array, jax.Array]:
     """Cosine and sine of the angles by which pairs of numbers are turned, float32 [R, L, 1, K / 2].
@@ -367,7 +369,7 @@ def rotations(
     return jnp.cos(angle_RL1K), jnp.sin(angle_RL1K)
 
 
-def rotated(array_RLHK: jax.Array, sight: Sight) -> jax.Array:
+def _rotated(array_RLHK: jax.Array, sight: _Sight) -> jax.Array:
     """Queries or keys, turned in float32; a pair is a number and the one half a head behind it."""
     first, second = jnp.split(array_RLHK.astype(jnp.float32), 2, axis=-1)
     cos, sin = sight.cos_RL1K, sight.sin_RL1K

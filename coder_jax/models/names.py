@@ -20,7 +20,7 @@ from data_pipeline.files.identity import Hash, Width, read_json, typed
 from data_pipeline.files.tables import read_text
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
-from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import STOP_WORDS, TOKEN, rules_hash
 
 # -------------------------------------------------------------------------------------------------
@@ -29,16 +29,16 @@ from data_pipeline.sources.text import STOP_WORDS, TOKEN, rules_hash
 # Shapes: R rows, L tokens per row, N sequences, I input width, H hidden width, G gates * H.
 
 Cell = Literal["plain", "coupled"]
-GATES = {"plain": 4, "coupled": 3}
+_GATES = {"plain": 4, "coupled": 3}
 DIRECTIONS = ("forward", "backward")
 Direction = Mapping[str, jax.Array]
 """The parameters of one direction: kernel [I + H, G], bias [G]; of the coupled cell also the state
 before the first token, cell [H] and hidden [H]."""
 
 
-def lstm_shapes(inputs: int, hidden: int, cell: Cell) -> dict[str, jax.ShapeDtypeStruct]:
+def _lstm_shapes(inputs: int, hidden: int, cell: Cell) -> dict[str, jax.ShapeDtypeStruct]:
     """The parameters of one direction, as shapes."""
-    gates = GATES[cell] * hidden
+    gates = _GATES[cell] * hidden
     sizes: dict[str, tuple[int, ...]] = {"kernel": (inputs + hidden, gates), "bias": (gates,)}
     if cell == "coupled":
         sizes |= {"cell": (hidden,), "hidden": (hidden,)}
@@ -52,14 +52,14 @@ def gate_inputs(
 
     def of(direction: Direction) -> jax.Array:
         kernel = direction["kernel"]
-        width = kernel.shape[0] - kernel.shape[1] // GATES[cell]
+        width = kernel.shape[0] - kernel.shape[1] // _GATES[cell]
         bias = direction["bias"].reshape(*[1] * (inputs.ndim - 1), -1)
-        return matmul(inputs, kernel[:width]) + bias
+        return _matmul(inputs, kernel[:width]) + bias
 
     return {name: of(directions[name]) for name in DIRECTIONS}
 
 
-def lstm(
+def _lstm(
     direction: Direction, into_RLG: jax.Array, begins_RL: jax.Array, cell: Cell, *, reverse: bool
 ) -> jax.Array:
     """Hidden states after each token, float32 [R, L, H].
@@ -76,7 +76,7 @@ def lstm(
         cell: which of the two.
         reverse: from the last token of a row to its first.
     """
-    hidden = into_RLG.shape[-1] // GATES[cell]
+    hidden = into_RLG.shape[-1] // _GATES[cell]
     recurrent_HG = direction["kernel"][-hidden:]
     zeros = jnp.zeros(hidden, jnp.float32)
     start = direction.get("cell", zeros)[None], direction.get("hidden", zeros)[None]
@@ -87,8 +87,8 @@ def lstm(
             jnp.where(begins_R[:, None], first, one)
             for first, one in zip(start, state, strict=True)
         )
-        gates_RG = into_RG + matmul(h_RH, recurrent_HG)
-        c_RH, h_RH = after(gates_RG, c_RH, cell)
+        gates_RG = into_RG + _matmul(h_RH, recurrent_HG)
+        c_RH, h_RH = _after(gates_RG, c_RH, cell)
         return (c_RH, h_RH), h_RH
 
     nothing = jnp.zeros((into_RLG.shape[0], hidden), jnp.float32)
@@ -97,7 +97,7 @@ def lstm(
     return jnp.swapaxes(states_LRH, 0, 1)
 
 
-def after(gates_RG: jax.Array, c_RH: jax.Array, cell: Cell) -> tuple[jax.Array, jax.Array]:
+def _after(gates_RG: jax.Array, c_RH: jax.Array, cell: Cell) -> tuple[jax.Array, jax.Array]:
     """(c', h') of one token."""
     if cell == "plain":
         i_RH, f_RH, g_RH, o_RH = jnp.split(gates_RG, 4, axis=-1)
@@ -109,7 +109,7 @@ def after(gates_RG: jax.Array, c_RH: jax.Array, cell: Cell) -> tuple[jax.Array, 
     return c_RH, jax.nn.sigmoid(o_RH) * jnp.tanh(c_RH)
 
 
-def bilstm(
+def _bilstm(
     directions: Mapping[str, Direction],
     into: Mapping[str, jax.Array],
     segments_RL: jax.Array,
@@ -121,39 +121,39 @@ def bilstm(
         directions: the parameters of DIRECTIONS.
         into: of `gate_inputs`, [R, L, G] each.
         segments_RL: int32, of one sequence equal, of neighbours in a row different.
-        cell: as for `lstm`.
+        cell: as for `_lstm`.
     """
-    first_RL, last_RL = ends(segments_RL)
+    first_RL, last_RL = _ends(segments_RL)
 
     def states(name: str, begins_RL: jax.Array) -> jax.Array:
-        return lstm(directions[name], into[name], begins_RL, cell, reverse=name == "backward")
+        return _lstm(directions[name], into[name], begins_RL, cell, reverse=name == "backward")
 
     return states("forward", first_RL), states("backward", last_RL)
 
 
-def ends(segments_RL: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _ends(segments_RL: jax.Array) -> tuple[jax.Array, jax.Array]:
     """bool [R, L] each: whether a token is the first of its sequence, and whether the last."""
     differs = segments_RL[:, 1:] != segments_RL[:, :-1]
     edge = jnp.ones((segments_RL.shape[0], 1), bool)
     return jnp.concatenate([edge, differs], axis=1), jnp.concatenate([differs, edge], axis=1)
 
 
-def final_states(states: tuple[jax.Array, jax.Array], segments_RL: jax.Array, number: int) -> Any:
+def _final_states(states: tuple[jax.Array, jax.Array], segments_RL: jax.Array, number: int) -> Any:
     """float32 [N, 2 H]: of each sequence the last state of both directions (last pooling).
 
     The backward direction ends at the first token.
     """
-    first_RL, last_RL = ends(segments_RL)
+    first_RL, last_RL = _ends(segments_RL)
     return jnp.concatenate(
         [
-            pick(state_RLH, jnp.where(ends_RL, segments_RL, 0), number)
+            _pick(state_RLH, jnp.where(ends_RL, segments_RL, 0), number)
             for state_RLH, ends_RL in zip(states, (last_RL, first_RL), strict=True)
         ],
         axis=-1,
     )
 
 
-def pick(values_RLD: jax.Array, numbers_RL: jax.Array, number: int) -> jax.Array:
+def _pick(values_RLD: jax.Array, numbers_RL: jax.Array, number: int) -> jax.Array:
     """float32 [N, D]: the value at the one place of a number 1 .. N; 0 for one that is nowhere."""
     numbers = numbers_RL.reshape(-1)
     size = numbers.shape[0]
@@ -164,7 +164,7 @@ def pick(values_RLD: jax.Array, numbers_RL: jax.Array, number: int) -> jax.Array
     return flat.at[place].get(mode="fill", fill_value=0)
 
 
-def max_states(values_RLD: jax.Array, segments_RL: jax.Array, number: int) -> jax.Array:
+def _max_states(values_RLD: jax.Array, segments_RL: jax.Array, number: int) -> jax.Array:
     """float32 [N, D]: the greatest value over the tokens of each sequence 1 .. N (max pooling).
 
     Equal greatest values share the gradient. 0 for a sequence of no token.
@@ -178,7 +178,7 @@ def max_states(values_RLD: jax.Array, segments_RL: jax.Array, number: int) -> ja
     return (total / jnp.maximum(count, 1.0))[1:]
 
 
-def matmul(one: jax.Array, other: jax.Array) -> jax.Array:
+def _matmul(one: jax.Array, other: jax.Array) -> jax.Array:
     """A float32 product in full precision."""
     return jnp.matmul(one, other, precision=jax.lax.Precision.HIGHEST)
 
@@ -193,7 +193,7 @@ def matmul(one: jax.Array, other: jax.Array) -> jax.Array:
 # Shapes: R packed rows, L words of names per row, N names, W distinct words, D width of a vector.
 
 Tree = Mapping[str, Any]
-DROPOUT_SITE = 0
+_DROPOUT_SITE = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ class NameEncoderConfig:
         width: of a word's vector and of a name's.
         character_width: of a character's vector.
         hidden: of both LSTMs, in each direction.
-        cell: as for `lstm`.
+        cell: as for `_lstm`.
         projection: what follows the max: linear (equation of section 3.2), or tanh of it (the
             released code).
     """
@@ -230,8 +230,8 @@ def name_encoder_shapes(config: NameEncoderConfig) -> dict[str, Any]:
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     both, hidden = 2 * config.hidden, config.hidden
-    spelling = lstm_shapes(config.character_width, hidden, config.cell)
-    name = lstm_shapes(both + config.width, hidden, config.cell)
+    spelling = _lstm_shapes(config.character_width, hidden, config.cell)
+    name = _lstm_shapes(both + config.width, hidden, config.cell)
     return {
         "characters": array(config.alphabet, config.character_width),
         "marks": array(len(MARKS), config.width),
@@ -280,11 +280,11 @@ def word_representations(config: NameEncoderConfig, params: Tree, block: Tree) -
     # Few characters and many of each: their gates' inputs are a table.
     table = gate_inputs(params["spelling"], params["characters"], config.cell)
     into = {name: gates[jnp.maximum(characters - 1, 0)] for name, gates in table.items()}
-    states = bilstm(params["spelling"], into, spelled, config.cell)
+    states = _bilstm(params["spelling"], into, spelled, config.cell)
     vectors_WD = block["word_vectors"].reshape(words, -1)
     mark_WD = params["marks"][jnp.maximum(kinds - 1 - HAS_VECTOR, 0)]
     vectors_WD = jnp.where((kinds > HAS_VECTOR)[:, None], mark_WD, vectors_WD)
-    return jnp.concatenate([final_states(states, spelled, words), vectors_WD], axis=-1)
+    return jnp.concatenate([_final_states(states, spelled, words), vectors_WD], axis=-1)
 
 
 def vectors_of_gates(
@@ -295,10 +295,10 @@ def vectors_of_gates(
     names: int,
 ) -> jax.Array:
     """float32 [N, D]: f(s) of names, whose words have given this to the gates, [R, L, G] each."""
-    states = bilstm(params["name"], into, segments_RL, config.cell)
-    max_NH = max_states(jnp.concatenate(states, axis=-1), segments_RL, names)
+    states = _bilstm(params["name"], into, segments_RL, config.cell)
+    max_NH = _max_states(jnp.concatenate(states, axis=-1), segments_RL, names)
     projection = params["projection"]
-    vector_ND = matmul(max_NH, projection["kernel"]) + projection["bias"][None]
+    vector_ND = _matmul(max_NH, projection["kernel"]) + projection["bias"][None]
     return jnp.tanh(vector_ND) if config.projection == "tanh" else vector_ND
 
 
@@ -326,7 +326,7 @@ def name_vectors(
     if dropout_ids_RL is not None:
         features_E = jnp.arange(input_RLE.shape[-1], dtype=jnp.uint32)[None, None]
         ids_RL1 = dropout_ids_RL[..., None]
-        input_RLE = hash_dropout(input_RLE, ids_RL1, DROPOUT_SITE, features_E, dropout)
+        input_RLE = hash_dropout(input_RLE, ids_RL1, _DROPOUT_SITE, features_E, dropout)
     into = gate_inputs(params["name"], input_RLE, config.cell)
     return vectors_of_gates(config, params, into, block["segments"], names)
 
@@ -339,13 +339,13 @@ def name_vectors(
 # words.txt                 a word in each line
 # word_vectors.safetensors  vectors, float32 [words, D]: the fixed ones of these words
 
-MODEL_TYPE = "bne"
-CONFIG, WORDS = "config.json", "words.txt"
-WEIGHT_FILES = (SAFETENSORS, WORDS, WORD_VECTORS)
-AGAIN = "export the run again"
+_MODEL_TYPE = "bne"
+_CONFIG, _WORDS = "config.json", "words.txt"
+WEIGHT_FILES = (SAFETENSORS, _WORDS, WORD_VECTORS)
+_AGAIN = "export the run again"
 
 
-class NameConfig(TypedDict):
+class _NameConfig(TypedDict):
     """config.json."""
 
     model_type: Literal["bne"]
@@ -364,13 +364,13 @@ class NameFiles(NamedTuple):
     config: NameEncoderConfig
     params: dict[str, Any]
     alphabet: Alphabet
-    vectors: VectorTable
+    vectors: StringVectors
 
 
 def is_name_encoder(folder: Path) -> bool:
     """Whether a model folder is one of an encoder of names."""
-    path = folder / CONFIG
-    return path.is_file() and read_json(path).get("model_type") == MODEL_TYPE
+    path = folder / _CONFIG
+    return path.is_file() and read_json(path).get("model_type") == _MODEL_TYPE
 
 
 def write_name_encoder(folder: Path, encoder: NameFiles) -> None:
@@ -382,11 +382,11 @@ def write_name_encoder(folder: Path, encoder: NameFiles) -> None:
         "stop_words": sorted(STOP_WORDS),
         "most_characters": MOST_CHARACTERS,
     }
-    about = {"model_type": MODEL_TYPE, **shape, "marks": list(MARKS), **rules}
-    write_json(folder / CONFIG, about)
-    save_file(named(encoder.params), folder / SAFETENSORS, metadata={"format": "pt"})
+    about = {"model_type": _MODEL_TYPE, **shape, "marks": list(MARKS), **rules}
+    write_json(folder / _CONFIG, about)
+    save_file(_named(encoder.params), folder / SAFETENSORS, metadata={"format": "pt"})
     words = "".join(f"{word}\n" for word in encoder.vectors.strings)
-    (folder / WORDS).write_text(words, encoding="utf-8")
+    (folder / _WORDS).write_text(words, encoding="utf-8")
     vectors = np.ascontiguousarray(encoder.vectors.vectors, np.float32)
     save_file({"vectors": vectors}, folder / WORD_VECTORS, metadata={"format": "pt"})
 
@@ -398,10 +398,10 @@ def read_name_encoder(folder: Path) -> NameFiles:
         BadInput: a file that is missing, damaged or does not fit the others, with what was
             expected; or words by other rules than this version's.
     """
-    about = typed(read_json(folder / CONFIG), NameConfig, str(folder / CONFIG), AGAIN)
+    about = typed(read_json(folder / _CONFIG), _NameConfig, str(folder / _CONFIG), _AGAIN)
     if about["word_rules"] != rules_hash():
         raise BadInput(
-            f"{folder / CONFIG}: its words were made by rules of hash {about['word_rules'][:12]}; "
+            f"{folder / _CONFIG}: its words were made by rules of hash {about['word_rules'][:12]}; "
             f"expected those of this version, {rules_hash()[:12]}: export a run of this version"
         )
     alphabet = Alphabet(about["alphabet"])
@@ -412,19 +412,19 @@ def read_name_encoder(folder: Path) -> NameFiles:
     }
     config = NameEncoderConfig(alphabet=alphabet.size, **shape)
     params = _as_tree(read_safetensors(_there(folder / SAFETENSORS)), config, folder / SAFETENSORS)
-    words = read_text(_there(folder / WORDS)).split("\n")[:-1]
+    words = read_text(_there(folder / _WORDS)).split("\n")[:-1]
     path = _there(folder / WORD_VECTORS)
     vectors = read_safetensors(path).get("vectors", np.zeros(0, np.float32))
     if vectors.shape != (len(words), config.width):
         raise BadInput(
             f"{path}: found vectors {list(vectors.shape)}; expected {[len(words), config.width]}, "
-            f"of the words in {WORDS} and as wide as {CONFIG} says: {AGAIN}"
+            f"of the words in {_WORDS} and as wide as {_CONFIG} says: {_AGAIN}"
         )
     counts = np.zeros(len(words), np.int64)
-    return NameFiles(config, params, alphabet, VectorTable(words, counts, vectors))
+    return NameFiles(config, params, alphabet, StringVectors(words, counts, vectors))
 
 
-def named(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _named(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of a tree by the names in its file."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(
@@ -444,7 +444,7 @@ def _as_tree(
         found = arrays.get(name)
         if found is None or found.shape != shape.shape:
             what = "nothing" if found is None else f"an array {list(found.shape)}"
-            raise BadInput(f"{path}: {name}: found {what}; expected {list(shape.shape)}: {AGAIN}")
+            raise BadInput(f"{path}: {name}: found {what}; expected {list(shape.shape)}: {_AGAIN}")
         return found
 
     return jax.tree_util.tree_map_with_path(of, name_encoder_shapes(config))
@@ -452,5 +452,5 @@ def _as_tree(
 
 def _there(path: Path) -> Path:
     if not path.is_file():
-        raise BadInput(f"{path} is missing; {AGAIN}, or fetch the whole folder")
+        raise BadInput(f"{path} is missing; {_AGAIN}, or fetch the whole folder")
     return path

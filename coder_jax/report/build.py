@@ -24,7 +24,7 @@ from coder_jax.report.dictionary import (
     draw_maps,
     explorer_data,
     gather_entries,
-    read_terms,
+    read_shown_terms,
 )
 from coder_jax.report.model_answers import (
     CandidateAnswers,
@@ -54,7 +54,7 @@ from data_pipeline.process import BadInput
 # What a report lacks, why, and the command that would give it.
 
 
-def left_out(
+def _left_out(
     report: Report,
     *,
     model: str,
@@ -160,7 +160,7 @@ class Subject:
     ranker: TermRanker | None = None
 
 
-def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
+def _load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
     """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
 
     Args:
@@ -173,7 +173,7 @@ def load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
     """
     if is_run(path):
         return run_subject(name, path, *load_run(Path(path)), pooling)
-    return model_subject(name, path, pooling)
+    return _model_subject(name, path, pooling)
 
 
 def run_subject(
@@ -204,7 +204,7 @@ def run_subject(
     )
 
 
-def model_subject(name: str, path: str, pooling: str | None) -> Subject:
+def _model_subject(name: str, path: str, pooling: str | None) -> Subject:
     """A Hugging Face folder, with the relations that an export of ours has."""
     folder = find_folder(path)
     encoder = TermEncoder.from_pretrained(folder, pooling)
@@ -270,10 +270,10 @@ class Inputs:
     cache: bool = True
 
 
-Load = Callable[[str, str, str | None], Subject]  # as `load_subject`
+Load = Callable[[str, str, str | None], Subject]  # as `_load_subject`
 
 
-def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
+def build_report(inputs: Inputs, load: Load = _load_subject) -> Report:
     """The report; parts whose input is absent are left out, and it says so.
 
     Args:
@@ -287,27 +287,27 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     # What fails soonest comes first.
     records = read_results(inputs.results)
     tables, given = result_tables(records), answers_shown(records)
-    learning = learning_panels(inputs.curves)
+    learning = _learning_panels(inputs.curves)
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
-        shown = read_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
+        shown = read_shown_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
     subject = load(inputs.name, inputs.model, inputs.pooling)
     report = Report(
         title=inputs.title,
         answers=answers(records, subject.metrics or []),
-        facts=[*subject.facts, *settings_of(subject)],
+        facts=[*subject.facts, *_settings_of(subject)],
         tables=tables,
         given=given,
         panels=training_panels(subject.metrics or []),
         learning=learning,
-        relations=relation_figure(subject.relations),
-        by_candidates=answers_by_candidates(inputs, subject),
+        relations=_relation_figure(subject.relations),
+        by_candidates=_answers_by_candidates(inputs, subject),
     )
     if shown is not None:
         entries = gather_entries(shown.dictionary, shown.concepts, shown.types)
         others = (load(name, path, None) for name, path in inputs.compare)
-        by_concept, by_type = draw_figures(shown, subject, others)
+        by_concept, by_type = _draw_figures(shown, subject, others)
         encoder, terms = subject.encoder, entries.terms
         kept = cached_vectors(encoder, terms, progress=True) if inputs.cache else None
         vectors = encoder.encode(terms, progress=True) if kept is None else np.asarray(kept)
@@ -317,10 +317,10 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
             by_type=by_type,
             explorer=explorer_data(entries, vectors, inputs.neighbours),
             explorer_note=shown.note(len(entries.terms)),
-            by_classes=answers_by_classes(inputs, subject, shown, entries, vectors),
+            by_classes=_answers_by_classes(inputs, subject, shown, entries, vectors),
         )
     run = subject.metrics is not None
-    missing = left_out(
+    missing = _left_out(
         report,
         model=inputs.model,
         dictionary=inputs.dictionary,
@@ -331,7 +331,7 @@ def build_report(inputs: Inputs, load: Load = load_subject) -> Report:
     return replace(report, left_out=missing)
 
 
-def learning_panels(paths: Sequence[str]) -> list[Panel]:
+def _learning_panels(paths: Sequence[str]) -> list[Panel]:
     """The panels of files of learning curves; of several files each says which one it is of."""
     panels = {path: read_panels(path) for path in paths}
     if len(panels) == 1:
@@ -341,7 +341,7 @@ def learning_panels(paths: Sequence[str]) -> list[Panel]:
     ]
 
 
-def answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers | None:
+def _answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers | None:
     """Candidates of mentions and how they are ranked; None where no folder of mentions was given.
 
     Raises:
@@ -364,7 +364,7 @@ def answers_by_candidates(inputs: Inputs, subject: Subject) -> CandidateAnswers 
     return candidate_answers(folder, inputs.seed, generator, rankers, cache=inputs.cache)
 
 
-def answers_by_classes(
+def _answers_by_classes(
     inputs: Inputs, subject: Subject, shown: ShownTerms, entries: Entries, vectors: np.ndarray
 ) -> ClassAnswers | None:
     """What a model with classes answers to mentions; None where it has none, or there are none.
@@ -387,14 +387,14 @@ def answers_by_classes(
     )
 
 
-def relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
+def _relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
     """What there is to see of relation matrices; of translations nothing."""
     if relations is None or not relations.bilinear:
         return None
     return compare_relations(relations.table, relations.labels)
 
 
-def settings_of(subject: Subject) -> list[tuple[str, str]]:
+def _settings_of(subject: Subject) -> list[tuple[str, str]]:
     """How its vectors are made, for people."""
     settings = subject.encoder.settings
     return [
@@ -404,7 +404,7 @@ def settings_of(subject: Subject) -> list[tuple[str, str]]:
     ]
 
 
-def draw_figures(
+def _draw_figures(
     shown: ShownTerms, subject: Subject, others: Iterable[Subject]
 ) -> tuple[MapFigure | None, MapFigure | None]:
     """The maps by concept and by semantic type; None where there are too few terms for one.

@@ -22,30 +22,30 @@ from data_pipeline.process import BadInput
 # Which there are depends on the metrics that a run wrote, not on its system. Metrics whose names
 # begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
 
-MOST_POINTS = 400  # of a curve; of longer ones means are drawn
-LOG_FROM = 30  # times the least, the largest gradient norm: from here on the axis is logarithmic
-GRADIENTS = "Gradient norm"
-QUICK_LOOK = (
+_MOST_POINTS = 400  # of a curve; of longer ones means are drawn
+_LOG_FROM = 30  # times the least, the largest gradient norm: from here on the axis is logarithmic
+_GRADIENTS = "Gradient norm"
+_QUICK_LOOK = (
     "While training, mentions are looked up among at most --eval-terms terms: those of their own "
     "concepts, then others. Among all terms of a dictionary fewer of them are right."
 )
-BY_CLASSES = (
+_BY_CLASSES = (
     "By classes: the most probable of all {count} concepts of the model, the semantic group of the "
     "mention given. By nearest terms: with the same encoder, no group given."
 )
 
 # Panels of well-known metrics in their order: title, unit, the names of the metrics in it.
-PANELS = [
+_PANELS = [
     ("Loss", "", r"loss([_/].*)?"),
     ("Accuracy", "share right", r"corrupted_farther|.*accuracy"),
     ("Mined pairs", "pairs per anchor", r"mined_.*"),
-    (GRADIENTS, "norm before clipping", r"grad_norm(/.*)?"),
+    (_GRADIENTS, "norm before clipping", r"grad_norm(/.*)?"),
     ("Learning rate", "", r"learning_rate([_/].*)?"),
     ("Speed", "per second", r".*_per_s"),
     ("Packing and waiting", "share", r"fill|data_wait"),
 ]
 # Metrics whose name alone would not tell, in the order of their curves.
-LABELS = {
+_LABELS = {
     "loss": "total",
     "loss_term": "term-term",
     "loss_relation": "relation",
@@ -62,8 +62,8 @@ LABELS = {
     "data_wait": "time waiting for data",
 }
 # What found the concepts of the mentions, where a run tells both.
-FOUND_BY = {"heldout": "nearest term", "classes": "class"}
-NO_METRICS = ("step", "seconds", "eval")
+_FOUND_BY = {"heldout": "nearest term", "classes": "class"}
+_NO_METRICS = ("step", "seconds", "eval")
 
 Points = Sequence[tuple[int, float]]
 
@@ -128,20 +128,20 @@ def training_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
     if not lines:
         return []
     reach = 0, max(line["step"] for line in lines)
-    return [*evaluation_panels(lines, reach), *metric_panels(lines, reach)]
+    return [*_evaluation_panels(lines, reach), *_metric_panels(lines, reach)]
 
 
-def metric_panels(lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]) -> Iterator[Panel]:
+def _metric_panels(lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]) -> Iterator[Panel]:
     """The panels of what was logged of the steps: those of PANELS first, then others by name."""
     points: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
         for name, value in line.items():
-            if name not in NO_METRICS and is_number(value):
+            if name not in _NO_METRICS and is_number(value):
                 points.setdefault(name, []).append((line["step"], float(value)))
-    known = list(LABELS)
-    names = sorted(points, key=lambda name: known.index(name) if name in LABELS else len(known))
-    for title, unit, labels in grouped(names):
-        curves, each = thinned([points[name] for name in labels])
+    known = list(_LABELS)
+    names = sorted(points, key=lambda name: known.index(name) if name in _LABELS else len(known))
+    for title, unit, labels in _grouped(names):
+        curves, each = _thinned([points[name] for name in labels])
         yield Panel(
             title,
             unit,
@@ -153,56 +153,56 @@ def metric_panels(lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]) ->
             ],
             each=each,
             noisy=title != "Learning rate",  # the rate is exact
-            log=title == GRADIENTS and spans_much(curves),
+            log=title == _GRADIENTS and _spans_much(curves),
         )
 
 
-def grouped(names: Sequence[str]) -> list[tuple[str, str, dict[str, str]]]:
+def _grouped(names: Sequence[str]) -> list[tuple[str, str, dict[str, str]]]:
     """(title, unit, metric -> label) of each panel: those of PANELS, then others by first word.
 
     A metric that is alone with its first word gives its panel its whole name.
     """
-    known: list[tuple[str, str, dict[str, str]]] = [(title, unit, {}) for title, unit, _ in PANELS]
+    known: list[tuple[str, str, dict[str, str]]] = [(title, unit, {}) for title, unit, _ in _PANELS]
     others: dict[str, dict[str, str]] = {}
     for name in names:
-        fits = (place for place, (*_, form) in enumerate(PANELS) if re.fullmatch(form, name))
+        fits = (place for place, (*_, form) in enumerate(_PANELS) if re.fullmatch(form, name))
         place = next(fits, None)
         if place is None:
             word, _, rest = name.replace("/", "_").partition("_")
-            others.setdefault(word, {})[name] = spaced(rest) or name
+            others.setdefault(word, {})[name] = _spaced(rest) or name
         else:
             short = re.sub(r"^(loss|mined|grad_norm|learning_rate)[_/]|_per_s$", "", name)
-            known[place][2][name] = LABELS.get(name) or spaced(short) or name
+            known[place][2][name] = _LABELS.get(name) or _spaced(short) or name
     panels = [panel for panel in known if panel[2]]
     for title, _, labels in panels:
         if list(labels) == ["grad_norm"]:  # there are no others that it is the norm of
             labels["grad_norm"] = title.lower()
     for word, labels in others.items():
         if len(labels) == 1:
-            word = spaced(*labels)
+            word = _spaced(*labels)
             labels = dict.fromkeys(labels, word)
-        panels.append((capital(word), "", labels))
+        panels.append((_capital(word), "", labels))
     return panels
 
 
-def spaced(name: str) -> str:
+def _spaced(name: str) -> str:
     """The name of a metric in words."""
     return name.replace("_", " ").strip()
 
 
-def capital(name: str) -> str:
+def _capital(name: str) -> str:
     """A name that begins with a capital; the rest of it as it is."""
     return name[:1].upper() + name[1:]
 
 
-def spans_much(curves: Sequence[Points]) -> bool:
+def _spans_much(curves: Sequence[Points]) -> bool:
     """Whether a linear axis would hide the least of the values, none of which is below 0."""
     values = [value for points in curves for _, value in points]
     positive = [value for value in values if value > 0]
-    return min(values) >= 0 and max(positive, default=0) > LOG_FROM * min(positive, default=0)
+    return min(values) >= 0 and max(positive, default=0) > _LOG_FROM * min(positive, default=0)
 
 
-def evaluation_panels(
+def _evaluation_panels(
     lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]
 ) -> Iterator[Panel]:
     """acc@k in percent, then all other scores as they are.
@@ -223,34 +223,34 @@ def evaluation_panels(
     ):
         if not keys:
             continue
-        drawn, each = thinned([points[key] for key in keys])
+        drawn, each = _thinned([points[key] for key in keys])
         benchmarks, scores = (list(dict.fromkeys(part)) for part in zip(*keys, strict=True))
-        found_by = FOUND_BY if classes else {}
+        found_by = _FOUND_BY if classes else {}
         curves = [
             curve_of(
-                f"{found_by.get(benchmark, benchmark)} {spaced(score)}".strip(),
+                f"{found_by.get(benchmark, benchmark)} {_spaced(score)}".strip(),
                 [(x, factor * y) for x, y in of],
                 colour=scores.index(score),
                 dash=benchmarks.index(benchmark),
             )
             for (benchmark, score), of in zip(keys, drawn, strict=True)
         ]
-        notes = [QUICK_LOOK] * bool(among) + [BY_CLASSES.format(count=classes)] * bool(classes)
+        notes = [_QUICK_LOOK] * bool(among) + [_BY_CLASSES.format(count=classes)] * bool(classes)
         note = " ".join(notes) if keys is (shares or others) else ""
         yield Panel(title, unit, "step", reach, curves, each=each, note=note)
 
 
 def evaluated_among(lines: Iterable[Mapping[str, Any]], what: str = "terms") -> str:
     """Among how many terms, or classes, a run looked for the right one; "" if none says."""
-    counts = sorted({count for line in lines for count in counts_in(line.get("eval"), what)})
+    counts = sorted({count for line in lines for count in _counts_in(line.get("eval"), what)})
     return " to ".join(f"{count:,}" for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
 
 
-def counts_in(found: Any, what: str) -> Iterator[int]:
+def _counts_in(found: Any, what: str) -> Iterator[int]:
     """The counts of this name in an evaluation, at any depth of benchmarks."""
     for name, value in found.items() if isinstance(found, Mapping) else ():
         if isinstance(value, Mapping):
-            yield from counts_in(value, what)
+            yield from _counts_in(value, what)
         elif name == what and isinstance(value, int) and not isinstance(value, bool):
             yield value
 
@@ -274,23 +274,24 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def thinned(curves: Sequence[Points]) -> tuple[list[Points], int]:
-    """Curves of one panel with MOST_POINTS points at most, and how many values each is the mean of.
+def _thinned(curves: Sequence[Points]) -> tuple[list[Points], int]:
+    """Curves of one panel with _MOST_POINTS points at most, and how many values each is the mean
+    of.
 
     The steps of all curves are cut into equally long runs; a point is the mean of a curve's values
     in a run, at the run's last step. Short curves stay as they are.
     """
     steps = np.array(sorted({step for points in curves for step, _ in points}))
-    if len(steps) <= MOST_POINTS:
+    if len(steps) <= _MOST_POINTS:
         return list(curves), 1
-    ends = np.array([part[-1] for part in np.array_split(steps, MOST_POINTS)])
+    ends = np.array([part[-1] for part in np.array_split(steps, _MOST_POINTS)])
     means: list[Points] = []
     for points in curves:
         x, y = np.array(points, np.float64).T
         runs, run_of = np.unique(np.searchsorted(ends, x), return_inverse=True)
         sums, counts = np.bincount(run_of, y), np.bincount(run_of)
         means.append(list(zip(ends[runs].tolist(), (sums / counts).tolist(), strict=True)))
-    return means, round(len(steps) / MOST_POINTS)
+    return means, round(len(steps) / _MOST_POINTS)
 
 
 def thinned_to(most: int, count: int) -> np.ndarray:
@@ -298,7 +299,7 @@ def thinned_to(most: int, count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
 
 
-def table_of(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
+def panel_table(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
     """(x, each curve's value or "") at up to `most` x of a panel, evenly, its ends among them."""
     held = [dict(zip(curve.x, curve.y, strict=True)) for curve in panel.curves]
     every = sorted(set().union(*held))
@@ -311,13 +312,13 @@ def table_of(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
 # -------------------------------------------------------------------------------------------------
 # A file of panels of curves, by which an experiment hands what it found to a report.
 
-FORMAT = 1
-REMEDY = "write it again with `python -m launch.ablation --steps 250 1000` and the same --out"
+_FORMAT = 1
+_REMEDY = "write it again with `python -m launch.ablation --steps 250 1000` and the same --out"
 
 
 def write_panels(panels: Sequence[Panel], path: Path) -> None:
     """The panels as JSON, whole or not at all."""
-    write_json(path, {"format": FORMAT, "panels": [dataclasses.asdict(one) for one in panels]})
+    write_json(path, {"format": _FORMAT, "panels": [dataclasses.asdict(one) for one in panels]})
 
 
 def read_panels(path: str | Path) -> list[Panel]:
@@ -326,30 +327,32 @@ def read_panels(path: str | Path) -> list[Panel]:
     Raises:
       BadInput: it is not one, or has a curve that cannot be drawn.
     """
-    found = typed(read_json(Path(path)), dict[str, Any], str(path), REMEDY)
-    if found.get("format") != FORMAT:
-        raise BadInput(f"{path}: found the format {found.get('format')!r}, not {FORMAT}; {REMEDY}")
-    panels = typed(found.get("panels"), list[Panel], str(path), REMEDY)
+    found = typed(read_json(Path(path)), dict[str, Any], str(path), _REMEDY)
+    if found.get("format") != _FORMAT:
+        raise BadInput(
+            f"{path}: found the format {found.get('format')!r}, not {_FORMAT}; {_REMEDY}"
+        )
+    panels = typed(found.get("panels"), list[Panel], str(path), _REMEDY)
     for panel in panels:
         for curve in panel.curves:
             rising = all(a < b for a, b in zip(curve.x, curve.x[1:], strict=False))
             if not curve.x or len(curve.x) != len(curve.y) or not rising:
                 raise BadInput(
                     f"{path}: the curve {curve.name!r} of {panel.title!r} has {len(curve.x)} x and "
-                    f"{len(curve.y)} y; expected as many of both, x rising; {REMEDY}"
+                    f"{len(curve.y)} y; expected as many of both, x rising; {_REMEDY}"
                 )
             if len(curve.errors) not in (0, len(curve.y)) or min(curve.errors, default=0) < 0:
                 raise BadInput(
                     f"{path}: the curve {curve.name!r} of {panel.title!r} has {len(curve.y)} y and "
                     f"{len(curve.errors)} errors, the least {min(curve.errors):g}; expected none, "
-                    f"or one of each y, 0 or more; {REMEDY}"
+                    f"or one of each y, 0 or more; {_REMEDY}"
                 )
         least = min((curve.x[0] for curve in panel.curves), default=0)
         if not panel.curves or (panel.log_x and least <= 0):
             raise BadInput(
                 f"{path}: the panel {panel.title!r} has {len(panel.curves)} curves, the least x is "
-                f"{least}; expected some, and on a logarithmic axis x above 0; {REMEDY}"
+                f"{least}; expected some, and on a logarithmic axis x above 0; {_REMEDY}"
             )
     if not panels:
-        raise BadInput(f"{path}: has no panel of curves; {REMEDY}")
+        raise BadInput(f"{path}: has no panel of curves; {_REMEDY}")
     return panels

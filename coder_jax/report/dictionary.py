@@ -25,20 +25,20 @@ from data_pipeline.process import BadInput
 # depend on the order of the dictionary's rows, and a term keeps its synonyms beside it.
 
 # The semantic types of the CODER paper's figure 3.
-FIGURE_TYPES = (
+_FIGURE_TYPES = (
     "Sign or Symptom",
     "Disease or Syndrome",
     "Neoplastic Process",
     "Finding",
     "Injury or Poisoning",
 )
-CONCEPTS, TERMS_EACH = 24, 12  # in the map of concepts
-TYPES, CONCEPTS_EACH = 6, 120  # in the map of semantic types
-LEAST_CONCEPTS, LEAST_OF_TYPE = 3, 10  # for a map to be worth a look
+_CONCEPTS, _TERMS_EACH = 24, 12  # in the map of concepts
+_TYPES, _CONCEPTS_EACH = 6, 120  # in the map of semantic types
+_LEAST_CONCEPTS, _LEAST_OF_TYPE = 3, 10  # for a map to be worth a look
 
 
 @dataclass(frozen=True)
-class Group:
+class MapGroup:
     """What a map draws in one colour: a concept and its terms, or a type and its concepts."""
 
     name: str
@@ -58,8 +58,8 @@ class ShownTerms:
 
     dictionary: Dictionary
     types: dict[str, list[str]]
-    by_concept: list[Group]
-    by_type: list[Group]
+    by_concept: list[MapGroup]
+    by_type: list[MapGroup]
     concepts: list[str]
     total: int
 
@@ -75,7 +75,7 @@ class ShownTerms:
         )
 
 
-def read_terms(
+def read_shown_terms(
     path: str,
     languages: Sequence[str] | None,
     sources: Sequence[str] | None,
@@ -98,19 +98,19 @@ def read_terms(
     total = len(set(dictionary.terms))
     if total < 2:
         raise BadInput(f"{path}: found a single term; expected two or more, to compare them")
-    terms = terms_by_concept(dictionary)
-    held = read_semantic_types(path)
+    terms = _terms_by_concept(dictionary)
+    held = _read_semantic_types(path)
     return ShownTerms(
         dictionary,
         held,
-        concept_groups(terms, seed),
-        type_groups(terms, held, seed),
-        whole_concepts(terms, most_terms, seed),
+        _concept_groups(terms, seed),
+        _type_groups(terms, held, seed),
+        _whole_concepts(terms, most_terms, seed),
         total,
     )
 
 
-def terms_by_concept(dictionary: Dictionary) -> dict[str, list[str]]:
+def _terms_by_concept(dictionary: Dictionary) -> dict[str, list[str]]:
     """The distinct terms of each concept, in the dictionary's order."""
     held: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -123,7 +123,7 @@ def shuffled(concepts: Sequence[str], seed: int) -> list[str]:
     return sorted(concepts, key=lambda cui: hashlib.sha256(f"{seed}\t{cui}".encode()).digest())
 
 
-def whole_concepts(terms: Mapping[str, list[str]], most_terms: int, seed: int) -> list[str]:
+def _whole_concepts(terms: Mapping[str, list[str]], most_terms: int, seed: int) -> list[str]:
     """Concepts with `most_terms` terms in all, or as many fewer as the last one would exceed it.
 
     They come back in the order of `terms`; at least one of them.
@@ -138,42 +138,42 @@ def whole_concepts(terms: Mapping[str, list[str]], most_terms: int, seed: int) -
     return [concept for concept in terms if concept in chosen]
 
 
-def concept_groups(terms: Mapping[str, list[str]], seed: int) -> list[Group]:
+def _concept_groups(terms: Mapping[str, list[str]], seed: int) -> list[MapGroup]:
     """Concepts with many terms each, for figure 2 of the CODER papers; [] if there are too few."""
     for least in (6, 5, 4, 3, 2):
         rich = [concept for concept, held in terms.items() if len(held) >= least]
-        if len(rich) >= CONCEPTS or (least == 2 and len(rich) >= LEAST_CONCEPTS):
-            chosen = shuffled(rich, seed)[:CONCEPTS]
-            return [Group(terms[concept][0], terms[concept][:TERMS_EACH]) for concept in chosen]
+        if len(rich) >= _CONCEPTS or (least == 2 and len(rich) >= _LEAST_CONCEPTS):
+            chosen = shuffled(rich, seed)[:_CONCEPTS]
+            return [MapGroup(terms[concept][0], terms[concept][:_TERMS_EACH]) for concept in chosen]
     return []
 
 
-def type_groups(
+def _type_groups(
     terms: Mapping[str, list[str]], types: Mapping[str, Sequence[str]], seed: int
-) -> list[Group]:
+) -> list[MapGroup]:
     """Concepts of several semantic types, each by its first term, for the papers' figure 3.
 
     The types of the paper come first, then the most frequent ones. A concept of several of the
     chosen types is left out. [] if there are fewer than two types with enough concepts.
     """
     counts = Counter(one for concept in terms for one in types.get(concept, ()))
-    frequent = [one for one, count in counts.most_common() if count >= LEAST_OF_TYPE]
-    chosen = [one for one in FIGURE_TYPES if one in frequent]
-    chosen = [*chosen, *(one for one in frequent if one not in chosen)][:TYPES]
+    frequent = [one for one, count in counts.most_common() if count >= _LEAST_OF_TYPE]
+    chosen = [one for one in _FIGURE_TYPES if one in frequent]
+    chosen = [*chosen, *(one for one in frequent if one not in chosen)][:_TYPES]
     members: dict[str, list[str]] = {one: [] for one in chosen}
     for concept in terms:
         own = [one for one in types.get(concept, ()) if one in members]
         if len(own) == 1:
             members[own[0]].append(concept)
     groups = [
-        Group(one, [terms[concept][0] for concept in shuffled(held, seed)[:CONCEPTS_EACH]])
+        MapGroup(one, [terms[concept][0] for concept in shuffled(held, seed)[:_CONCEPTS_EACH]])
         for one, held in members.items()
-        if len(held) >= LEAST_OF_TYPE
+        if len(held) >= _LEAST_OF_TYPE
     ]
     return groups if len(groups) > 1 else []
 
 
-def read_semantic_types(path: str | Path) -> dict[str, list[str]]:
+def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
     """The semantic types of each concept of a dataset folder; {} for any other dictionary."""
     path = Path(path)
     if not (path / "manifest.json").is_file():
@@ -254,7 +254,7 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
     """The explorer's data as the page reads it (`page/report.js`).
 
     Lists by term; neighbours and cosines, in thousandths, one after the other, k for each term, as
-    `packed` numbers: of 40,000 terms they take half the space that digits would.
+    `_packed` numbers: of 40,000 terms they take half the space that digits would.
     """
     cosine, index = nearest_others(vectors_ND, k)
     type_names = list(dict.fromkeys(one for held in entries.types for one in held))
@@ -270,22 +270,22 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
             [type_number[one] for one in held] if len(type_names) > 1 else []
             for held in entries.types
         ],
-        "languages": coded(languages),
-        "vocabularies": coded(entries.vocabularies),
+        "languages": _coded(languages),
+        "vocabularies": _coded(entries.vocabularies),
         "k": index.shape[1],
-        "neighbours": packed(index, np.uint16 if len(index) <= 1 << 16 else np.uint32),
-        "cosines": packed(np.rint(1000 * cosine), np.int16),
+        "neighbours": _packed(index, np.uint16 if len(index) <= 1 << 16 else np.uint32),
+        "cosines": _packed(np.rint(1000 * cosine), np.int16),
     }
 
 
-def packed(numbers: np.ndarray, kind: type[np.integer]) -> dict[str, str]:
+def _packed(numbers: np.ndarray, kind: type[np.integer]) -> dict[str, str]:
     """Whole numbers for JSON: their bytes in base64, the lowest first, and JavaScript's array."""
     least = np.dtype(kind).newbyteorder("<")
     name = f"{np.dtype(kind).name.capitalize()}Array"  # such as Uint16Array
     return {"array": name, "base64": base64.b64encode(numbers.astype(least).tobytes()).decode()}
 
 
-def coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
+def _coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
     """Tuples of strings that repeat as distinct names, sorted, and the places of each tuple.
 
     None where there is a single name: there is nothing to choose.
@@ -303,7 +303,7 @@ def coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
 # Figures 2 and 3 of the CODER papers (section 5.2), whose groups are concepts and semantic types.
 # The number below each map is measured on the vectors themselves, which a map only hints at.
 
-PERPLEXITY = 30.0
+_PERPLEXITY = 30.0
 LEAST_POINTS = 8
 
 
@@ -326,7 +326,7 @@ class Map:
 class MapFigure:
     """The same terms in the map of each encoder."""
 
-    groups: list[Group]
+    groups: list[MapGroup]
     maps: list[Map]
 
     @property
@@ -340,7 +340,7 @@ class MapFigure:
         return np.repeat(np.arange(len(self.groups)), [len(group.terms) for group in self.groups])
 
 
-def draw_maps(groups: list[Group], vectors: Sequence[tuple[str, np.ndarray]]) -> MapFigure:
+def draw_maps(groups: list[MapGroup], vectors: Sequence[tuple[str, np.ndarray]]) -> MapFigure:
     """The map of each encoder; those behind the first are turned to lie as much as it as they can.
 
     Args:
@@ -349,14 +349,14 @@ def draw_maps(groups: list[Group], vectors: Sequence[tuple[str, np.ndarray]]) ->
     """
     figure = MapFigure(groups, [])
     for name, vectors_ND in vectors:
-        places = project(vectors_ND)
+        places = _project(vectors_ND)
         if figure.maps:
             places = places @ orthogonal_procrustes(places, figure.maps[0].places)[0]
-        figure.maps.append(Map(name, places, same_group_nearest(vectors_ND, figure.group_of)))
+        figure.maps.append(Map(name, places, _same_group_nearest(vectors_ND, figure.group_of)))
     return figure
 
 
-def project(vectors_ND: np.ndarray) -> np.ndarray:
+def _project(vectors_ND: np.ndarray) -> np.ndarray:
     """t-SNE (van der Maaten and Hinton 2008) of vectors float [N, D]: float64 [N, 2].
 
     The middle is 0, the largest distance from it 1. The same vectors give the same picture: it
@@ -368,7 +368,7 @@ def project(vectors_ND: np.ndarray) -> np.ndarray:
 
     if np.allclose(vectors_ND, vectors_ND[0]):  # no direction to begin with
         return np.zeros((len(vectors_ND), 2))
-    perplexity = min(PERPLEXITY, (len(vectors_ND) - 1) / 3)
+    perplexity = min(_PERPLEXITY, (len(vectors_ND) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
     with threadpool_limits(1):
         places = tsne.fit_transform(vectors_ND.astype(np.float64)).astype(np.float64)
@@ -376,7 +376,7 @@ def project(vectors_ND: np.ndarray) -> np.ndarray:
     return places / max(float(np.linalg.norm(places, axis=1).max()), 1e-12)
 
 
-def same_group_nearest(vectors_ND: np.ndarray, group_of: np.ndarray) -> float:
+def _same_group_nearest(vectors_ND: np.ndarray, group_of: np.ndarray) -> float:
     """Share of the N vectors whose nearest other one, by cosine, is of their group.
 
     Of equally near ones the first counts.

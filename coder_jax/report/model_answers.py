@@ -38,8 +38,8 @@ from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 # -------------------------------------------------------------------------------------------------
 # What recall and rank answers to mentions: the generator's candidates, and how they are ranked.
 
-MOST_MENTIONS, MOST_OF_SEVERAL = 40, 15  # shown; and of these, most that mean several concepts
-SPLITS = ("dev", "test", "train")  # whoever looks at single mentions of test chooses by them
+_MOST_MENTIONS, _MOST_OF_SEVERAL = 40, 15  # shown; and of these, most that mean several concepts
+_SPLITS = ("dev", "test", "train")  # whoever looks at single mentions of test chooses by them
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ def candidate_answers(
       BadInput: if there are no such mentions, or no candidates where there is no generator.
     """
     data = open_mentions(folder)
-    name = next(split for split in SPLITS if split in data.splits)
+    name = next(split for split in _SPLITS if split in data.splits)
     split = data.splits[name]
-    rows = chosen_rows(split, seed)
+    rows = _chosen_rows(split, seed)
     mentions = [split.mentions.strings[row] for row in rows.tolist()]
     if generator is None:
         stored = read_lists(folder, name, len(split.mentions), len(data.names))
@@ -166,21 +166,21 @@ def candidate_answers(
         names=len(data.names),
         rankers=len(rankers),
         right=(right[0], right[1]),
-        rows=shown_mentions(data, mentions, gold, lists, probability),
+        rows=_shown_mentions(data, mentions, gold, lists, probability),
     )
 
 
-def chosen_rows(split: MentionSplit, seed: int) -> np.ndarray:
+def _chosen_rows(split: MentionSplit, seed: int) -> np.ndarray:
     """int64: mentions of different strings, those of several concepts first, in a random order."""
     of_string = {string: row for row, string in enumerate(split.mentions.strings)}
     numbers = split.numbers()
     order = [of_string[string] for string in shuffled(list(of_string), seed)]
-    several = [row for row in order if numbers[row] > 1][:MOST_OF_SEVERAL]
+    several = [row for row in order if numbers[row] > 1][:_MOST_OF_SEVERAL]
     single = [row for row in order if numbers[row] == 1]
-    return np.array([*several, *single[: MOST_MENTIONS - len(several)]], np.int64)
+    return np.array([*several, *single[: _MOST_MENTIONS - len(several)]], np.int64)
 
 
-def shown_mentions(
+def _shown_mentions(
     data: MentionDataset,
     mentions: Sequence[str],
     gold: Sequence[frozenset[int]],
@@ -234,8 +234,8 @@ def shown_mentions(
 # -------------------------------------------------------------------------------------------------
 # What a model with classes answers to mentions, beside the nearest terms of the same encoder.
 
-MOST_CLASS_MENTIONS = 40
-GUESSES = 3  # of each mention, by classes and by terms
+_MOST_CLASS_MENTIONS = 40
+_GUESSES = 3  # of each mention, by classes and by terms
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def find_mentions(given: str | None, dictionary: Dictionary) -> Path | None:
     return held_out if held_out and held_out.is_file() else None
 
 
-def read_some(path: Path, seed: int) -> tuple[list[tuple[str, list[str]]], int]:
+def _read_some(path: Path, seed: int) -> tuple[list[tuple[str, list[str]]], int]:
     """Some mentions with their concepts, and how many distinct ones there are.
 
     Args:
@@ -325,7 +325,7 @@ def read_some(path: Path, seed: int) -> tuple[list[tuple[str, list[str]]], int]:
         for mention, joined in mention_rows(path):
             held = gold.setdefault(mention, [])
             held += [concept for concept in split_concepts(joined) if concept not in held]
-    chosen = shuffled(list(gold), seed)[:MOST_CLASS_MENTIONS]
+    chosen = shuffled(list(gold), seed)[:_MOST_CLASS_MENTIONS]
     return [(mention, gold[mention]) for mention in chosen], len(gold)
 
 
@@ -345,18 +345,18 @@ def class_answers(
       dictionary: that has the names of concepts.
       encoder: what answers by terms.
       entries, vectors: the terms that it searches, and float32 [terms, D] of unit length.
-      path, seed: of `read_some`.
+      path, seed: of `_read_some`.
     """
-    mentions, total = read_some(path, seed)
+    mentions, total = _read_some(path, seed)
     strings = [mention for mention, _ in mentions]
     number = {concept: row for row, concept in enumerate(classifier.concepts)}
     bits = [
         next((int(classifier.groups[number[one]]) for one in gold if one in number), 0)
         for _, gold in mentions
     ]
-    groups = [first_group(one) for one in bits]
-    index, probability = classifier.nearest(strings, groups, min(GUESSES, len(number)))
-    cosine, near = search(encoder.encode(strings), vectors, min(GUESSES, len(vectors)))
+    groups = [_first_group(one) for one in bits]
+    index, probability = classifier.nearest(strings, groups, min(_GUESSES, len(number)))
+    cosine, near = search(encoder.encode(strings), vectors, min(_GUESSES, len(vectors)))
     names = dictionary.knowing(classifier.concepts)
     rows = []
     for place, (mention, gold) in enumerate(mentions):
@@ -369,26 +369,26 @@ def class_answers(
             )
         ]
         terms = [
-            term_guess(entries, int(i), float(c), gold)
+            _term_guess(entries, int(i), float(c), gold)
             for i, c in zip(near[place], cosine[place], strict=True)
         ]
-        told = names_of(names, gold)
+        told = _names_of(names, gold)
         rows.append(AnsweredMention(mention, told, groups[place] or "", classes, terms))
     return ClassAnswers(str(path), total, len(number), len(vectors), rows)
 
 
-def first_group(bits: int) -> str | None:
+def _first_group(bits: int) -> str | None:
     """The first of the semantic groups in a bit set; None for none."""
     return next((GROUPS[number] for number in range(ANY) if bits >> number & 1), None)
 
 
-def names_of(dictionary: Dictionary, concepts: Iterable[str]) -> list[str]:
+def _names_of(dictionary: Dictionary, concepts: Iterable[str]) -> list[str]:
     """The preferred names of concepts, with their identifiers."""
     known = dictionary.knowing(concepts)
     return [f"{known.about(one).preferred} {one}".strip() for one in concepts]
 
 
-def term_guess(entries: Entries, place: int, cosine: float, gold: Sequence[str]) -> Guess:
+def _term_guess(entries: Entries, place: int, cosine: float, gold: Sequence[str]) -> Guess:
     """A term as an answer."""
     concepts = [entries.concepts[one] for one in entries.concepts_of[place]]
     right = any(concept in gold for concept in concepts)

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from coder_jax.evaluation.results import Table
-from coder_jax.report.curves import Panel, table_of
+from coder_jax.report.curves import Panel, panel_table
 from coder_jax.report.dictionary import MapFigure
 from coder_jax.report.model_answers import CandidateAnswers, ClassAnswers
 from coder_jax.report.pictures import (
@@ -26,7 +26,7 @@ from coder_jax.report.pictures import (
     panel_svg,
     spectrum_panel,
 )
-from coder_jax.report.results import Answer, AnswersShown, some_rows
+from coder_jax.report.results import AnswersShown, ComparedAnswer, some_rows
 from data_pipeline.files.whole import written_whole
 from data_pipeline.process import BadInput
 
@@ -39,8 +39,8 @@ from data_pipeline.process import BadInput
 # content security policy lets nothing run but the page's own script, by its hash, and lets nothing
 # be fetched.
 
-FOLDERS = "coder_jax.report"  # the package in which the folders of templates are
-COLOURS = "page"  # the folder with the colours of all pages, light and dark
+_FOLDERS = "coder_jax.report"  # the package in which the folders of templates are
+_COLOURS = "page"  # the folder with the colours of all pages, light and dark
 
 
 def fill(folder: str, template: str, style: str, scripts: Sequence[str], **values: Any) -> str:
@@ -54,7 +54,7 @@ def fill(folder: str, template: str, style: str, scripts: Sequence[str], **value
       values: what the template shows.
     """
     environment = Environment(
-        loader=PackageLoader(FOLDERS, folder),
+        loader=PackageLoader(_FOLDERS, folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -65,7 +65,7 @@ def fill(folder: str, template: str, style: str, scripts: Sequence[str], **value
     script = "".join(_text(folder, name) for name in scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(
-        style=_text(COLOURS, "colours.css") + _text(folder, style),
+        style=_text(_COLOURS, "colours.css") + _text(folder, style),
         script=script,
         script_hash=f"sha256-{digest}",
         **values,
@@ -73,7 +73,7 @@ def fill(folder: str, template: str, style: str, scripts: Sequence[str], **value
 
 
 def _text(folder: str, name: str) -> str:
-    return (resources.files(FOLDERS) / folder / name).read_text(encoding="utf-8")
+    return (resources.files(_FOLDERS) / folder / name).read_text(encoding="utf-8")
 
 
 def write_html(page: str, out: Path, option: str = "--out") -> int:
@@ -92,7 +92,7 @@ def write_html(page: str, out: Path, option: str = "--out") -> int:
 # -------------------------------------------------------------------------------------------------
 # The page of a report: one HTML file that needs neither network nor other files.
 
-HERE = "page"  # the folder of the template, the style and the script
+_HERE = "page"  # the folder of the template, the style and the script
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Report:
     """
 
     title: str
-    answers: Sequence[Answer] = ()
+    answers: Sequence[ComparedAnswer] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
     given: Sequence[AnswersShown] = ()
@@ -142,7 +142,7 @@ class Report:
     left_out: Sequence[LeftOut] = field(default=())
 
 
-def render(report: Report) -> str:
+def _render(report: Report) -> str:
     """The page as HTML."""
     relations = report.relations
     drawn = relations if relations and len(relations.labels) >= LEAST_SQUARES else None
@@ -158,14 +158,14 @@ def render(report: Report) -> str:
         for number, shown in enumerate(report.given)
     ]
     return fill(
-        HERE,
+        _HERE,
         "report.html",
         "report.css",
         ["report.js"],
         report=report,
         maps=[figure for figure in (report.by_concept, report.by_type) if figure],
-        panels=figures(report.panels, "panel"),
-        learning=figures(report.learning, "learning"),
+        panels=_figures(report.panels, "panel"),
+        learning=_figures(report.learning, "learning"),
         given=given,
         right=report.by_classes and report.by_classes.right(),
         published=any(row.published for _, rows in report.tables for row in rows),
@@ -175,7 +175,7 @@ def render(report: Report) -> str:
     )
 
 
-def figures(
+def _figures(
     panels: Sequence[Panel], name: str
 ) -> list[tuple[Panel, Markup, list[tuple[int, list[str]]]]]:
     """Each panel with its picture and its numbers.
@@ -184,11 +184,11 @@ def figures(
       name: what the names of these pictures begin with, and no other's.
     """
     return [
-        (panel, panel_svg(panel, f"{name}-{number}"), table_of(panel))
+        (panel, panel_svg(panel, f"{name}-{number}"), panel_table(panel))
         for number, panel in enumerate(panels)
     ]
 
 
 def write_page(report: Report, out: Path) -> int:
     """Writes the page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
-    return write_html(render(report), out)
+    return write_html(_render(report), out)

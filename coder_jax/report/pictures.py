@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # The names and values of the page's colours in light (report.css): in the page the reader's setting
 # decides. The first eight, of curves, are told apart by all readers, as Okabe and Ito's palette.
-COLOURS = {
+_COLOURS = {
     "c0": "#0072b2",
     "c1": "#d55e00",
     "c2": "#00805c",
@@ -57,27 +57,29 @@ COLOURS = {
     "line": "#d9d9d3",
     "minus": "#c85200",
 }
-DASHES = ("-", "--", ":", "-.")
-CYCLE = [COLOURS[f"c{number}"] for number in range(8)]
-BLUE, GREY, TEXT, QUIET, LINE = (COLOURS[name] for name in ("c0", "c6", "text", "quiet", "line"))
-STYLE: dict[Any, Any] = {
+_DASHES = ("-", "--", ":", "-.")
+_CYCLE = [_COLOURS[f"c{number}"] for number in range(8)]
+_BLUE, _GREY, _TEXT, _QUIET, _LINE = (
+    _COLOURS[name] for name in ("c0", "c6", "text", "quiet", "line")
+)
+_STYLE: dict[Any, Any] = {
     "font.size": 10,
-    "text.color": TEXT,
+    "text.color": _TEXT,
     "text.parse_math": False,  # a $ in a name is a $
-    "axes.labelcolor": QUIET,
+    "axes.labelcolor": _QUIET,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": LINE,
+    "axes.edgecolor": _LINE,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": LINE,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": QUIET,
-    "ytick.labelcolor": QUIET,
+    "grid.color": _LINE,
+    "xtick.color": _LINE,
+    "ytick.color": _LINE,
+    "xtick.labelcolor": _QUIET,
+    "ytick.labelcolor": _QUIET,
     **{f"{axis}tick.{which}.size": 0 for axis in "xy" for which in ("major", "minor")},
     "legend.frameon": False,
     "legend.fontsize": 9,
@@ -85,7 +87,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def plot_scores(
+def _plot_scores(
     before: Mapping[str, Mapping[str, float]],
     after: Mapping[str, Mapping[str, float]],
     output: str | Path,
@@ -105,17 +107,17 @@ def plot_scores(
     names = [name for name in before if name in after]
     if not names:
         raise ValueError(f"found {list(before)} before and {list(after)} after; expected one name")
-    with style():
-        figure, axes = new_figure(1, len(names), width=max(3.6, 1.4 * len(metrics)), height=3.4)
+    with _style():
+        figure, axes = _new_figure(1, len(names), width=max(3.6, 1.4 * len(metrics)), height=3.4)
         for axis, name in zip(axes, names, strict=True):
             _draw_bars(axis, before[name], after[name], metrics)
             axis.set_title(name)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-        save(figure, output)
+        _save(figure, output)
 
 
-def plot_similarities(
+def _plot_similarities(
     before: tuple[np.ndarray, np.ndarray],
     after: tuple[np.ndarray, np.ndarray],
     output: str | Path,
@@ -132,16 +134,18 @@ def plot_similarities(
     """
     everything = np.concatenate([*before, *after])
     bins = np.linspace(min(0.0, float(everything.min())), 1, 61).tolist()
-    with style():
-        figure, axes = new_figure(2, 1, width=6.6, height=2.7, shared=True)
+    with _style():
+        figure, axes = _new_figure(2, 1, width=6.6, height=2.7, shared=True)
         _draw_histograms(axes[0], "Before", *before, bins)
         _draw_histograms(axes[1], "After", *after, bins)
         axes[1].set_xlabel("cosine (dashed line: median)")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-        save(figure, output)
+        _save(figure, output)
 
 
-def draw_distribution(axis: Axes, low: float, high: float, counts: Mapping[str, list[int]]) -> None:
+def _draw_distribution(
+    axis: Axes, low: float, high: float, counts: Mapping[str, list[int]]
+) -> None:
     """Draws how many answers have which similarity.
 
     Args:
@@ -149,7 +153,7 @@ def draw_distribution(axis: Axes, low: float, high: float, counts: Mapping[str, 
       counts: by what a bar is of, one of each bin; the right answers first.
     """
     edges = np.linspace(low, high, len(next(iter(counts.values()))) + 1)
-    for number, ((label, heights), colour) in enumerate(zip(counts.items(), CYCLE, strict=False)):
+    for number, ((label, heights), colour) in enumerate(zip(counts.items(), _CYCLE, strict=False)):
         axis.stairs(heights, edges, fill=True, color=colour, alpha=0.55, label=label)
         axis.stairs(heights, edges, color=colour, linewidth=1.4, gid=f"curve-{number}")
     axis.set(xlabel="similarity of the answer", ylabel="mentions", xlim=(low, high))
@@ -159,7 +163,7 @@ def draw_distribution(axis: Axes, low: float, high: float, counts: Mapping[str, 
     axis.legend(loc="upper left")
 
 
-def draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
+def _draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
     """Draws precision and coverage, in percent, against the cut-off."""
     rows = table.rows
     cutoffs = [row.cutoff for row in rows]
@@ -173,8 +177,8 @@ def draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
             cutoffs,
             [100 * share for share in shares],
             label=name,
-            color=CYCLE[number],
-            linestyle=DASHES[number],
+            color=_CYCLE[number],
+            linestyle=_DASHES[number],
             linewidth=1.6,
             gid=f"curve-{number}",
         )
@@ -183,14 +187,14 @@ def draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
     axis.legend(loc="lower left")
 
 
-def style() -> AbstractContextManager[None]:
+def _style() -> AbstractContextManager[None]:
     """The style of all figures, as long as the context lasts."""
     import matplotlib
 
-    return matplotlib.rc_context(STYLE)
+    return matplotlib.rc_context(_STYLE)
 
 
-def new_figure(
+def _new_figure(
     rows: int, columns: int, *, width: float, height: float, shared: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """A figure without pyplot, so that nothing global is touched, and its axes row by row."""
@@ -207,8 +211,8 @@ def _draw_bars(
     shown = [metric for metric in metrics if metric in before and metric in after]
     places = np.arange(len(shown))
     for offset, label, scores, colour in (
-        (-0.2, "before", before, GREY),
-        (0.2, "after", after, BLUE),
+        (-0.2, "before", before, _GREY),
+        (0.2, "after", after, _BLUE),
     ):
         heights = [100 * scores[metric] for metric in shown]
         bars = axis.bar(places + offset, heights, 0.38, color=colour, label=label)
@@ -222,8 +226,8 @@ def _draw_histograms(
     axis: Axes, name: str, synonyms: np.ndarray, random_pairs: np.ndarray, bins: list[float]
 ) -> None:
     for label, cosines, colour in (
-        ("random pairs", random_pairs, GREY),
-        ("synonym pairs", synonyms, BLUE),
+        ("random pairs", random_pairs, _GREY),
+        ("synonym pairs", synonyms, _BLUE),
     ):
         shares = np.full(len(cosines), 100 / len(cosines))
         axis.hist(cosines, bins, weights=shares, color=colour, alpha=0.65, label=label)
@@ -238,7 +242,7 @@ def _draw_histograms(
     )
 
 
-def save(figure: Figure, output: str | Path) -> None:
+def _save(figure: Figure, output: str | Path) -> None:
     """Writes a figure as a PNG file, whole or not at all."""
     output = Path(output)
     try:
@@ -256,7 +260,7 @@ def save(figure: Figure, output: str | Path) -> None:
 # They are the same in a picture of its own and in the page of a report, which has them as SVG
 # (`pictures.py`). matplotlib is imported when something is drawn.
 
-DOTS_UP_TO = 30  # points of a curve
+_DOTS_UP_TO = 30  # points of a curve
 
 
 def plot_training(metrics: str | Path, output: str | Path) -> None:
@@ -282,27 +286,27 @@ def plot_panels(panels: Sequence[Panel], output: str | Path) -> None:
     columns = min(len(panels), 3 if len(panels) <= 6 else 4)
     fullest = max(range(len(panels)), key=lambda number: len(panels[number].curves))
     alike = len(panels) > 1 and all(
-        looks(panel) <= looks(panels[fullest]) and not panel.many for panel in panels
+        _looks(panel) <= _looks(panels[fullest]) and not panel.many for panel in panels
     )
-    with style():
-        figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.1)
+    with _style():
+        figure, axes = _new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.1)
         for axis, panel in zip(axes, panels, strict=False):
-            draw_panel(axis, panel, legend=not alike)
+            _draw_panel(axis, panel, legend=not alike)
             axis.set_title(panel.title)
         if alike:
             handles, names = axes[fullest].get_legend_handles_labels()
             figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6))
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
-        save(figure, output)
+        _save(figure, output)
 
 
-def looks(panel: Panel) -> set[tuple[str, int, int]]:
+def _looks(panel: Panel) -> set[tuple[str, int, int]]:
     """The names of its curves, and how they are drawn."""
     return {(curve.name, curve.colour, curve.dash) for curve in panel.curves}
 
 
-def draw_panel(axis: Axes, panel: Panel, *, legend: bool = True) -> None:
+def _draw_panel(axis: Axes, panel: Panel, *, legend: bool = True) -> None:
     """Draws curves with their axes and, of several or well-named ones and if wanted, a legend.
 
     The gid of the line of curve i is `curve-i`, and `pale-i` where a running mean lies on top.
@@ -337,11 +341,11 @@ def draw_panel(axis: Axes, panel: Panel, *, legend: bool = True) -> None:
 def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
     """Draws one curve, with bars of its errors; a long noisy one pale, its running mean on top."""
     look: dict[str, Any] = {"clip_on": False, "linewidth": 1.6, "gid": f"curve-{number}"}
-    look["linestyle"] = DASHES[curve.dash % len(DASHES)]
-    look["color"] = QUIET if panel.many else CYCLE[curve.colour % len(CYCLE)]
+    look["linestyle"] = _DASHES[curve.dash % len(_DASHES)]
+    look["color"] = _QUIET if panel.many else _CYCLE[curve.colour % len(_CYCLE)]
     if panel.many:
         look["linewidth"] = 1.0
-    elif len(curve.x) <= DOTS_UP_TO:
+    elif len(curve.x) <= _DOTS_UP_TO:
         look |= {"marker": "o", "markersize": 3.5}
     x, y = np.array(curve.x), np.array(curve.y)
     window = len(y) // 25
@@ -378,18 +382,18 @@ def plot_heldout(
         {record.benchmark: {name: record.scores[name] or 0.0 for name in metrics}}
         for _, record in (before, after)
     )
-    plot_scores(first, last, folder / "scores.png", metrics=metrics)
-    terms, synonyms = heldout_pairs(mentions)
+    _plot_scores(first, last, folder / "scores.png", metrics=metrics)
+    terms, synonyms = _heldout_pairs(mentions)
     others = synonyms[1:] + synonyms[:1]  # each term beside a synonym of another
 
     def cosines(encoder: TermEncoder) -> tuple[np.ndarray, np.ndarray]:
         near, far = (pair_cosines(encoder.encode, terms, side) for side in (synonyms, others))
         return near, far
 
-    plot_similarities(cosines(before[0]), cosines(after[0]), folder / "similarities.png")
+    _plot_similarities(cosines(before[0]), cosines(after[0]), folder / "similarities.png")
 
 
-def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
+def _heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
     """The held-out terms, and for each the first term that its concept still has."""
     (fold,) = Mentions.read(Given("heldout", mentions)).folds
     first_term: dict[str, str] = {}
@@ -405,10 +409,10 @@ def heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
 # what it learned is the difference from the identity. So relations are chosen by the size of that
 # difference, and compared by the cosine between the differences.
 
-SHOWN = 48  # relations whose names can still be read beside a heat map
-LEAST_SCALE = 0.02
+_SHOWN = 48  # relations whose names can still be read beside a heat map
+_LEAST_SCALE = 0.02
 LEAST_SQUARES = 3  # relations that a heat map tells more of than a sentence
-SPECTRUM_POINTS = 96
+_SPECTRUM_POINTS = 96
 
 
 @dataclass(frozen=True)
@@ -431,9 +435,9 @@ class RelationFigure:
 
     @property
     def scale(self) -> float:
-        """The cosine of a heat map's full colour: the largest between two, or LEAST_SCALE."""
+        """The cosine of a heat map's full colour: the largest between two, or _LEAST_SCALE."""
         others = np.abs(self.similarity[~np.eye(len(self.similarity), dtype=bool)])
-        return max(LEAST_SCALE, float(others.max(initial=0)))
+        return max(_LEAST_SCALE, float(others.max(initial=0)))
 
     @property
     def effective_rank(self) -> np.ndarray:
@@ -447,7 +451,7 @@ class RelationFigure:
 
 
 def compare_relations(
-    matrices_RDD: np.ndarray, labels: Sequence[str], *, shown: int = SHOWN
+    matrices_RDD: np.ndarray, labels: Sequence[str], *, shown: int = _SHOWN
 ) -> RelationFigure:
     """The `shown` relations that lie furthest from the identity.
 
@@ -465,8 +469,8 @@ def compare_relations(
         process.poll()
         spectrum.append(np.linalg.svd(matrices_RDD[number].astype(np.float64), compute_uv=False))
     flat = differences.reshape(len(chosen), -1)
-    similarity = cosines(flat)
-    order = clustered(similarity)
+    similarity = _cosines(flat)
+    order = _clustered(similarity)
     chosen = chosen[order]
     return RelationFigure(
         [labels[number] for number in chosen],
@@ -479,7 +483,7 @@ def compare_relations(
 
 def spectrum_panel(relations: RelationFigure) -> Panel:
     """Singular values over their rank, a curve for each relation."""
-    ranks = thinned_to(SPECTRUM_POINTS, relations.spectrum.shape[1])
+    ranks = thinned_to(_SPECTRUM_POINTS, relations.spectrum.shape[1])
     curves = [
         Curve(label, (ranks + 1).tolist(), values[ranks].tolist())
         for label, values in zip(relations.labels, relations.spectrum, strict=True)
@@ -488,13 +492,13 @@ def spectrum_panel(relations: RelationFigure) -> Panel:
     return Panel("Singular values", "", "rank", reach, curves, many=True, from_zero=False)
 
 
-def cosines(rows_NM: np.ndarray) -> np.ndarray:
+def _cosines(rows_NM: np.ndarray) -> np.ndarray:
     """Cosines of all pairs of rows, [N, N]; 0 with a row of zeros."""
     unit_NM = unit(rows_NM, "relations", rows_NM.dtype)
     return np.clip(unit_NM @ unit_NM.T, -1, 1)
 
 
-def clustered(similarity: np.ndarray) -> np.ndarray:
+def _clustered(similarity: np.ndarray) -> np.ndarray:
     """An order of n things with alike ones side by side: the leaves of average-linkage clusters.
 
     Args:
@@ -513,10 +517,10 @@ def clustered(similarity: np.ndarray) -> np.ndarray:
 # page's (`var(--c0)`), so that they follow the reader's setting, and text stays text in the page's
 # font. The same picture gives the same text, and ids are those of one picture alone.
 
-LETTERS = 36  # of a name beside the heat map; the rest of it shows when one points at it
-CELL = 9.75  # points: 13 pixels of a screen; larger ones, of few relations, fill LEAST_WIDTH
-LEAST_WIDTH, LARGEST_CELL = 180.0, 36.0  # points
-VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+_LETTERS = 36  # of a name beside the heat map; the rest of it shows when one points at it
+_CELL = 9.75  # points: 13 pixels of a screen; larger ones, of few relations, fill _LEAST_WIDTH
+_LEAST_WIDTH, _LARGEST_CELL = 180.0, 36.0  # points
+_VARIABLES = {colour: f"var(--{name})" for name, colour in _COLOURS.items()}
 
 
 def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
@@ -535,11 +539,11 @@ def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
         for number, curve in enumerate(panel.curves)
     }
     shown = [one["title"] for one in told.values()][:6]
-    with style():
+    with _style():
         width, height = (9.6, 3.6) if wide else (4.2, 3.1)
-        figure, (axis,) = new_figure(1, 1, width=width, height=height)
-        draw_panel(axis, panel)
-        return svg_of(figure, name, f"{panel.title}. {'; '.join(shown)}", told)
+        figure, (axis,) = _new_figure(1, 1, width=width, height=height)
+        _draw_panel(axis, panel)
+        return _svg_of(figure, name, f"{panel.title}. {'; '.join(shown)}", told)
 
 
 def distribution_svg(given: AnswersShown, name: str) -> Markup:
@@ -547,10 +551,10 @@ def distribution_svg(given: AnswersShown, name: str) -> Markup:
     counts = {"right": given.right, "wrong": given.wrong}
     told = {f"curve-{n}": {"class": "curve", "title": one} for n, one in enumerate(counts)}
     label = f"Similarities of {sum(given.right):,} right and {sum(given.wrong):,} wrong answers"
-    with style():
-        figure, (axis,) = new_figure(1, 1, width=4.2, height=3.1)
-        draw_distribution(axis, given.low, given.high, counts)
-        return svg_of(figure, name, label, told)
+    with _style():
+        figure, (axis,) = _new_figure(1, 1, width=4.2, height=3.1)
+        _draw_distribution(axis, given.low, given.high, counts)
+        return _svg_of(figure, name, label, told)
 
 
 def cutoffs_svg(table: CutoffTable, name: str) -> Markup:
@@ -565,10 +569,10 @@ def cutoffs_svg(table: CutoffTable, name: str) -> Markup:
         f"{lowest.precision:.1%} and {lowest.coverage:.1%} at {lowest.cutoff:g}, "
         f"{highest.precision:.1%} and {highest.coverage:.1%} at {highest.cutoff:g}"
     )
-    with style():
-        figure, (axis,) = new_figure(1, 1, width=4.2, height=3.1)
-        draw_cutoffs(axis, table)
-        return svg_of(figure, name, label, told)
+    with _style():
+        figure, (axis,) = _new_figure(1, 1, width=4.2, height=3.1)
+        _draw_cutoffs(axis, table)
+        return _svg_of(figure, name, label, told)
 
 
 def heat_map_svg(relations: RelationFigure) -> Markup:
@@ -581,13 +585,13 @@ def heat_map_svg(relations: RelationFigure) -> Markup:
         for kind in ("row", "column")
         for number, label in enumerate(relations.labels)
     }
-    with style():
-        figure = draw_heat_map(relations)
+    with _style():
+        figure = _draw_heat_map(relations)
         told["cells"] = {"class": "cells"}
-        return svg_of(figure, "heat", "Cosines between relations", told, tight=True)
+        return _svg_of(figure, "heat", "Cosines between relations", told, tight=True)
 
 
-def draw_heat_map(relations: RelationFigure) -> Figure:
+def _draw_heat_map(relations: RelationFigure) -> Figure:
     """A square for each cosine of two relations; names at the left and above.
 
     The full colour stands for `relations.scale`. The gid of the squares, row by row, is `cells`,
@@ -596,32 +600,32 @@ def draw_heat_map(relations: RelationFigure) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     count = len(relations.labels)
-    plus, minus = COLOURS["c0"], COLOURS["minus"]
+    plus, minus = _COLOURS["c0"], _COLOURS["minus"]
     stops = [(0.0, minus, 1.0), (0.5, minus, 0.0), (0.5, plus, 0.0), (1.0, plus, 1.0)]
     ramp = [(place, to_rgba(colour, alpha)) for place, colour, alpha in stops]
     colours = LinearSegmentedColormap.from_list("cosines", ramp, N=512)
-    size = count * min(max(CELL, LEAST_WIDTH / count), LARGEST_CELL) / 72
-    figure, (axis,) = new_figure(1, 1, width=size, height=size)
+    size = count * min(max(_CELL, _LEAST_WIDTH / count), _LARGEST_CELL) / 72
+    figure, (axis,) = _new_figure(1, 1, width=size, height=size)
     figure.set_layout_engine("none")
     axis.set_position((0, 0, 1, 1))
     limit = relations.scale
     mesh = axis.pcolormesh(relations.similarity, cmap=colours, vmin=-limit, vmax=limit)
     mesh.set(gid="cells", clip_on=False)
-    names = [one if len(one) <= LETTERS else one[: LETTERS - 1] + "…" for one in relations.labels]
+    names = [one if len(one) <= _LETTERS else one[: _LETTERS - 1] + "…" for one in relations.labels]
     axis.xaxis.tick_top()
     places = np.arange(count) + 0.5
     axis.set_xticks(places, names, rotation=90, fontsize=8)
     axis.set_yticks(places, names, fontsize=8)
     for kind, labels in (("row", axis.get_yticklabels()), ("column", axis.get_xticklabels())):
         for number, label in enumerate(labels):
-            label.set(gid=f"{kind}-{number}", color=TEXT)
+            label.set(gid=f"{kind}-{number}", color=_TEXT)
     axis.invert_yaxis()
     axis.grid(False)
     axis.set_frame_on(False)
     return figure
 
 
-def svg_of(
+def _svg_of(
     figure: Figure, name: str, label: str, told: Mapping[str, Mapping[str, str]], *, tight=False
 ) -> Markup:
     """A figure as an <svg> element for an HTML page.
@@ -645,7 +649,7 @@ def svg_of(
             written, format="svg", metadata={"Date": None}, bbox_inches="tight" if tight else None
         )
     found = ElementTree.fromstring(written.getvalue())
-    root = cleaned(found, name, told)
+    root = _cleaned(found, name, told)
     size = {key: found.attrib[key] for key in ("width", "height") if tight}
     box = found.attrib["viewBox"]
     root.attrib = {"id": name, "class": "drawn", **size, "viewBox": box, "role": "img"}
@@ -653,7 +657,7 @@ def svg_of(
     return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True))
 
 
-def cleaned(
+def _cleaned(
     element: ElementTree.Element, name: str, told: Mapping[str, Mapping[str, str]]
 ) -> ElementTree.Element:
     """An element of matplotlib's SVG and all in it, as a page can have it; see the module."""
@@ -667,13 +671,13 @@ def cleaned(
     for key, value in element.attrib.items():
         key = key.rpartition("}")[2]
         if key == "style":
-            value = plain_style(value)
+            value = _plain_style(value)
         elif key == "d":
-            value = shorter(" ".join(value.split()))
+            value = _shorter(" ".join(value.split()))
             if "C" not in value:  # no Bézier curve: what follows M are lines
                 value = value.replace("L ", "")
         elif key in ("x", "y", "transform"):
-            value = shorter(value)
+            value = _shorter(value)
         elif key == "href":
             value = f"#{name}-{value[1:]}"
         elif key == "id" and tag != "g":  # what <use> shows again; a group's is its kind, numbered
@@ -684,22 +688,22 @@ def cleaned(
             new.set(key, value)
     for child in element:
         if child.tag.rpartition("}")[2] not in ("metadata", "style"):
-            new.append(cleaned(child, name, told))
+            new.append(_cleaned(child, name, told))
     return new
 
 
-def plain_style(style: str) -> str:
+def _plain_style(style: str) -> str:
     """Declarations of a style without fonts, and with the page's colours."""
     kept = []
     for declaration in style.split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key in ("font-family", "font-style", "font-weight"):
             continue
-        kept.append(f"{key}:{VARIABLES.get(value, shorter(value))}")
+        kept.append(f"{key}:{_VARIABLES.get(value, _shorter(value))}")
     return ";".join(kept)
 
 
-def shorter(numbers: str) -> str:
+def _shorter(numbers: str) -> str:
     """Numbers in a text to a hundredth of a point, which no screen shows."""
     return re.sub(
         r"\d+\.\d+", lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), numbers

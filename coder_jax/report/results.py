@@ -23,15 +23,15 @@ from data_pipeline.process import BadInput
 # They come from records that say when they were made, of the same benchmark with the same
 # dictionary; or, where there are none, from the evaluations that a run made of itself.
 
-STAGES = ("before", "after")
+_STAGES = ("before", "after")
 # Kinds of benchmark whose scores are shares, and are shown in percent.
-SHARES = (
+_SHARES = (
     *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
     *("mentions in text", "coverage"),
 )
-MOST_SCORES = 5
+_MOST_SCORES = 5
 # Ends and names of what stands beside scores: bounds by ties, and what would be easy.
-BOUNDS, EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
+_BOUNDS, _EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ComparedAnswer:
     """One question, asked before training and after it.
 
     Attributes:
@@ -72,17 +72,17 @@ class Answer:
 
 def answers(
     records: Sequence[EvaluationRecord], lines: Sequence[Mapping[str, Any]]
-) -> list[Answer]:
+) -> list[ComparedAnswer]:
     """An answer for each benchmark that was asked before and after.
 
     Args:
       records: of evaluations; of several before, or after, on one benchmark the best counts.
       lines: of a run's metrics.jsonl, for where records give no answer.
     """
-    return list(answers_of_records(records)) or list(answers_of_run(lines))
+    return list(_answers_of_records(records)) or list(_answers_of_run(lines))
 
 
-def answers_of_records(records: Sequence[EvaluationRecord]) -> Iterator[Answer]:
+def _answers_of_records(records: Sequence[EvaluationRecord]) -> Iterator[ComparedAnswer]:
     """Answers of records that say when they were made."""
     asked: dict[tuple[str, str, str, str], dict[str, list[EvaluationRecord]]] = {}
     for record in records:
@@ -90,25 +90,27 @@ def answers_of_records(records: Sequence[EvaluationRecord]) -> Iterator[Answer]:
         question = record.benchmark, record.kind, record.content_hash, dictionary
         asked.setdefault(question, {}).setdefault(record.stage, []).append(record)
     for stages in asked.values():
-        names = common_scores([one for stage in STAGES for one in stages.get(stage, [])])
-        if not names or not all(stage in stages for stage in STAGES):
+        names = _common_scores([one for stage in _STAGES for one in stages.get(stage, [])])
+        if not names or not all(stage in stages for stage in _STAGES):
             continue
-        before, after = (max(stages[s], key=lambda one: one.scores[names[0]] or 0) for s in STAGES)
-        percent = before.kind in SHARES
+        before, after = (max(stages[s], key=lambda one: one.scores[names[0]] or 0) for s in _STAGES)
+        percent = before.kind in _SHARES
         values = [[float(one.scores[name] or 0) for name in names] for one in (before, after)]
         summary = ""
         if before.kind == "normalization" and names[0] == "acc@1":
-            first, last = (shown(value[0], percent) for value in values)
+            first, last = (_shown(value[0], percent) for value in values)
             summary = (
                 f"The concept put first is the right one for {last} % of the mentions; before "
                 f"training it was for {first} %."
             )
         told = [f"{one.encoder.model}, pooling {one.encoder.pooling}" for one in (before, after)]
-        moments = list(zip(STAGES, told, values, strict=True))
-        yield answer_of(before.benchmark, asked_in_words(before), summary, names, moments, percent)
+        moments = list(zip(_STAGES, told, values, strict=True))
+        yield _answer_of(
+            before.benchmark, _asked_in_words(before), summary, names, moments, percent
+        )
 
 
-def answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
+def _answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[ComparedAnswer]:
     """Answers of the evaluations that a run made: before its first step, and its last."""
     evaluated = [line for line in lines if "eval" in line]
     if len(evaluated) < 2 or evaluated[0]["step"] != 0:
@@ -121,7 +123,7 @@ def answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
     both = [key for key in found[0] if key in found[1]]
     among = {what: evaluated_among(ends, what) for what in ("terms", "classes")}
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in both):
-        names = [name for of, name in both if of == benchmark][:MOST_SCORES]
+        names = [name for of, name in both if of == benchmark][:_MOST_SCORES]
         # A system's own scores, whose range is not known, stay as they are.
         percent = any(name.startswith("acc@") for name in names)
         # A run with classes is asked twice: by the nearest term, and by its classes.
@@ -137,42 +139,42 @@ def answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
             )
             for line, values in zip(ends, found, strict=True)
         ]
-        yield answer_of(
+        yield _answer_of(
             benchmark or "evaluation", question or "evaluated in training", "", names, moments,
             percent,
         )  # fmt: skip
 
 
-def answer_of(
+def _answer_of(
     benchmark: str,
     question: str,
     summary: str,
     names: list[str],
     moments: Sequence[tuple[str, str, list[float]]],
     percent: bool,
-) -> Answer:
+) -> ComparedAnswer:
     """An answer out of (when, encoder, values) of two moments."""
     (_, _, before), (_, _, after) = moments
-    change = [shown(b - a, percent, "+") for a, b in zip(before, after, strict=True)]
-    cells = [Moment(when, of, [shown(v, percent) for v in values]) for when, of, values in moments]
+    change = [_shown(b - a, percent, "+") for a, b in zip(before, after, strict=True)]
+    cells = [Moment(when, of, [_shown(v, percent) for v in values]) for when, of, values in moments]
     names = [f"{name.upper() if name == 'mrr' else name}{', %' * percent}" for name in names]
-    return Answer(benchmark, question, summary, names, cells, change)
+    return ComparedAnswer(benchmark, question, summary, names, cells, change)
 
 
-def common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
+def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
     """The first scores that all of the records have."""
     held = [
         [
             name
             for name, value in record.scores.items()
-            if is_number(value) and not name.endswith(BOUNDS) and name not in EASY
+            if is_number(value) and not name.endswith(_BOUNDS) and name not in _EASY
         ]
         for record in records
     ]
-    return [name for name in (held or [[]])[0] if all(name in one for one in held)][:MOST_SCORES]
+    return [name for name in (held or [[]])[0] if all(name in one for one in held)][:_MOST_SCORES]
 
 
-def asked_in_words(record: EvaluationRecord) -> str:
+def _asked_in_words(record: EvaluationRecord) -> str:
     """What a benchmark asked: its counts, and what was searched."""
     counted = ("mentions", "pairs", "triplets", "names", "concepts")
     counts = [f"{record.counts[name]:,} {name}" for name in counted if record.counts.get(name)]
@@ -186,7 +188,7 @@ def asked_in_words(record: EvaluationRecord) -> str:
     )
 
 
-def shown(value: float, percent: bool, sign: str = "") -> str:
+def _shown(value: float, percent: bool, sign: str = "") -> str:
     """A share in percent with one decimal; another value with three."""
     return f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}"
 
@@ -194,9 +196,9 @@ def shown(value: float, percent: bool, sign: str = "") -> str:
 # -------------------------------------------------------------------------------------------------
 # JSON files of `evaluate` in, tables of their records beside the papers' rows out; and answers.
 
-MOST_WRONG = 100  # answers that are listed of a record
-MOST_CUTOFFS = 16  # rows of a table
-TINY = 1e-6  # ends are means that were added up in another order
+_MOST_WRONG = 100  # answers that are listed of a record
+_MOST_CUTOFFS = 16  # rows of a table
+_TINY = 1e-6  # ends are means that were added up in another order
 
 
 class WrongAnswer(NamedTuple):
@@ -244,25 +246,25 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
     records = []
     for name, path in files:
         for number, record in enumerate(read_records(path)):
-            check_record(record, f"{path}: records[{number}]")
-            records.append(named_record(beside(record, Path(path).parent), name))
+            _check_record(record, f"{path}: records[{number}]")
+            records.append(_named_record(_beside(record, Path(path).parent), name))
     return sorted(records, key=lambda record: record.benchmark)  # a benchmark's stand together
 
 
-def check_record(record: EvaluationRecord, where: str) -> None:
+def _check_record(record: EvaluationRecord, where: str) -> None:
     """BadInput for a record of which no table can be made."""
     again = "make the file again with `python -m coder_jax evaluate --json`"
     scores = record.scores
     for best in (name for name in scores if name.endswith("_optimistic")):
         name = best.removesuffix("_optimistic")
         found = [scores.get(one) for one in (f"{name}_pessimistic", name, best)]
-        if not rising([-TINY, *found, 1 + TINY]):
+        if not _rising([-_TINY, *found, 1 + _TINY]):
             raise BadInput(
                 f"{where}: {name} is {found[1]}, from {found[0]} to {found[2]} by how ties are "
                 f"counted; expected numbers from 0 to 1, none less than the one before; {again}"
             )
     try:
-        tables = tables_of([record], k=common_ks([record]))
+        tables = tables_of([record], k=_common_ks([record]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # Which scores and counts there are depends on the benchmark: its table asks for them.
         raise BadInput(
@@ -275,7 +277,7 @@ def check_record(record: EvaluationRecord, where: str) -> None:
         )
 
 
-def beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
+def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
     """A record whose tables of predictions are named as they are found from here."""
     if record.answers is None:
         return record
@@ -284,21 +286,21 @@ def beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
     return replace(record, answers=record.answers | {"predictions": found})
 
 
-def rising(numbers: Sequence[float | None]) -> bool:
+def _rising(numbers: Sequence[float | None]) -> bool:
     """Whether all are numbers, and none is less than the one before but for rounding."""
     there = [number for number in numbers if number is not None]
-    return len(there) == len(numbers) and all(low <= high + TINY for low, high in pairwise(there))
+    return len(there) == len(numbers) and all(low <= high + _TINY for low, high in pairwise(there))
 
 
-def named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
+def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
     """A record that is called `name`, or was made then."""
-    if name in STAGES:
+    if name in _STAGES:
         return replace(record, stage=name)
     encoder = replace(record.encoder, model=name) if name else record.encoder
     return replace(record, encoder=encoder)
 
 
-def with_stage(record: EvaluationRecord) -> EvaluationRecord:
+def _with_stage(record: EvaluationRecord) -> EvaluationRecord:
     """A record whose encoder's name begins with when it was made, where that is known."""
     if not record.stage:
         return record
@@ -314,14 +316,14 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     Raises:
       BadInput: records of a table that have no k in common.
     """
-    records = [with_stage(record) for record in records]
+    records = [_with_stage(record) for record in records]
     published = dict.fromkeys(one.benchmark for one in records if published_for(one.benchmark))
     groups = [[one for one in records if one.benchmark == name] for name in published]
     groups.append([one for one in records if one.benchmark not in published])
-    return [table for group in groups for table in tables_of(group, k=common_ks(group))]
+    return [table for group in groups for table in tables_of(group, k=_common_ks(group))]
 
 
-def common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
+def _common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
     """The k of acc@k that all records of normalization have; BadInput if there are none."""
     held: list[tuple[str, set[int]]] = []
     for record in records:
@@ -345,13 +347,13 @@ def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
       BadInput: cut-offs that cannot be, or a file that is no table of predictions.
     """
     return [
-        shown_of(record, record.answers)
-        for record in map(with_stage, records)
+        _shown_of(record, record.answers)
+        for record in map(_with_stage, records)
         if record.answers is not None
     ]
 
 
-def shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersShown:
+def _shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersShown:
     """The answers of one record."""
     name = f"{record.benchmark}, {record.encoder.pooling}: {record.encoder.model}"
     held = {"tables": answers["cutoffs"], "measured_on": {}}
@@ -384,7 +386,7 @@ def shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersSho
                 row["concept_1"],
                 row["similarity"],
             )
-            for row in wrong[:MOST_WRONG]
+            for row in wrong[:_MOST_WRONG]
         ]
         if there
         else None,
@@ -392,9 +394,9 @@ def shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersSho
 
 
 def some_rows(table: CutoffTable) -> list[Cutoff]:
-    """At most MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
+    """At most _MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
     rows = table.rows
-    if len(rows) <= MOST_CUTOFFS:
+    if len(rows) <= _MOST_CUTOFFS:
         return rows
-    step = (len(rows) - 1) / (MOST_CUTOFFS - 1)
-    return [rows[round(number * step)] for number in range(MOST_CUTOFFS)]
+    step = (len(rows) - 1) / (_MOST_CUTOFFS - 1)
+    return [rows[round(number * step)] for number in range(_MOST_CUTOFFS)]

@@ -19,15 +19,15 @@ from data_pipeline.dataset.dictionary import Dictionary
 # -------------------------------------------------------------------------------------------------
 # What the review page holds: the mentions with their candidates, and the concepts to search.
 
-MOST_TERMS = 150_000  # a page of some 4 MB, which a browser searches while one types
+_MOST_TERMS = 150_000  # a page of some 4 MB, which a browser searches while one types
 
 
-def review_contents(
+def _review_contents(
     answers: Sequence[Answer],
     dictionary: Dictionary,
     columns: Mapping[str, Sequence[str]],
     decisions: Mapping[str, Decision],
-    most_terms: int = MOST_TERMS,
+    most_terms: int = _MOST_TERMS,
 ) -> dict[str, Any]:
     """The contents of the page, as its script reads them: lists, and places in them.
 
@@ -144,8 +144,8 @@ def _concepts(dictionary: Dictionary, terms: Mapping[str, Mapping[str, None]]) -
 # Mentions, candidates and terms are in the file as JSON, packed by gzip, in base64: browsers unpack
 # it themselves, and nothing in it can be taken for HTML.
 
-HERE = "review"  # the folder of the template, the style and the scripts
-SCRIPTS = [
+_HERE = "review"  # the folder of the template, the style and the scripts
+_SCRIPTS = [
     f"{part}.js"
     for part in ("decisions", "csv", "terms", "list", "search", "filters", "detail", "review")
 ]
@@ -160,7 +160,7 @@ def write_review(
     encoder_line: str,
     columns: Mapping[str, Sequence[str]] | None = None,
     decisions: Mapping[str, Decision] | None = None,
-    most_terms: int = MOST_TERMS,
+    most_terms: int = _MOST_TERMS,
 ) -> int:
     """Writes the review page of a coded list, whole or not at all.
 
@@ -183,14 +183,14 @@ def write_review(
     Raises:
       BadInput: if it cannot be written.
     """
-    contents = review_contents(answers, dictionary, columns or {}, decisions or {}, most_terms)
+    contents = _review_contents(answers, dictionary, columns or {}, decisions or {}, most_terms)
     text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     data = text.encode()
     page = fill(
-        HERE,
+        _HERE,
         "review.html",
         "review.css",
-        SCRIPTS,
+        _SCRIPTS,
         title=title,
         encoder_line=encoder_line,
         dictionary=dictionary.source,

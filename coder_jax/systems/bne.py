@@ -77,7 +77,7 @@ from data_pipeline.batches.names import (
     Alphabet,
     NameBatches,
     NameSpec,
-    Row,
+    RowSize,
     WordTable,
     needs_of,
     numbered,
@@ -99,10 +99,10 @@ from data_pipeline.terminology.cleaning import clean, with_cleaning
 # name.
 
 Negatives = Literal["random", "hardest"]
-LOSSES = ("synonym", "concept", "context")
+_LOSSES = ("synonym", "concept", "context")
 
 
-def choose_negatives(
+def _choose_negatives(
     scores_NM: jax.Array, allowed_NM: jax.Array, negatives: Negatives, key: jax.Array
 ) -> jax.Array:
     """int32 [N]: for each name one of what is allowed to it; 0 where nothing is.
@@ -120,7 +120,7 @@ def choose_negatives(
     return jnp.argmax(jnp.where(allowed_NM, order_NM, -jnp.inf), axis=1)
 
 
-def logistic_pair_loss(
+def _logistic_pair_loss(
     positive_N: jax.Array, negative_N: jax.Array, has_negative_N: jax.Array, counts_N: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     r"""The mean over names of :math:`\ell(x^+) + \ell(-x^-)`.
@@ -142,7 +142,7 @@ def logistic_pair_loss(
     return loss_N.sum() / jnp.maximum(counts_N.sum(), 1), nearer
 
 
-def pair_loss(
+def _pair_loss(
     vectors_ND: jax.Array,
     positives_ND: jax.Array,
     others_MD: jax.Array,
@@ -153,7 +153,7 @@ def pair_loss(
     key: jax.Array,
     scale: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`logistic_pair_loss` of names with their right vectors and with chosen others.
+    """`_logistic_pair_loss` of names with their right vectors and with chosen others.
 
     Args:
         vectors_ND: float32, f(s).
@@ -161,7 +161,7 @@ def pair_loss(
         others_MD: from which its negative is chosen.
         allowed_NM: bool, which of them may be.
         counts_N: bool, the names that take part.
-        negatives, key: of `choose_negatives`.
+        negatives, key: of `_choose_negatives`.
         scale: float32 [2]: a factor of the dot products and a number added to them (the released
             code's of the synonym loss); None: as they are.
     """
@@ -172,8 +172,8 @@ def pair_loss(
 
     highest = jax.lax.Precision.HIGHEST
     scores_NM = jnp.matmul(vectors_ND, others_MD.T, precision=highest)
-    chosen_N = choose_negatives(scores_NM, allowed_NM, negatives, key)
-    return logistic_pair_loss(
+    chosen_N = _choose_negatives(scores_NM, allowed_NM, negatives, key)
+    return _logistic_pair_loss(
         score(vectors_ND, positives_ND),
         score(vectors_ND, others_MD[chosen_N]),
         allowed_NM.any(axis=1),
@@ -181,7 +181,7 @@ def pair_loss(
     )
 
 
-def bne_loss(
+def _bne_loss(
     vector_BGND: jax.Array,
     batch: Mapping[str, jax.Array],
     *,
@@ -198,7 +198,7 @@ def bne_loss(
         vector_BGND: float32, f of the names of blocks and groups, those of a pair N / 2 apart.
         batch: of `NameBatches`: what each name's concept, wording and targets are.
         weights: of each of LOSSES; a loss of weight 0 is left out.
-        negatives, scale: of `pair_loss`; `scale` is of the loss of synonyms alone.
+        negatives, scale: of `_pair_loss`; `scale` is of the loss of synonyms alone.
         key: of random negatives, which are others for each loss.
 
     Returns:
@@ -219,11 +219,11 @@ def bne_loss(
         parts[name] = constants, constants, batch[f"{target}_known"].reshape(-1) > 0
     total = jnp.float32(0.0)
     metrics: dict[str, jax.Array] = {}
-    for number, name in enumerate(LOSSES):
+    for number, name in enumerate(_LOSSES):
         if not weights[name]:
             continue
         positives, others, counts = parts[name]
-        loss, nearer = pair_loss(
+        loss, nearer = _pair_loss(
             vectors,
             positives,
             others,
@@ -242,7 +242,7 @@ def bne_loss(
 # What run.json of BNE holds, key by key: types for `identity.typed`.
 
 
-class VectorsOfRun(TypedDict):
+class _VectorsOfRun(TypedDict):
     """What run.json says of the vectors of words."""
 
     variant: Literal["words", "names", "names_concepts"]
@@ -251,19 +251,19 @@ class VectorsOfRun(TypedDict):
     content_hash: Hash
 
 
-class StartOfNames(StartOfRun):
+class _StartOfNames(StartOfRun):
     """What run.json says of a run's start."""
 
     alphabet: str
     width: Width
 
 
-class NameRun(Run):
+class _NameRun(Run):
     """run.json of a run of BNE."""
 
     dataset: DataOfRun  # type: ignore[misc]
-    vectors: VectorsOfRun  # type: ignore[misc]
-    start: StartOfNames  # type: ignore[misc]
+    vectors: _VectorsOfRun  # type: ignore[misc]
+    start: _StartOfNames  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -292,7 +292,7 @@ class BneSystem(System):
     name: ClassVar[str] = "bne"
     title: ClassVar[str] = "BNE"
     paper: ClassVar[str] = "Phan, Sun and Tay 2019"
-    content: ClassVar[Any] = NameRun
+    content: ClassVar[Any] = _NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
     batch: Annotated[NameSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NameSpec)
@@ -315,7 +315,7 @@ class BneSystem(System):
     @property
     def weights(self) -> dict[str, float]:
         """Of each of LOSSES."""
-        return {name: getattr(self, f"{name}_weight") for name in LOSSES}
+        return {name: getattr(self, f"{name}_weight") for name in _LOSSES}
 
     # ---- What a step is ----
 
@@ -425,7 +425,7 @@ class BneSystem(System):
         """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
         assert isinstance(source, NameBatches)
         if is_first():
-            with whole_folder(folder / COPIED_VECTORS) as new:
+            with whole_folder(folder / _COPIED_VECTORS) as new:
                 shutil.copytree(source.grams.folder, new, dirs_exist_ok=True)
         return {}
 
@@ -438,7 +438,7 @@ class BneSystem(System):
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             vectors = self.vectors(config, params["encoder"], batch, step_key, mesh, rate)
-            total, metrics = bne_loss(
+            total, metrics = _bne_loss(
                 vectors,
                 batch,
                 weights=self.weights,
@@ -496,17 +496,17 @@ class BneSystem(System):
         words, tokens, start = numbered([words_of(name) for name in cleaned])
         table = WordTable.of(words, Alphabet(recorded_start["alphabet"]), source.grams.words)
         needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
-        row = Row(length, *map(int, needs[1:]))
+        row = RowSize(length, *map(int, needs[1:]))
         block = pack_names(table, tokens, start, row, int(needs[0]))
         config = self.config(recorded_start)
 
         def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
-            return {"vectors": unit_vectors(params["encoder"], block, config, len(terms))}
+            return {"vectors": _unit_vectors(params["encoder"], block, config, len(terms))}
 
         return Proof(terms, outputs)
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        return {"vectors": trained_names(self, run).encode(terms)}
+        return {"vectors": _trained_names(self, run).encode(terms)}
 
     # ---- When it is trained ----
 
@@ -520,14 +520,14 @@ class BneSystem(System):
         }
 
     def trained(self, run: SavedRun) -> Trained:
-        return Trained(encoder=trained_names(self, run), card=describe_names(self, run))
+        return Trained(encoder=_trained_names(self, run), card=_describe_names(self, run))
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_names(self, run, out, **options)
+        return _export_names(self, run, out, **options)
 
 
 @partial(jax.jit, static_argnames=("config", "names"))
-def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
+def _unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: int) -> jax.Array:
     """float32 [N, D]: f of the names of a block, at length 1."""
     return unit_length(name_vectors(config, params, block, names))
 
@@ -558,7 +558,7 @@ def unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: in
 #     constant rate: released code |
 # | steps | the paper stops by a dev score, the code never |
 
-ADAM = OptimizerConfig(
+_ADAM = OptimizerConfig(
     steps=5_000,
     learning_rate=1e-3,
     warmup_steps=0,
@@ -582,7 +582,7 @@ def bne() -> Config[BneSystem]:
     training on it, UMNSRS similarity .606 / .637 (tables 3 and 4). Some ten epochs of 31 thousand
     concepts; minutes to an hour on two cores.
     """
-    return recipe("bne")
+    return _recipe("bne")
 
 
 def bne_small() -> Config[BneSystem]:
@@ -597,7 +597,7 @@ def bne_small() -> Config[BneSystem]:
     mentions of diseases among 76,237 names, where means of the same vectors find 61.2 and 59.0 %,
     words in common 72.1 and 72.5 %. 3,000 steps: 76.5 and 74.7 %. benchmarks/README.md has all.
     """
-    config = recipe("bne_small")
+    config = _recipe("bne_small")
     batch = dataclasses.replace(config.system.batch, pairs=128)
     optimizer = dataclasses.replace(config.optimizer, steps=1_500)
     system = dataclasses.replace(config.system, batch=batch)
@@ -612,13 +612,13 @@ def bne_released() -> Config[BneSystem]:
     code of its training was never released. The command is that of `bne`.
     """
     model = NameModel(cell="coupled", projection="tanh")
-    return recipe("bne_released", model=model, learned_scale=True)
+    return _recipe("bne_released", model=model, learned_scale=True)
 
 
-def recipe(name: str, **changes: Any) -> Config[BneSystem]:
+def _recipe(name: str, **changes: Any) -> Config[BneSystem]:
     """A recipe with changes of the system."""
     run = RunConfig(log_steps=50, save_steps=1_000)
-    return Config(recipe=name, system=BneSystem(**changes), optimizer=ADAM, run=run)
+    return Config(recipe=name, system=BneSystem(**changes), optimizer=_ADAM, run=run)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -631,28 +631,28 @@ def recipe(name: str, **changes: Any) -> Config[BneSystem]:
 #   coder_jax.json    cleaning, recipe, dataset
 #   README.md         the model card
 
-COPIED_VECTORS = "vectors"  # in the folder of a run: its copy of the vectors that it began with
-MODULE, CLEANING = "name_encoder.py", "cleaning.json"
+_COPIED_VECTORS = "vectors"  # in the folder of a run: its copy of the vectors that it began with
+_MODULE, _CLEANING = "name_encoder.py", "cleaning.json"
 
 
-def trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
+def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
     """The encoder of a run."""
     recorded_start = run.identity["start"]
     reader = NameReader(
         system.config(recorded_start),
         run.params["encoder"],
         Alphabet(recorded_start["alphabet"]),
-        open_vectors(run.folder / COPIED_VECTORS).words,
+        open_vectors(run.folder / _COPIED_VECTORS).words,
     )
-    return TermEncoder(reader, None, settings_of(run.identity["dataset"]))
+    return TermEncoder(reader, None, _settings_of(run.identity["dataset"]))
 
 
-def settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
+def _settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
     """How terms become vectors: cleaned as those of the dataset were, of any length."""
     return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
 
 
-def export_names(
+def _export_names(
     system: BneSystem,
     run: SavedRun,
     out: Path,
@@ -682,14 +682,14 @@ def export_names(
             "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: leave "
             "the flag out"
         )
-    description = {**describe_names(system, run), **(card or {})}
+    description = {**_describe_names(system, run), **(card or {})}
     check_card(description)
     check_out(out)
-    encoder = trained_names(system, run)
+    encoder = _trained_names(system, run)
     try:
         with whole_folder(out) as new:
-            write_files(new, encoder, description)
-            differences = compare_names(new, encoder, run.notes.get(PROOF))
+            _write_files(new, encoder, description)
+            differences = _compare_names(new, encoder, run.notes.get(PROOF))
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -697,7 +697,7 @@ def export_names(
     return differences
 
 
-def write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
+def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
     """Everything that an export holds."""
     reader = encoder.reader
     assert isinstance(reader, NameReader)
@@ -706,8 +706,8 @@ def write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, An
     )
     cleaning = Tokenizer(WordLevel({}, unk_token=""))  # never asked for a token
     cleaning = with_cleaning(cleaning, encoder.settings.cleaning)
-    cleaning.save(str(folder / CLEANING))
-    shutil.copyfile(Path(__file__).with_name("bne_torch_module.py"), folder / MODULE)
+    cleaning.save(str(folder / _CLEANING))
+    shutil.copyfile(Path(__file__).with_name("bne_torch_module.py"), folder / _MODULE)
     write_modules(folder, [("", "name_encoder.NameEncoder"), ("1_Normalize", NORMALIZE)])
     known = {
         name: description[name]
@@ -719,7 +719,7 @@ def write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, An
     (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def compare_names(
+def _compare_names(
     folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
@@ -730,7 +730,7 @@ def compare_names(
         RuntimeError: if one is too large, or NaN.
     """
     ours, terms = with_proof(encoder.encode(PROBE_TERMS), proof)
-    module = load_module(folder / MODULE).NameEncoder(folder)
+    module = load_module(folder / _MODULE).NameEncoder(folder)
     theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(terms).numpy()}
     if importlib.util.find_spec("sentence_transformers") is not None:
         found = sentence_transformers_vectors(folder, terms, trust_remote_code=True)
@@ -743,7 +743,7 @@ def compare_names(
     }
 
 
-def describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
+def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     dataset, vectors = run.identity["dataset"], run.identity["vectors"]
     return {

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 # The numbers of marks, among characters and, one less, among the trained vectors of words.
-WORD, END_OF_WORD, NAME, END_OF_NAME, UNKNOWN = 1, 2, 3, 4, 6
-CLEANING = "cleaning.json"  # a tokenizer whose normalizers clean a string
-FILES = ("config.json", CLEANING, "words.txt", "word_vectors.safetensors", "name_encoder.py")
+_WORD, _END_OF_WORD, _NAME, _END_OF_NAME, _UNKNOWN = 1, 2, 3, 4, 6
+_CLEANING = "cleaning.json"  # a tokenizer whose normalizers clean a string
+_FILES = ("config.json", _CLEANING, "words.txt", "word_vectors.safetensors", "name_encoder.py")
 
 
 class NameEncoder(torch.nn.Module):
@@ -33,7 +33,7 @@ class NameEncoder(torch.nn.Module):
         read = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         self.config, self.pattern = read, re.compile(read["token_pattern"])
         self.numbers = {one: 8 + place for place, one in enumerate(read["alphabet"])}
-        self.cleaning = Tokenizer.from_file(str(self.folder / CLEANING)).normalizer
+        self.cleaning = Tokenizer.from_file(str(self.folder / _CLEANING)).normalizer
         words = (self.folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
         self.rows = {word: row for row, word in enumerate(words)}
         self.word_vectors = load_file(self.folder / "word_vectors.safetensors")["vectors"]
@@ -56,7 +56,7 @@ class NameEncoder(torch.nn.Module):
     def spelling(self, word):
         """Numbers of the characters of a word with its marks."""
         most = self.config["most_characters"]
-        return [WORD, *(self.numbers.get(one, UNKNOWN) for one in word[:most]), END_OF_WORD]
+        return [_WORD, *(self.numbers.get(one, _UNKNOWN) for one in word[:most]), _END_OF_WORD]
 
     def preprocess(self, inputs, prompt=None, **kwargs):
         """Strings as tensors: the distinct words of all, and the words of each."""
@@ -72,21 +72,21 @@ class NameEncoder(torch.nn.Module):
 
         sequences = []
         for name in inputs:
-            sequence = [place((NAME,), [WORD, NAME, END_OF_WORD], NAME, -1)]
+            sequence = [place((_NAME,), [_WORD, _NAME, _END_OF_WORD], _NAME, -1)]
             for word in self.words((prompt or "") + name):
                 row = self.rows.get(word, -1)
-                kind = 0 if row >= 0 else UNKNOWN
+                kind = 0 if row >= 0 else _UNKNOWN
                 sequence.append(place(word, self.spelling(word), kind, row))
             sequence.append(
-                place((END_OF_NAME,), [WORD, END_OF_NAME, END_OF_WORD], END_OF_NAME, -1)
+                place((_END_OF_NAME,), [_WORD, _END_OF_NAME, _END_OF_WORD], _END_OF_NAME, -1)
             )
             sequences.append(sequence)
         found = torch.zeros(len(rows), self.config["width"])
         known = torch.tensor(rows) >= 0
         found[known] = self.word_vectors[torch.tensor(rows)[known]]
         return {
-            **dict(zip(("words", "lengths"), padded(sequences), strict=True)),
-            **dict(zip(("characters", "spelling_lengths"), padded(spelled), strict=True)),
+            **dict(zip(("words", "lengths"), _padded(sequences), strict=True)),
+            **dict(zip(("characters", "spelling_lengths"), _padded(spelled), strict=True)),
             "kinds": torch.tensor(kinds),
             "word_vectors": found,
         }
@@ -175,7 +175,7 @@ class NameEncoder(torch.nn.Module):
 
     def save(self, output_path, *args, **kwargs):
         """Write the files of the module."""
-        for name in FILES:
+        for name in _FILES:
             shutil.copyfile(self.folder / name, Path(output_path) / name)
         tensors = {name: self.weight(name).detach().cpu().contiguous() for name in self.names}
         save_file(tensors, Path(output_path) / "model.safetensors", metadata={"format": "pt"})
@@ -192,7 +192,7 @@ class NameEncoder(torch.nn.Module):
         return cls(model_name_or_path)
 
 
-def padded(sequences):
+def _padded(sequences):
     """(int64 [n, longest], int64 [n]): lists of numbers as one tensor, 0 behind; their lengths."""
     tensors = [torch.tensor(sequence) for sequence in sequences]
     lengths = torch.tensor([len(sequence) for sequence in sequences])

@@ -142,7 +142,7 @@ def coder_all() -> Config[CoderSystem]:
     )
 
 
-def transe_like(system: CoderSystem, distance: float) -> CoderSystem:
+def _transe_like(system: CoderSystem, distance: float) -> CoderSystem:
     """CODER with the similarity -|e_i + r - e_j| and the constants of appendix A.5.
 
     The appendix sets lambda to 28, what the norm is about at first, so that exponents stay near 0;
@@ -248,4 +248,4 @@ def small_transe() -> Config[CoderSystem]:
     """
     # 7: between the [CLS] vectors of heads and other heads' tails, with MiniLM.
     base = small()
-    return dataclasses.replace(base, recipe="small_transe", system=transe_like(base.system, 7.0))
+    return dataclasses.replace(base, recipe="small_transe", system=_transe_like(base.system, 7.0))

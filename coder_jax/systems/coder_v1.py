@@ -32,11 +32,11 @@ from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput
 
-TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
+_TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TypeHead(GroupHead):
+class _TypeHead(GroupHead):
     """A linear layer from a term's vector to the semantic types of its concept."""
 
     name = "types"
@@ -60,7 +60,7 @@ class TypeHead(GroupHead):
     def init_params(self, shapes: Tree) -> Tree:
         shape = shapes["kernel"].shape
         key = jax.random.fold_in(jax.random.key(self.seed), 1)  # 0 is the relations'
-        kernel = TYPE_NOISE * jax.random.normal(key, shape)
+        kernel = _TYPE_NOISE * jax.random.normal(key, shape)
         return {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
 
     def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
@@ -119,7 +119,7 @@ class CoderV1System(EncoderSystem):
             seed=seed,
             pairs=self.batch.pairs,
         )
-        return relations, TypeHead(weight=self.type_weight, rate=rate, seed=seed)
+        return relations, _TypeHead(weight=self.type_weight, rate=rate, seed=seed)
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
@@ -150,17 +150,17 @@ class CoderV1System(EncoderSystem):
         """
         total, metrics = term_loss(group, self.term)
         if self.mu and group.queries is not None:
-            relation_loss, farther = transe_loss(group, self.transe_margin)
+            relation_loss, farther = _transe_loss(group, self.transe_margin)
             total = total + self.mu * relation_loss
             metrics |= {"loss_relation": relation_loss, "corrupted_farther": farther}
         if self.type_weight and group.type_logits is not None:
-            type_loss, accuracy = semantic_type_loss(group)
+            type_loss, accuracy = _semantic_type_loss(group)
             total = total + self.type_weight * type_loss
             metrics |= {"loss_type": type_loss, "type_accuracy": accuracy}
         return total, metrics
 
 
-def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
+def _transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
     r"""The mean over pairs of :math:`\max(0, m + |h + r - t| - |h + r - t'|)`.
 
     Pairs without a relation do not count.
@@ -177,7 +177,7 @@ def transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
     return mean_where(violation_k, group.related), mean_where(true_k < false_k, group.related)
 
 
-def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
+def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
     """The mean cross-entropy of the semantic types of terms, and the share that is right.
 
     Terms whose concept has no type do not count.
@@ -203,7 +203,7 @@ def semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
 # | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code
 #     |
 
-PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
+_PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
 
 
 def coder_v1_eng() -> Config[CoderV1System]:
@@ -224,7 +224,7 @@ def coder_v1_eng() -> Config[CoderV1System]:
         recipe="coder_v1_eng",
         system=CoderV1System(
             model=ModelConfig(init="dmis-lab/biobert-v1.1"),
-            batch=BatchSpec(fill_pairs=PAIRS, names="distinct", corrupted_tails=True),
+            batch=BatchSpec(fill_pairs=_PAIRS, names="distinct", corrupted_tails=True),
         ),
         optimizer=OptimizerConfig(steps=125_000),
     )
@@ -245,7 +245,7 @@ def small_v1() -> Config[CoderV1System]:
     """
     base = small()
     batch = dataclasses.replace(
-        base.system.batch, fill_pairs=PAIRS, repeats=8, corrupted_tails=True
+        base.system.batch, fill_pairs=_PAIRS, repeats=8, corrupted_tails=True
     )
     system = CoderV1System(
         model=base.system.model,

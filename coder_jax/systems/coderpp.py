@@ -146,7 +146,7 @@ class CoderPlusPlusSystem(EncoderSystem):
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
         graph, _ = split_encoder(self.structure(view.recorded_start))
-        write_neighbours(
+        _write_neighbours(
             folder,
             draw,
             place(merge_encoder(graph, encoder)),
@@ -165,15 +165,15 @@ class CoderPlusPlusSystem(EncoderSystem):
 # which later steps do not need. Each is made in chunks that are files, by all hosts: after a kill
 # it goes on where it was, to the bit.
 
-TERMS_AT_ONCE = 16_384
+_TERMS_AT_ONCE = 16_384
 # All keys travel to the devices once for so many queries: a CPU has them there.
-QUERIES_CPU, QUERIES_ACCELERATOR = 1 << 16, 1 << 19
+_QUERIES_CPU, _QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
-VECTORS, CONCEPTS = "vectors.npy", "concepts.npy"
-DELETE = "delete it and give the same command again, which makes it anew"
+_VECTORS, _CONCEPTS = "vectors.npy", "concepts.npy"
+_DELETE = "delete it and give the same command again, which makes it anew"
 
 
-def write_neighbours(
+def _write_neighbours(
     folder: Path,
     draw: NeighbourDraw,
     placed: Placed,
@@ -200,27 +200,27 @@ def write_neighbours(
         Stopped: on all hosts, if one was asked to stop.
     """
     on_cpu = jax.default_backend() == "cpu"
-    chunk = QUERIES_CPU if on_cpu else QUERIES_ACCELERATOR
+    chunk = _QUERIES_CPU if on_cpu else _QUERIES_ACCELERATOR
     path, of_path = folder / NEIGHBOURS, f"neighbours by {products} of {provenance}"
     if not is_made(path, of_path, chunk):
         data = draw.dataset
-        vectors = write_vectors(
-            folder / VECTORS, data, placed, pooling=pooling, provenance=provenance
+        vectors = _write_vectors(
+            folder / _VECTORS, data, placed, pooling=pooling, provenance=provenance
         )
         owner = np.arange(data.term_start.size - 1)
         if draw.spec.neighbours_of == "concepts":
-            vectors = write_means(folder / CONCEPTS, data, vectors, provenance=provenance)
+            vectors = _write_means(folder / _CONCEPTS, data, vectors, provenance=provenance)
         else:
             owner = np.repeat(owner, np.diff(data.term_start))
-        make = Neighbours(draw, vectors, owner, products)
+        make = _Neighbours(draw, vectors, owner, products)
         rows = len(draw.anchors)
         write_rows(path, rows, make, chunk=chunk, provenance=of_path, what="neighbours")
     if is_first():
-        remove_rows(folder / VECTORS, folder / CONCEPTS)
+        remove_rows(folder / _VECTORS, folder / _CONCEPTS)
     barrier("vectors are gone")
 
 
-def write_vectors(
+def _write_vectors(
     path: Path, data: TripletDataset, placed: Placed, *, pooling: str, provenance: str
 ) -> RowsOfFile:
     """Write the vector of each term, of unit length, without dropout.
@@ -238,14 +238,14 @@ def write_vectors(
         path,
         int(data.term_start[-1]),
         make,
-        chunk=TERMS_AT_ONCE,
+        chunk=_TERMS_AT_ONCE,
         provenance=f"vectors of {provenance}",
         what="vectors of all terms",
     )
-    return RowsOfFile(path, DELETE)
+    return RowsOfFile(path, _DELETE)
 
 
-def write_means(
+def _write_means(
     path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
 ) -> RowsOfFile:
     """Write the direction of the mean of each concept's terms, of unit length; as above."""
@@ -259,14 +259,14 @@ def write_means(
         path,
         data.term_start.size - 1,
         make,
-        chunk=TERMS_AT_ONCE,
+        chunk=_TERMS_AT_ONCE,
         provenance=f"concepts of {provenance}",
         what="vectors of all concepts",
     )
-    return RowsOfFile(path, DELETE)
+    return RowsOfFile(path, _DELETE)
 
 
-class Neighbours:
+class _Neighbours:
     """Makes rows of the index: called with the first and one after the last of them.
 
     Args:

@@ -47,7 +47,7 @@ from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder
 from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
 from coder_jax.training.metrics import read_metrics
-from coder_jax.training.run_folder import is_run, read_identity, small_files
+from coder_jax.training.run_folder import is_run, read_run_identity, small_files
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
     PROOF,
@@ -111,10 +111,10 @@ def term_vectors(
         tokens_RL, positions_RL, segments_RL = rows
         return bert.term_vectors(tokens_RL, positions_RL, segments_RL, terms, pooling, ids_RL)
 
-    return read_terms(encode, batch, step_key, mesh, seed)
+    return read_term_blocks(encode, batch, step_key, mesh, seed)
 
 
-def read_terms(
+def read_term_blocks(
     read: Callable[[list[jax.Array], jax.Array | None, int], Any],
     batch: Batch,
     step_key: StepKey,
@@ -147,7 +147,7 @@ def read_terms(
 
 
 def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
-    """`dropout_ids` of a pass.
+    """`_dropout_ids` of a pass.
 
     Args:
         batch: as for `term_vectors`.
@@ -156,10 +156,10 @@ def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
     """
     blocks, groups, terms = batch["concepts"].shape
     first_term_B = (step_key.number * blocks + jnp.arange(blocks)) * groups * terms
-    return dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
+    return _dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
 
 
-def dropout_ids(
+def _dropout_ids(
     seed: int,
     step: jax.Array,
     first_term_B: jax.Array,
@@ -444,14 +444,14 @@ class EncoderSystem(System):
             return self._load_encoder_of(self.model.init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)
-        check_tokenizer(source.manifest, folder, self.model.init)
+        _check_tokenizer(source.manifest, folder, self.model.init)
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
-        check_length(source.manifest, bert.config, self.model.init)
+        _check_length(source.manifest, bert.config, self.model.init)
         parameters = split_encoder(bert)[1]
         encoder = {
             "config": hf_config,
             "pooler": bert.pooler is not None,
-            "license": read_license(folder),
+            "license": _read_license(folder),
             "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
         }
         log(str(report))
@@ -462,7 +462,7 @@ class EncoderSystem(System):
     ) -> tuple[dict[str, Any], Params]:
         """As `load_initial`, with the encoder of a run that is there."""
         taken = recorded_start and recorded_start["encoder"].get("run")
-        other = read_run(run, best=self.best is not None, provenance=taken)
+        other = _read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
         pooling = other.identity["config"]["system"]["model"]["pooling"]
         if self.pools and pooling != self.model.pooling:
@@ -494,10 +494,10 @@ class EncoderSystem(System):
             )
         encoder = identity["start"]["encoder"].copy()
         encoder.pop("weights_hash", None)  # of the encoder that the other run began with
-        check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
+        _check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
         if self.model.pooling == "pooler" and not encoder["pooler"]:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        check_encoder(run, "the run to start from")
+        _check_encoder(run, "the run to start from")
         return self.start_to_record(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
     def start_to_record(
@@ -554,7 +554,7 @@ class EncoderSystem(System):
         }
 
     def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
-        return encoder_proof(self, source, recorded_start)
+        return _encoder_proof(self, source, recorded_start)
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": encoder_of(run).encode(terms)}
@@ -562,7 +562,7 @@ class EncoderSystem(System):
     # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
-        return trained_encoder(self, run)
+        return _trained_encoder(self, run)
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
         return export_trained(self, run, out, **options)
@@ -572,7 +572,7 @@ class EncoderSystem(System):
 # Whether an encoder to start from fits the data, its license, and that of a run.
 
 
-def check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
+def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
     """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
     found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
     if found != expected:
@@ -583,7 +583,7 @@ def check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> Non
         )
 
 
-def check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
+def _check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
     """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
     check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
     longest = manifest["tokenizer"]["max_length"]
@@ -594,7 +594,7 @@ def check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> 
         )
 
 
-def read_license(folder: Path) -> str | None:
+def _read_license(folder: Path) -> str | None:
     """The license that the model card in a Hugging Face folder states, if there is one."""
     from huggingface_hub import ModelCard  # takes half a second
 
@@ -602,13 +602,13 @@ def read_license(folder: Path) -> str | None:
     return ModelCard.load(card).data.license if card.exists() else None
 
 
-def read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
+def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
     """A run whose encoder is to start from; the rest is as in `read_other_run`.
 
     Raises:
         BadInput: also if what it trained is no BERT.
     """
-    identity = read_identity(small_files(out))
+    identity = read_run_identity(small_files(out))
     system = identity["config"]["system"]
     if "encoder" not in identity["start"] or "model" not in system:
         raise BadInput(
@@ -638,17 +638,17 @@ class DescribedSystem(Protocol):
         ...
 
 
-def trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
+def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
     """The encoder of a run, its relations, and what is known of it."""
-    relations = trained_relations(run)
+    relations = _trained_relations(run)
     tables = {} if relations is None else {"relations": relations}
-    return Trained(encoder=encoder_of(run), card=describe(system, run), tables=tables)
+    return Trained(encoder=encoder_of(run), card=_describe(system, run), tables=tables)
 
 
 def encoder_of(run: SavedRun) -> TermEncoder:
     """The encoder of a run with its tokenizer."""
     tokenizer = load_tokenizer(run.folder / "tokenizer")
-    return TermEncoder(trained_bert(run), tokenizer, trained_settings(run))
+    return TermEncoder(trained_bert(run), tokenizer, _trained_settings(run))
 
 
 def trained_bert(run: SavedRun) -> Bert:
@@ -659,7 +659,7 @@ def trained_bert(run: SavedRun) -> Bert:
     return merge_encoder(graph, run.params["encoder"])
 
 
-def trained_settings(run: SavedRun) -> EncoderSettings:
+def _trained_settings(run: SavedRun) -> EncoderSettings:
     """How terms became vectors in training."""
     return EncoderSettings(
         pooling=run.identity["config"]["system"]["model"]["pooling"],
@@ -668,7 +668,7 @@ def trained_settings(run: SavedRun) -> EncoderSettings:
     )
 
 
-def trained_relations(run: SavedRun) -> ExportedRelations | None:
+def _trained_relations(run: SavedRun) -> ExportedRelations | None:
     """The relation table of a run with its labels; None if none was learnt."""
     table = run.params.get("relations")
     return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
@@ -691,7 +691,7 @@ def export_trained(
         card: what the model card says in place of, or beside, what is known of the run.
         pytorch_bin, beside: of `export_encoder`.
     """
-    settings = trained_settings(run)
+    settings = _trained_settings(run)
     return export_encoder(
         trained_bert(run),
         run.folder / "tokenizer",
@@ -700,15 +700,15 @@ def export_trained(
         pooling=settings.pooling,
         cleaning=settings.cleaning,
         max_length=settings.max_length,
-        relations=trained_relations(run),
-        card={**describe(system, run), **(card or {})},
+        relations=_trained_relations(run),
+        card={**_describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
         beside=beside,
         proof=run.notes.get(PROOF),
     )
 
 
-def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
+def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """What the model card tells of a run, from run.json and metrics.jsonl."""
     start = run.identity["start"]
     return {
@@ -721,7 +721,7 @@ def describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
 
 
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
-    """The part of `describe` that any system with a dataset has, with a BERT or without."""
+    """The part of `_describe` that any system with a dataset has, with a BERT or without."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     batch, optimizer = system.batch, config["optimizer"]
     by_language = dataset["counts"].get("terms_by_language", {})
@@ -766,7 +766,7 @@ def of_another_run(start: Mapping[str, Any]) -> bool:
 # 2018).
 
 # Parts that are of use beside another encoder.
-HEADS = {"encoder", "relations", "types"}
+_HEADS = {"encoder", "relations", "types"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
@@ -783,7 +783,7 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
     # Imported here, as it imports Orbax: `train --help` stays quick.
     from coder_jax.training.checkpoints import read_params, saved_steps
 
-    check(run, "--average")
+    _check(run, "--average")
     steps = [step for step in saved_steps(out) if step <= run.step][-checkpoints:]
     if not 2 <= checkpoints == len(steps):
         raise BadInput(
@@ -795,7 +795,7 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
     for step in steps[:-1]:
         total = jax.tree.map(np.add, total, read_params(out, step)["encoder"])
     mean = jax.tree.map(lambda array: (array / len(steps)).astype(np.float32), total)
-    return with_encoder(run, mean, f"the mean of steps {', '.join(f'{s:,}' for s in steps)}")
+    return _with_encoder(run, mean, f"the mean of steps {', '.join(f'{s:,}' for s in steps)}")
 
 
 def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
@@ -809,7 +809,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         BadInput: if the encoder that it began with is not there, is another one, or was a run's;
             if what was trained is no encoder alone.
     """
-    check(run, "--interpolate")
+    _check(run, "--interpolate")
     assert isinstance(system, EncoderSystem)
     if not 0 <= weight <= 1:
         raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
@@ -835,18 +835,18 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         )
     check_proof(
         lambda terms: {
-            "vectors": encoder_of(with_encoder(run, parameters, "the start")).encode(terms)
+            "vectors": encoder_of(_with_encoder(run, parameters, "the start")).encode(terms)
         },
         run,
         f"--interpolate: {init}",
         START,
     )
-    mixed = between(parameters, run.params["encoder"], weight)
+    mixed = _between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
-    return with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
+    return _with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
 
 
-def between(old: Any, new: Any, weight: float) -> Any:
+def _between(old: Any, new: Any, weight: float) -> Any:
     """Arrays between those of two nested dictionaries of the same keys."""
 
     def mixed(start: Any, end: Any) -> np.ndarray:
@@ -855,9 +855,9 @@ def between(old: Any, new: Any, weight: float) -> Any:
     return jax.tree.map(mixed, old, new)
 
 
-def check(run: SavedRun, flag: str) -> None:
+def _check(run: SavedRun, flag: str) -> None:
     """BadInput if a run trained more than an encoder and what may be left as it is."""
-    others = sorted(set(run.params) - HEADS)
+    others = sorted(set(run.params) - _HEADS)
     if others or "encoder" not in run.params:
         raise BadInput(
             f"{flag}: the run trained {', '.join(others)} for its own encoder, and they would not "
@@ -865,7 +865,7 @@ def check(run: SavedRun, flag: str) -> None:
         )
 
 
-def with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
+def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
     """The run with another encoder, as `weights` tells."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
@@ -910,11 +910,11 @@ def write_rows(
     """
     if is_made(path, provenance, chunk):
         return
-    folder = chunks_of(path)
-    if is_first() and not (folder.is_dir() and is_of(path, provenance, chunk)):
+    folder = _chunks_of(path)
+    if is_first() and not (folder.is_dir() and _is_of(path, provenance, chunk)):
         remove_rows(path)
         folder.mkdir(parents=True)
-        note_of(path).write_text(note(provenance, chunk), encoding="utf-8")
+        _note_of(path).write_text(_note(provenance, chunk), encoding="utf-8")
     barrier("a folder for chunks")
     if not folder.is_dir():
         raise BadInput(
@@ -950,29 +950,29 @@ def is_made(path: Path, provenance: str, chunk: int) -> bool:
     Args:
         path, provenance, chunk: as for `write_rows`.
     """
-    made = first_decides(path.exists() and is_of(path, provenance, chunk))
+    made = first_decides(path.exists() and _is_of(path, provenance, chunk))
     if made and is_first():
-        shutil.rmtree(chunks_of(path), ignore_errors=True)
+        shutil.rmtree(_chunks_of(path), ignore_errors=True)
     return made
 
 
-def is_of(path: Path, provenance: str, chunk: int) -> bool:
+def _is_of(path: Path, provenance: str, chunk: int) -> bool:
     """Whether what is there of a file is made of the same."""
-    saved = note_of(path)
-    return saved.exists() and saved.read_text(encoding="utf-8") == note(provenance, chunk)
+    saved = _note_of(path)
+    return saved.exists() and saved.read_text(encoding="utf-8") == _note(provenance, chunk)
 
 
-def note(provenance: str, chunk: int) -> str:
+def _note(provenance: str, chunk: int) -> str:
     """The text of FILE.about: a device of another kind makes another number of rows at once."""
     return f"{provenance}, {chunk} rows at once"
 
 
-def note_of(path: Path) -> Path:
+def _note_of(path: Path) -> Path:
     """The file of the note."""
     return path.with_name(f"{path.name}.about")
 
 
-def chunks_of(path: Path) -> Path:
+def _chunks_of(path: Path) -> Path:
     """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
     return path.with_name(f".{path.name}.chunks")
 
@@ -980,9 +980,9 @@ def chunks_of(path: Path) -> Path:
 def remove_rows(*paths: Path) -> None:
     """Remove files of `write_rows`, whole or not, those that are there."""
     for path in paths:
-        shutil.rmtree(chunks_of(path), ignore_errors=True)
+        shutil.rmtree(_chunks_of(path), ignore_errors=True)
         path.unlink(missing_ok=True)
-        note_of(path).unlink(missing_ok=True)
+        _note_of(path).unlink(missing_ok=True)
 
 
 def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
@@ -996,29 +996,29 @@ def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
 # -------------------------------------------------------------------------------------------------
 # What training makes of some terms by its encoder, in float32, and what is read of a run does.
 
-Rows = Mapping[str, Any]
+_Rows = Mapping[str, Any]
 
 
-def encoder_proof(
+def _encoder_proof(
     system: EncoderSystem, source: BatchSource, recorded_start: Mapping[str, Any]
 ) -> Proof:
     """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
     terms = source.some_terms()
-    rows = {**packed_terms(source, terms), **system.rows_beside(source, terms)}
+    rows = {**_packed_terms(source, terms), **system.rows_beside(source, terms)}
     # What the program does not depend on is left out, so that it is compiled once.
     model = dataclasses.replace(system.model, init="", dtype="float32")
     plain = dataclasses.replace(system, model=model)
     structure, _ = split_encoder(plain.structure(recorded_start))
 
     def outputs(params: Params, extra: Tree) -> dict[str, jax.Array]:
-        return compiled_outputs(
+        return _compiled_outputs(
             params, extra, rows, system=plain, structure=structure, terms=len(terms)
         )
 
     return Proof(terms, outputs)
 
 
-def packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
+def _packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
     """Terms as a batch has them: cleaned, as word pieces, in packed rows."""
     cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
     longest = source.manifest["tokenizer"]["max_length"]
@@ -1027,10 +1027,10 @@ def packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]
 
 
 @partial(jax.jit, static_argnames=("system", "structure", "terms"))
-def compiled_outputs(
+def _compiled_outputs(
     params: Params,
     extra: Tree,
-    rows: Rows,
+    rows: _Rows,
     *,
     system: EncoderSystem,
     structure: Structure,
@@ -1040,7 +1040,7 @@ def compiled_outputs(
     return system.proof_outputs(bert, params, extra, rows, terms)
 
 
-def check_encoder(run: SavedRun, what: str) -> None:
+def _check_encoder(run: SavedRun, what: str) -> None:
     """BadInput if the encoder that was read of a run is not the one that it trained."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:

@@ -65,7 +65,7 @@ class GroupRun(EncoderRun):
 # should be float32 of the highest matmul precision, because they are multiplied by beta = 50 here.
 
 
-def log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.Array:
+def _log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.Array:
     """log(1 + sum over included j of exp(x_ij)); no overflow, gradients finite for finite input.
 
     Args:
@@ -82,7 +82,7 @@ def log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.A
     return largest_A + jnp.log(jnp.exp(-largest_A) + sum_A)
 
 
-def multi_similarity_loss(
+def _multi_similarity_loss(
     similarity_AB: jax.Array,
     positive_AB: jax.Array,
     negative_AB: jax.Array,
@@ -153,13 +153,13 @@ def weighed_pairs(
     beta: float,
     base: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The mean of the L_i of `multi_similarity_loss` over pairs that were mined in whatever way.
+    """The mean of the L_i of `_multi_similarity_loss` over pairs that were mined in whatever way.
 
     Args and what comes back are as there, of the mined pairs.
     """
     loss_A = (
-        log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
-        + log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
+        _log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
+        + _log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
     )
     anchors = similarity_AB.shape[0] if anchor_A is None else anchor_A.sum()
     per_anchor = 1.0 / jnp.maximum(anchors, 1).astype(similarity_AB.dtype)
@@ -229,14 +229,14 @@ class MultiSimilarity:
     """Epsilon of the mining."""
 
 
-def products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
+def _products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the inner product of every pair."""
     return jnp.einsum("ad,bd->ab", a_AD, b_BD, precision=jax.lax.Precision.HIGHEST)
 
 
 def cosine(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the cosine of every pair."""
-    return products(unit_length(a_AD), unit_length(b_BD))
+    return _products(unit_length(a_AD), unit_length(b_BD))
 
 
 def norm(vectors: jax.Array) -> jax.Array:
@@ -244,12 +244,12 @@ def norm(vectors: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))
 
 
-def distance(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
+def _distance(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the Euclidean distance of every pair.
 
     From inner products: the differences themselves would be an array [A, B, D].
     """
-    square_AB = (a_AD**2).sum(-1)[:, None] + (b_BD**2).sum(-1)[None, :] - 2 * products(a_AD, b_BD)
+    square_AB = (a_AD**2).sum(-1)[:, None] + (b_BD**2).sum(-1)[None, :] - 2 * _products(a_AD, b_BD)
     return jnp.sqrt(jnp.maximum(square_AB, 1e-12))
 
 
@@ -259,7 +259,7 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
     Returns:
         (loss, metrics): `loss_term`, and the mined pairs per anchor.
     """
-    total, mined = multi_similarity_loss(
+    total, mined = _multi_similarity_loss(
         cosine(group.vectors, group.vectors),
         group.positives,
         group.negatives,
@@ -293,8 +293,8 @@ def coder_loss(
         if score == "bilinear":
             similarity_kk = cosine(group.queries, tails_kD)
         else:
-            similarity_kk = -distance(group.queries, tails_kD)
-        relation_loss, mined = multi_similarity_loss(
+            similarity_kk = -_distance(group.queries, tails_kD)
+        relation_loss, mined = _multi_similarity_loss(
             similarity_kk,
             reached_kk,
             group.negatives[pairs:, pairs:],
@@ -323,13 +323,13 @@ def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
 # of S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 
 
-def table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
+def _table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
     """The shape of the table for a `score`, bilinear or translation."""
     return (relations, width, width) if score == "bilinear" else (relations, width)
 
 
-def init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
-    """float32, of a `table_shape`: relations that leave heads as they are, but for normal noise.
+def _init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
+    """float32, of a `_table_shape`: relations that leave heads as they are, but for normal noise.
 
     That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`.
     Under `jax.jit` with a sharded output each device makes its own part, of the same values.
@@ -338,7 +338,7 @@ def init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Ar
     return (jnp.eye(shape[-1])[None] if len(shape) == 3 else 0.0) + noise * normal
 
 
-def relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
+def _relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
     """float32 [..., U, D, D]: the matrices of distinct triplets; any one for a negative id.
 
     U of them, not one for each of the k = U * m repeats of the triplets.
@@ -346,13 +346,13 @@ def relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
     return table_RDD[jnp.maximum(relation_U, 0)]
 
 
-def relation_queries(
+def _relation_queries(
     matrix_UDD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array
 ) -> jax.Array:
     r"""The query :math:`M_r^\top e` of each head.
 
     Args:
-        matrix_UDD: float32 [..., U, D, D], of `relation_matrices`.
+        matrix_UDD: float32 [..., U, D, D], of `_relation_matrices`.
         relation_U: int32 [..., U]; a negative id stands for no relation and gives the head itself.
         head_UmD: float32 [..., U, m, D], the m terms of each triplet's head.
 
@@ -365,13 +365,13 @@ def relation_queries(
     return jnp.where((relation_U >= 0)[..., None, None], query_UmD, head_UmD)
 
 
-def translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
-    """The query e + r of each head; shapes as for `relation_queries`."""
+def _translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+    """The query e + r of each head; shapes as for `_relation_queries`."""
     translation_UD = jnp.where((relation_U >= 0)[..., None], table_RD[relation_U], 0.0)
     return head_UmD + translation_UD[..., None, :]
 
 
-def all_queries(
+def _all_queries(
     mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
 ) -> jax.Array:
     """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
@@ -386,23 +386,23 @@ def all_queries(
     width = head_BGkD.shape[-1]
     head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
     if table.ndim == 2:
-        query_BGUmD = translated(table, relation_BGU, head_BGUmD)
+        query_BGUmD = _translated(table, relation_BGU, head_BGUmD)
         return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
     # A device that holds some rows of every matrix needs those features of every head: these are
     # small, so the heads travel and the matrices stay.
     axes = spread_axes(mesh, width)
     if axes is None:
-        matrix_BGUDD = relation_matrices(table, relation_BGU)
-        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        matrix_BGUDD = _relation_matrices(table, relation_BGU)
+        query_BGUmD = _relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
     else:
         relation_BGU = put(relation_BGU, EVERYWHERE)
-        matrix_BGUDD = relation_matrices(table, relation_BGU)
+        matrix_BGUDD = _relation_matrices(table, relation_BGU)
         # The constraint holds for the gradient, too: it is made where the matrices lie.
         matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
         if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
             head_BGUmD = put(head_BGUmD, EVERYWHERE)
         head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
-        query_BGUmD = relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+        query_BGUmD = _relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
         if mesh.shape["within"] > 1:
             query_BGUmD = put(query_BGUmD, EVERYWHERE)
     return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
@@ -450,11 +450,11 @@ class RelationTable(GroupHead):
     def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
         if not (self.mu and recorded_start["relations"]):
             return None
-        shape = table_shape(self.score, recorded_start["relations"], width)
+        shape = _table_shape(self.score, recorded_start["relations"], width)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     def init_params(self, shapes: Tree) -> Tree:
-        return init_relations(shapes.shape, noise=self.noise, seed=self.seed)
+        return _init_relations(shapes.shape, noise=self.noise, seed=self.seed)
 
     def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
         theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
@@ -484,7 +484,7 @@ class RelationTable(GroupHead):
 
     def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
         head_BGkD = group.vectors[:, :, : self.pairs]
-        queries = all_queries(mesh, params, group.relations, head_BGkD)
+        queries = _all_queries(mesh, params, group.relations, head_BGkD)
         return dataclasses.replace(group, queries=queries)
 
 

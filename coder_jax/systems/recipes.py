@@ -16,7 +16,7 @@ from coder_jax.systems.sapbert import SapBertSystem
 from coder_jax.training.system import Config, OptimizerConfig, System, from_json
 from data_pipeline.process import BadInput
 
-SYSTEMS: dict[str, type[System]] = {
+_SYSTEMS: dict[str, type[System]] = {
     system.name: system
     for system in (
         CoderSystem,
@@ -61,7 +61,9 @@ RECIPES: dict[str, Callable[[], Config]] = {
 }
 
 
-def system_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] = SYSTEMS) -> System:
+def system_of(
+    identity: Mapping[str, Any], systems: Mapping[str, type[System]] = _SYSTEMS
+) -> System:
     """The system of a run.
 
     Args:
@@ -81,7 +83,9 @@ def system_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] =
     return from_json(systems[name], values, "the settings of the system in run.json")
 
 
-def config_of(identity: Mapping[str, Any], systems: Mapping[str, type[System]] = SYSTEMS) -> Config:
+def config_of(
+    identity: Mapping[str, Any], systems: Mapping[str, type[System]] = _SYSTEMS
+) -> Config:
     """The settings of a run: all that its result depends on, but its data.
 
     Args:

@@ -27,7 +27,7 @@ from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
 
 
-def pairs_of_names() -> BatchSpec:
+def _pairs_of_names() -> BatchSpec:
     """One group of 256 pairs of names: 512 terms."""
     return BatchSpec(draw="pairs", groups=1, triplets=256, repeats=1)
 
@@ -42,7 +42,7 @@ class SapBertSystem(EncoderSystem):
     content: ClassVar[Any] = GroupRun
 
     batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=pairs_of_names
+        default_factory=_pairs_of_names
     )
     term: MultiSimilarity = MultiSimilarity(alpha=1.0, beta=60.0, base=0.5, margin=0.2)
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
@@ -59,7 +59,7 @@ class SapBertSystem(EncoderSystem):
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
         similarity_NN = cosine(group.vectors, group.vectors)
-        positive_NN, negative_NN = mined_triplets(
+        positive_NN, negative_NN = _mined_triplets(
             similarity_NN, group.positives, group.negatives, margin=self.term.margin
         )
         loss, mined = weighed_pairs(
@@ -77,7 +77,7 @@ class SapBertSystem(EncoderSystem):
         }
 
 
-def mined_triplets(
+def _mined_triplets(
     similarity_AB: jax.Array, positive_AB: jax.Array, negative_AB: jax.Array, *, margin: float
 ) -> tuple[jax.Array, jax.Array]:
     """The pairs of all triplets in which a negative is not farther than a positive by a margin.
@@ -87,7 +87,7 @@ def mined_triplets(
 
     Args:
         similarity_AB: float [A, B], cosines.
-        positive_AB, negative_AB: bool [A, B], as for `multi_similarity_loss`.
+        positive_AB, negative_AB: bool [A, B], as for `_multi_similarity_loss`.
         margin: 0.2 in the paper.
 
     Returns:
@@ -148,7 +148,7 @@ def small_sapbert() -> Config[SapBertSystem]:
     system = SapBertSystem(
         model=base.system.model,
         batch=dataclasses.replace(
-            pairs_of_names(), triplets=128, row_length=base.system.batch.row_length
+            _pairs_of_names(), triplets=128, row_length=base.system.batch.row_length
         ),
     )
     return Config(recipe="small_sapbert", system=system, optimizer=base.optimizer, run=base.run)

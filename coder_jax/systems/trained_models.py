@@ -54,7 +54,13 @@ from coder_jax.training.checkpoints import (
     read_saved_identity,
     saved_steps,
 )
-from coder_jax.training.run_folder import as_it_was, is_run, read_identity, small_files, system_name
+from coder_jax.training.run_folder import (
+    as_it_was,
+    is_run,
+    read_run_identity,
+    small_files,
+    system_name,
+)
 from coder_jax.training.system import SavedRun, System, check_proof
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.identity import differences
@@ -65,7 +71,7 @@ from data_pipeline.process import BadInput, tell
 # Reading a run that was trained: what it learnt, and what is known of it.
 
 
-def check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
+def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
     """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
@@ -89,9 +95,9 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
             other outputs than training gave.
     """
     files = small_files(out)
-    identity = read_identity(files)
+    identity = read_run_identity(files)
     system = system_of(identity)
-    identity = read_identity(files, system.content)
+    identity = read_run_identity(files, system.content)
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
@@ -100,7 +106,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
         )
     if step is None:
         step = best_step(out) if system.best else steps[-1]
-    check_unchanged(out, step, identity)
+    _check_unchanged(out, step, identity)
     has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
     run = SavedRun(
         step=step,
@@ -123,12 +129,12 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
 # -------------------------------------------------------------------------------------------------
 # A model with classes, be it a run or an export: what answers mentions with concepts itself.
 
-SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
+_SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
 
 
 def has_classes(path: str | Path) -> bool:
     """Whether `path` is a run that learns classes, or the export of one."""
-    return system_name(path) in SYSTEMS or is_classifier(path)
+    return system_name(path) in _SYSTEMS or is_classifier(path)
 
 
 def load_classifier(path: str | Path) -> ConceptClassifier:
@@ -146,7 +152,7 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
     return found
 
 
-def hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
+def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
     """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
     if not is_run(path):
         return hash_weights(Path(path))
@@ -176,7 +182,7 @@ def records_of_classes(
             )
     classifier = load_classifier(model)
     tell(f"answers are the most probable of {len(classifier.concepts):,} classes")
-    protocol = encoder_protocol(classifier.encoder, model, hash_of_classifier(model, classifier))
+    protocol = encoder_protocol(classifier.encoder, model, _hash_of_classifier(model, classifier))
     return [
         one.score_normalizer(classifier, protocol, options, similarity="probability of the concept")
         for one in grouped
@@ -187,7 +193,7 @@ def records_of_classes(
 # Generators and rankers of a folder: a run, an export, or, as a generator, any encoder.
 
 
-def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
+def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
     """The generator of a run of `recall`, of its export, or of any encoder.
 
     Args:
@@ -216,14 +222,14 @@ def load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Cand
 def load_generators(
     paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
 ) -> GeneratorEnsemble:
-    """Several generators as one, or one; each as `load_generator` reads it.
+    """Several generators as one, or one; each as `_load_generator` reads it.
 
     Args:
         paths: of each.
         encoders: of each, as far as they are loaded already.
 
     Raises:
-        BadInput: as `load_generator` and `GeneratorEnsemble`, or if one is given twice.
+        BadInput: as `_load_generator` and `GeneratorEnsemble`, or if one is given twice.
     """
     names = [str(path) for path in paths]
     for name in names:
@@ -231,7 +237,7 @@ def load_generators(
             raise BadInput(f"--model: found {name} twice; expected each model once")
     given = encoders or [None] * len(paths)
     return GeneratorEnsemble(
-        [load_generator(path, encoder) for path, encoder in zip(paths, given, strict=True)]
+        [_load_generator(path, encoder) for path, encoder in zip(paths, given, strict=True)]
     )
 
 
@@ -282,7 +288,7 @@ def answered_by_stages(
     return found if found and has_stages(models, rankers) else []
 
 
-def load_stages(
+def _load_stages(
     generators: GeneratorEnsemble,
     rankers: Sequence[str],
     names: Sequence[str],
@@ -317,7 +323,7 @@ def staged_normalizer(
     """What maps mentions to the concepts of a dictionary.
 
     Args:
-        generators, rankers, by, cache: as for `load_stages`.
+        generators, rankers, by, cache: as for `_load_stages`.
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
@@ -334,16 +340,16 @@ def staged_normalizer(
         names = [term for terms in named.values() for term in terms]
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
-    stages = load_stages(generators, rankers, names, of_name, by, cache=cache)
+    stages = _load_stages(generators, rankers, names, of_name, by, cache=cache)
     stages.encode_names(progress=True)
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
     )
 
 
-def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
+def _protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
     """The protocol of generators, for records: how the first one encodes, and a hash of all."""
-    each = [protocol_of(*one) for one in zip(models, generators.members, strict=True)]
+    each = [_protocol_of(*one) for one in zip(models, generators.members, strict=True)]
     if len(each) == 1:
         return each[0]
     hashes = "\n".join(str(one.weights_hash) for one in each)
@@ -354,7 +360,7 @@ def protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> Enc
     )
 
 
-def protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
+def _protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
     """The protocol of a generator's encoder, for records."""
     return encoder_protocol(generator.encoder, model, hash_of_encoder(generator.encoder))
 
@@ -372,21 +378,21 @@ def records_of_stages(
 
     Args:
         models: what the generators are called.
-        generators, rankers: as for `load_stages`.
+        generators, rankers: as for `_load_stages`.
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
-        cache: as for `load_stages`.
+        cache: as for `_load_stages`.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
-    protocol = protocol_of_all(models, generators)
+    protocol = _protocol_of_all(models, generators)
     stages: RecallAndRank | None = None
     for one in benchmarks:
         names, concepts = one.dictionary.terms, one.data.name_concepts
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
-            stages = load_stages(generators, rankers, names, concepts, cache=cache)
+            stages = _load_stages(generators, rankers, names, concepts, cache=cache)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )

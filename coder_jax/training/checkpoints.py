@@ -41,12 +41,12 @@ from data_pipeline.process import BadInput
 # reads only its own part.
 
 
-class Damaged(Exception):
+class _Damaged(Exception):
     """A checkpoint that cannot be read, or does not hold what was saved; the message says what."""
 
 
 @jax.jit
-def checksum(array: jax.Array) -> jax.Array:
+def _checksum(array: jax.Array) -> jax.Array:
     """uint32: the sum of a hash of every element's bits and place, modulo 2^32.
 
     The hash is a bijection of the bits, so that one changed element always changes the sum; several
@@ -60,23 +60,23 @@ def checksum(array: jax.Array) -> jax.Array:
     return jnp.sum(mix_bits(bits.astype(jnp.uint32) ^ mix_bits(place)), dtype=jnp.uint32)
 
 
-def checksums(tree: Any) -> dict[str, int]:
+def _checksums(tree: Any) -> dict[str, int]:
     """The checksum of every array, by its path in the tree; arrays have at most 32 bits a value.
 
     Every host calls it with the same tree, as it does the step.
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
-    sums = jax.device_get([checksum(array) for _, array in leaves])
+    sums = jax.device_get([_checksum(array) for _, array in leaves])
     return {name: int(value) for name, value in zip(names, sums, strict=True)}
 
 
-def check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
+def _check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
     """Raise Damaged, with the name of an array, unless all are as they were saved."""
     wrong = sorted(name for name in found | saved if found.get(name) != saved.get(name))
     if wrong:
         more = f" and {len(wrong) - 1} more arrays" if len(wrong) > 1 else ""
-        raise Damaged(
+        raise _Damaged(
             f"{wrong[0]}{more} came back with other values than were saved (by checksum), so the "
             "file was changed or the disk is failing"
         )
@@ -89,10 +89,10 @@ def check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
 # local paths (google/orbax issue 359). Here its three functions that tell them apart learn s3:// as
 # well. Small files go through epath and fsspec.
 
-Spec = dict[str, Any]
+_Spec = dict[str, Any]
 
 
-def checkpoint_folder(out: str | Path) -> Path:
+def _checkpoint_folder(out: str | Path) -> Path:
     """OUT/checkpoints as Orbax takes it; OUT may be on this machine or in a bucket.
 
     Raises:
@@ -110,18 +110,18 @@ def checkpoint_folder(out: str | Path) -> Path:
     os.environ["EPATH_USE_TF"] = "false"
     gpath._is_tf_installed.cache_clear()
     if url.startswith("s3://"):
-        allow_s3()
+        _allow_s3()
     return epath.Path(f"{url}/checkpoints")
 
 
-def atomicity(folder: Path) -> ocp.options.AtomicityOptions:
+def _atomicity(folder: Path) -> ocp.options.AtomicityOptions:
     """How a checkpoint becomes whole: by its new name or, in a bucket, by a file written last."""
     modes = ocp.options.AtomicityMode
     mode = modes.COMMIT_FILE if in_bucket(folder) else modes.ATOMIC_RENAME
     return ocp.options.AtomicityOptions(mode=mode)
 
 
-def allow_s3() -> None:
+def _allow_s3() -> None:
     """Make this process's Orbax take s3:// addresses; the second call changes nothing.
 
     Raises:
@@ -131,13 +131,13 @@ def allow_s3() -> None:
     try:
         if tensorstore_utils.build_kvstore_tspec(probe, use_ocdbt=False)["driver"] == "s3":
             return
-        extend(gcs_utils, "get_kvstore_for_gcs", lambda known: lambda path: s3_or(known, path))
-        extend(
+        _extend(gcs_utils, "get_kvstore_for_gcs", lambda known: lambda path: _s3_or(known, path))
+        _extend(
             tensorstore_utils,
             "_use_gcs_driver",
             lambda known: lambda path: path.startswith("s3://") or known(path),
         )
-        extend(
+        _extend(
             tensorstore_utils,
             "_normalize_path",
             lambda known: lambda path: re.sub("^s3:/(?!/)", "s3://", known(path)),
@@ -152,12 +152,12 @@ def allow_s3() -> None:
         )
 
 
-def extend(module: Any, name: str, around: Callable[[Any], Any]) -> None:
+def _extend(module: Any, name: str, around: Callable[[Any], Any]) -> None:
     """Put what `around` makes of a module's function in its place."""
     setattr(module, name, around(getattr(module, name)))
 
 
-def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
+def _s3_or(known: Callable[[str], _Spec], path: str) -> _Spec:
     """tensorstore's description of an s3:// address; of any other what `known` makes of it.
 
     fsspec reads end point and region from the environment, but tensorstore must be told.
@@ -165,7 +165,7 @@ def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
     if not path.startswith("s3://"):
         return known(path)
     parts = urlsplit(path)
-    spec: Spec = {"driver": "s3", "bucket": parts.netloc, "path": parts.path.lstrip("/")}
+    spec: _Spec = {"driver": "s3", "bucket": parts.netloc, "path": parts.path.lstrip("/")}
     for option, names in (
         ("endpoint", ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")),
         ("aws_region", ("AWS_REGION", "AWS_DEFAULT_REGION")),
@@ -177,7 +177,7 @@ def s3_or(known: Callable[[str], Spec], path: str) -> Spec:
     return spec
 
 
-def quieten() -> None:
+def _quieten() -> None:
     """From now on drop log records with a traceback, and the echoes of reads and writes dropped.
 
     One full disk or damaged file gives pages of tracebacks, one for each array under way, and the
@@ -206,13 +206,13 @@ def _without_echoes(unraisable: Any) -> None:
 # -------------------------------------------------------------------------------------------------
 # Reading checkpoints on one host: for an export beside a run, and to see which are whole.
 
-Read = TypeVar("Read")
+_Read = TypeVar("_Read")
 
 
 def saved_steps(out: Path) -> list[int]:
     """The steps with a checkpoint, oldest first, for readers beside a run that goes on."""
-    folder = checkpoint_folder(out)
-    names = ocp.path.step.standard_name_format(atomicity_options=atomicity(folder))
+    folder = _checkpoint_folder(out)
+    names = ocp.path.step.standard_name_format(atomicity_options=_atomicity(folder))
     return sorted(found.step for found in names.find_all(folder))
 
 
@@ -227,10 +227,10 @@ def best_step(out: Path) -> int:
     Raises:
         BadInput: if the newest checkpoint, which tells it, cannot be read, or tells none.
     """
-    folder = checkpoint_folder(out) / str(saved_steps(out)[-1])
+    folder = _checkpoint_folder(out) / str(saved_steps(out)[-1])
     try:
-        best = or_damaged(lambda: read_json_item(folder, "notes")).get("best")
-    except Damaged as damage:
+        best = _or_damaged(lambda: _read_json_item(folder, "notes")).get("best")
+    except _Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; name another step"
         ) from damage
@@ -249,10 +249,10 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if they cannot be read, or are not what was saved.
     """
-    folder = checkpoint_folder(out) / str(step)
+    folder = _checkpoint_folder(out) / str(step)
     try:
-        return read_item(folder, "params")
-    except Damaged as damage:
+        return _read_item(folder, "params")
+    except _Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"
         ) from damage
@@ -264,10 +264,10 @@ def read_extra(out: Path, step: int) -> Any:
     Raises:
         BadInput: if it cannot be read, or is not what was saved.
     """
-    folder = checkpoint_folder(out) / str(step)
+    folder = _checkpoint_folder(out) / str(step)
     try:
-        return read_item(folder, "rest")["extra"]
-    except Damaged as damage:
+        return _read_item(folder, "rest")["extra"]
+    except _Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"
         ) from damage
@@ -279,7 +279,7 @@ def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if it cannot be read.
     """
-    return read_text(out, step, "identity")
+    return _read_text(out, step, "identity")
 
 
 def read_notes(out: Path, step: int) -> dict[str, Any]:
@@ -288,102 +288,102 @@ def read_notes(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if it cannot be read.
     """
-    return read_text(out, step, "notes")
+    return _read_text(out, step, "notes")
 
 
-def read_text(out: Path, step: int, item: str) -> dict[str, Any]:
+def _read_text(out: Path, step: int, item: str) -> dict[str, Any]:
     """An item of a checkpoint that is JSON; BadInput if it cannot be read."""
-    folder = checkpoint_folder(out) / str(step)
+    folder = _checkpoint_folder(out) / str(step)
     try:
-        return or_damaged(lambda: read_json_item(folder, item))
-    except Damaged as damage:
+        return _or_damaged(lambda: _read_json_item(folder, item))
+    except _Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"
         ) from damage
 
 
-def examine(folder: Path) -> str | None:
+def _examine(folder: Path) -> str | None:
     """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
     try:
         for item in ("params", "rest"):
-            read_item(folder, item)
+            _read_item(folder, item)
         for item in ("identity", "notes"):
-            or_damaged(partial(read_json_item, folder, item))
-    except Damaged as damage:
+            _or_damaged(partial(_read_json_item, folder, item))
+    except _Damaged as damage:
         return str(damage)
     return None
 
 
-def read_item(folder: Path, item: str) -> Any:
+def _read_item(folder: Path, item: str) -> Any:
     """One item of a checkpoint as NumPy arrays, without waiting for other hosts.
 
     Raises:
         Damaged: if it cannot be read, or is not what was saved.
     """
-    alone = this_host()
-    quieten()
+    alone = _this_host()
+    _quieten()
 
     def read() -> tuple[Any, dict[str, int]]:
-        saved = read_json_item(folder, "checksums")
+        saved = _read_json_item(folder, "checksums")
         arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
         with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
-            shapes = numbered(reader.metadata(folder / item).item_metadata.tree)
+            shapes = _numbered(reader.metadata(folder / item).item_metadata.tree)
             like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
             restored = reader.restore(folder / item, args=ocp.args.StandardRestore(like))
         return restored, saved
 
-    restored, saved = or_damaged(read)
+    restored, saved = _or_damaged(read)
     saved = {name: value for name, value in saved.items() if name.startswith(f"{item}/")}
-    check_sums(checksums({item: restored}), saved)
+    _check_sums(_checksums({item: restored}), saved)
     return restored
 
 
-def numbered(tree: Any) -> Any:
+def _numbered(tree: Any) -> Any:
     """A tree as it was saved, from one whose numbers of children became text, as in metadata.
 
     nnx numbers the layers of an encoder, 0, 1, 2, ...; Orbax writes keys as text, by which 10 comes
-    before 2. `check_keys` sees to it that no name which is saved looks like a number.
+    before 2. `_check_keys` sees to it that no name which is saved looks like a number.
     """
     if isinstance(tree, list):
-        return [numbered(child) for child in tree]
+        return [_numbered(child) for child in tree]
     if not isinstance(tree, dict):
         return tree
-    numbers = bool(tree) and all(is_number(key) for key in tree)
-    pairs = [(int(key) if numbers else key, numbered(child)) for key, child in tree.items()]
+    numbers = bool(tree) and all(_is_number(key) for key in tree)
+    pairs = [(int(key) if numbers else key, _numbered(child)) for key, child in tree.items()]
     return dict(sorted(pairs) if numbers else pairs)
 
 
-def is_number(key: Any) -> bool:
+def _is_number(key: Any) -> bool:
     """Whether a key is the text of a number of a child."""
     return isinstance(key, str) and key.isascii() and key.isdecimal() and str(int(key)) == key
 
 
-def check_keys(tree: Any) -> None:
+def _check_keys(tree: Any) -> None:
     """ValueError if what is read later would not have the keys that are saved now."""
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
-        if any(is_number(getattr(key, "key", None)) for key in path):
+        if any(_is_number(getattr(key, "key", None)) for key in path):
             raise ValueError(
                 f"{jax.tree_util.keystr(path)}: found a number as text; expected an integer, or a "
                 "name that is no number: when it is read, a number is an integer"
             )
 
 
-def read_json_item(folder: Path, item: str) -> dict[str, Any]:
+def _read_json_item(folder: Path, item: str) -> dict[str, Any]:
     """One item of a checkpoint that is JSON, without waiting for other hosts."""
-    alone = this_host()
+    alone = _this_host()
     handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
     with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
         return reader.restore(folder / item)
 
 
-def this_host() -> ocp.options.MultiprocessingOptions:
+def _this_host() -> ocp.options.MultiprocessingOptions:
     """What makes Orbax wait for no other host."""
     return ocp.options.MultiprocessingOptions(
         primary_host=jax.process_index(), active_processes={jax.process_index()}
     )
 
 
-def or_damaged(read: Callable[[], Read]) -> Read:
+def _or_damaged(read: Callable[[], _Read]) -> _Read:
     """What `read` gives; Damaged, in a line, where Orbax or tensorstore raise whatever they raise.
 
     After the first failed read Orbax drops the others, each of which then prints a traceback of its
@@ -397,15 +397,15 @@ def or_damaged(read: Callable[[], Read]) -> Read:
         except Exception as error:
             if host_count() > 1 and lost_host(error):
                 raise  # that host's end, not the checkpoint's
-            problem = error_in_a_line(error)
+            problem = _error_in_a_line(error)
         gc.collect()  # the dropped reads
         time.sleep(0.2)  # those still under way in tensorstore's threads
     finally:
         sys.unraisablehook, sys.excepthook = hooks
-    raise Damaged(problem)
+    raise _Damaged(problem)
 
 
-def error_in_a_line(error: BaseException) -> str:
+def _error_in_a_line(error: BaseException) -> str:
     """What an error of Orbax or tensorstore says, without the pages of settings behind it."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -424,14 +424,14 @@ def error_in_a_line(error: BaseException) -> str:
 # process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
 # has no renames, a file that is written last says that a checkpoint is whole (orbax_patches.py).
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-DELETED = "deleted"  # folder of the checkpoints that made place for others
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DELETED = "deleted"  # folder of the checkpoints that made place for others
 # Folders of NFS are looked at again after a minute at the latest, unless it was told otherwise.
-SEEN_WITHIN_SECONDS = 90
-RELOAD_SECONDS = 2
+_SEEN_WITHIN_SECONDS = 90
+_RELOAD_SECONDS = 2
 
 
-class Kept(preservation_policy.PreservationPolicy):
+class _Kept(preservation_policy.PreservationPolicy):
     """Which checkpoints stay: the two newest, the best, and those at multiples of some steps.
 
     Args:
@@ -467,15 +467,15 @@ class Checkpoints:
     def __init__(self, out: Path, keep_steps: Sequence[int]):
         self.remote = in_bucket(out)
         self.lock = lock_run(out) if is_first() and not self.remote else None
-        self.folder = checkpoint_folder(out)
-        self.kept = Kept(keep_steps)
+        self.folder = _checkpoint_folder(out)
+        self.kept = _Kept(keep_steps)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=self.kept,
             cleanup_tmp_directories=True,  # of saves that were killed
-            todelete_subdir=None if self.remote else DELETED,
-            atomicity_options=atomicity(self.folder),
+            todelete_subdir=None if self.remote else _DELETED,
+            atomicity_options=_atomicity(self.folder),
         )
-        quieten()
+        _quieten()
         try:
             self.manager = ocp.CheckpointManager(self.folder, options=options)
             self._see_what_the_first_sees()
@@ -487,15 +487,15 @@ class Checkpoints:
     def _see_what_the_first_sees(self) -> None:
         """Wait until this host sees the first host's steps: a network file system may be late."""
         steps = first_decides(self.steps)
-        end = time.monotonic() + SEEN_WITHIN_SECONDS
+        end = time.monotonic() + _SEEN_WITHIN_SECONDS
         while self.steps != steps:
             if time.monotonic() > end:
                 raise BadInput(
-                    f"in {self.folder} the first host sees the checkpoints {in_words(steps)}, but "
-                    f"this host sees {in_words(self.steps)}; --out must be the same folder for all "
-                    "hosts. If it is, give the same command again in a minute"
+                    f"in {self.folder} the first host sees the checkpoints {_in_words(steps)}, but "
+                    f"this host sees {_in_words(self.steps)}; --out must be the same folder for "
+                    "all hosts. If it is, give the same command again in a minute"
                 )
-            time.sleep(RELOAD_SECONDS)
+            time.sleep(_RELOAD_SECONDS)
             self.manager.reload()
 
     @property
@@ -529,16 +529,16 @@ class Checkpoints:
         """
         if step == self.latest:
             return
-        check_keys({"params": params, "rest": rest})
+        _check_keys({"params": params, "rest": rest})
         items = {
             "params": ocp.args.StandardSave(params),
             "rest": ocp.args.StandardSave(rest),
             "identity": ocp.args.JsonSave(dict(identity)),
             "notes": ocp.args.JsonSave(dict(notes)),
-            "checksums": ocp.args.JsonSave(checksums({"params": params, "rest": rest})),
+            "checksums": ocp.args.JsonSave(_checksums({"params": params, "rest": rest})),
         }
         self.kept.best = notes["best"][0] if notes.get("best") else -1
-        with explain_failed_save(self.folder):
+        with _explain_failed_save(self.folder):
             self.manager.wait_until_finished()
             self._empty_deleted()
             self.manager.save(step, args=ocp.args.Composite(**items), force=True)
@@ -566,7 +566,7 @@ class Checkpoints:
         step = self._step_to_restore(instead) if instead else self.latest
         try:
             restored = self._read(step, params, rest, this_run)
-        except Damaged as damage:
+        except _Damaged as damage:
             raise self._cannot_be_read(step, str(damage)) from damage
         self._set_aside([newer for newer in self.steps if newer > step])
         return step, *restored
@@ -574,7 +574,7 @@ class Checkpoints:
     def _step_to_restore(self, instead: int) -> int:
         """The newest step if it is whole, else `instead`; the first host looks for all."""
         *older, newest = self.steps
-        problem = first_decides(examine(self.folder / str(newest)) if is_first() else None)
+        problem = first_decides(_examine(self.folder / str(newest)) if is_first() else None)
         if problem is None:
             return newest
         if is_first():
@@ -582,9 +582,9 @@ class Checkpoints:
         if instead not in older:
             raise BadInput(
                 f"{self.folder} has no checkpoint of step {instead} before {newest} to go on from; "
-                f"it has {in_words(older)}"
+                f"it has {_in_words(older)}"
             )
-        problem = first_decides(examine(self.folder / str(instead)) if is_first() else None)
+        problem = first_decides(_examine(self.folder / str(instead)) if is_first() else None)
         if problem is not None:
             raise self._cannot_be_read(instead, problem)
         return instead
@@ -599,12 +599,12 @@ class Checkpoints:
         texts = ocp.args.Composite(
             **{name: ocp.args.JsonRestore() for name in ("identity", "notes", "checksums")}
         )
-        saved = or_damaged(lambda: self.manager.restore(step, args=texts))
+        saved = _or_damaged(lambda: self.manager.restore(step, args=texts))
         then = as_it_was(this_run, saved.identity)
         check_identity(saved.identity, then, f"checkpoint {self.folder / str(step)}")
-        restored = or_damaged(lambda: self.manager.restore(step, args=arrays))
+        restored = _or_damaged(lambda: self.manager.restore(step, args=arrays))
         found = {"params": restored.params, "rest": restored.rest}
-        check_sums(checksums(found), saved.checksums)
+        _check_sums(_checksums(found), saved.checksums)
         return restored.params, restored.rest, saved.notes
 
     def _cannot_be_read(self, step: int, problem: str) -> BadInput:
@@ -614,7 +614,7 @@ class Checkpoints:
         for other in reversed(self.steps):
             if other >= step:
                 continue
-            if examine(self.folder / str(other)) is not None:
+            if _examine(self.folder / str(other)) is not None:
                 bad.append(other)
                 continue
             also = f" ({', '.join(map(str, bad))} cannot be read either)" if bad else ""
@@ -647,12 +647,12 @@ class Checkpoints:
     def _empty_deleted(self) -> None:
         """Delete for good what the saves before have put away."""
         if is_first() and not self.remote:
-            shutil.rmtree(self.folder / DELETED, ignore_errors=True)
+            shutil.rmtree(self.folder / _DELETED, ignore_errors=True)
 
     def close(self) -> None:
         """Finish saving and let go of the folder."""
         try:
-            with explain_failed_save(self.folder):
+            with _explain_failed_save(self.folder):
                 self.manager.close()
                 self._empty_deleted()
         finally:
@@ -660,23 +660,23 @@ class Checkpoints:
                 self.lock.close()
 
 
-def in_words(steps: Sequence[int]) -> str:
+def _in_words(steps: Sequence[int]) -> str:
     """Steps, for messages."""
     return ", ".join(map(str, steps)) or "none"
 
 
 @contextlib.contextmanager
-def explain_failed_save(folder: Path) -> Iterator[None]:
+def _explain_failed_save(folder: Path) -> Iterator[None]:
     """Turn what a disk refused, in this save or one before in the background, into BadInput."""
     try:
         yield
     except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
         whole = f"{error} {error.__cause__}"
         full = "No space left" in whole or "quota exceeded" in whole
-        if full or getattr(error, "errno", None) in FULL:
+        if full or getattr(error, "errno", None) in _FULL:
             problem = f"the disk of {folder} is full"
-        elif isinstance(error, OSError) or "local file" in whole or refused(folder, error, whole):
-            problem = f"{folder} cannot be written to ({error_in_a_line(error)})"
+        elif isinstance(error, OSError) or "local file" in whole or _refused(folder, error, whole):
+            problem = f"{folder} cannot be written to ({_error_in_a_line(error)})"
         else:
             raise
         mend = "See to the bucket" if in_bucket(folder) else "Make room or mend the disk"
@@ -686,6 +686,6 @@ def explain_failed_save(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def refused(folder: Path, error: Exception, text: str) -> bool:
+def _refused(folder: Path, error: Exception, text: str) -> bool:
     """Whether an error with this text comes from the bucket in which `folder` is."""
     return in_bucket(folder) and (isinstance(error, client_errors()) or str(folder) in text)

@@ -39,7 +39,7 @@ from coder_jax.training.state import TrainState, is_of_part, rate_of_part
 from coder_jax.training.system import OptimizerConfig, Part
 from data_pipeline.process import BadInput
 
-NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
+_NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
 
 
 def lazy_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
@@ -75,7 +75,7 @@ class MissedSteps:
     def terms(self) -> int:
         """Terms of the sum that count."""
         config = self.config
-        return math.ceil(math.log(NOTHING_LEFT) / math.log(config.b1 / math.sqrt(config.b2)))
+        return math.ceil(math.log(_NOTHING_LEFT) / math.log(config.b1 / math.sqrt(config.b2)))
 
     def nodes(self, since_V: jax.Array, now: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """The two (W, E), float32 [V] each.

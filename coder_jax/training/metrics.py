@@ -28,10 +28,10 @@ from data_pipeline.process import BadInput, Stopped, is_quiet, progress_bar
 # this process's own affair: tensorboardX's own writer has a thread, a queue and a hook at exit,
 # which all speak up then.
 
-SECONDS_BETWEEN_FLUSHES = 60.0
+_SECONDS_BETWEEN_FLUSHES = 60.0
 
 
-class Board:
+class _Board:
     """The curves of a run that goes on from a step.
 
     Args:
@@ -66,7 +66,7 @@ class Board:
     def _write(self, **parts) -> None:
         event = self.event.Event(wall_time=time.time(), **parts)
         self.records.write(event.SerializeToString())
-        if time.monotonic() - self.flushed > SECONDS_BETWEEN_FLUSHES:
+        if time.monotonic() - self.flushed > _SECONDS_BETWEEN_FLUSHES:
             self.records.flush()
             self.flushed = time.monotonic()
 
@@ -83,10 +83,10 @@ class Board:
 # Where they lie, and with whose rights, is said as with any other program: WANDB_PROJECT,
 # WANDB_MODE=offline, WANDB_API_KEY; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME.
 
-FILE = "tracking.json"
-PROJECT = "coder_jax"
+_FILE = "tracking.json"
+_PROJECT = "coder_jax"
 # MLflow takes no other characters in names of metrics.
-NOT_OF_MLFLOW = re.compile(r"[^\w\-. :/]")
+_NOT_OF_MLFLOW = re.compile(r"[^\w\-. :/]")
 
 
 class Tracker:
@@ -132,7 +132,7 @@ class Tracker:
         """End the run there."""
 
 
-class Wandb(Tracker):
+class _Wandb(Tracker):
     """Weights & Biases."""
 
     def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
@@ -140,7 +140,7 @@ class Wandb(Tracker):
         wandb: Any = importlib.import_module("wandb")
         if is_quiet():
             os.environ.setdefault("WANDB_SILENT", "true")
-        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        project = os.environ.get("WANDB_PROJECT", _PROJECT)
         self.run = wandb.init(
             project=project, id=run_id, resume="allow", name=name, config=dict(config)
         )
@@ -158,7 +158,7 @@ class Wandb(Tracker):
         self.run.finish(exit_code=0 if error is None else 1)
 
 
-class Mlflow(Tracker):
+class _Mlflow(Tracker):
     """MLflow."""
 
     def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
@@ -168,13 +168,13 @@ class Mlflow(Tracker):
             self.mlflow.start_run(run_id=run_id)
         else:
             if not {"MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"} & os.environ.keys():
-                self.mlflow.set_experiment(PROJECT)
+                self.mlflow.set_experiment(_PROJECT)
             self.mlflow.start_run(run_name=name)
-            self.mlflow.log_params(dict(flat(config, ".")))
+            self.mlflow.log_params(dict(_flat(config, ".")))
         self.id = self.mlflow.active_run().info.run_id
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
-        names = {NOT_OF_MLFLOW.sub("_", name.replace("@", "_at_")): name for name in values}
+        names = {_NOT_OF_MLFLOW.sub("_", name.replace("@", "_at_")): name for name in values}
         sent = {new: values[name] for new, name in names.items()}
         self.mlflow.log_metrics(sent, step=step, synchronous=False)  # training does not wait for it
 
@@ -183,7 +183,7 @@ class Mlflow(Tracker):
         self.mlflow.end_run("FINISHED" if error is None else stopped)
 
 
-KINDS: dict[str, type[Wandb] | type[Mlflow]] = {"wandb": Wandb, "mlflow": Mlflow}
+_KINDS: dict[str, type[_Wandb] | type[_Mlflow]] = {"wandb": _Wandb, "mlflow": _Mlflow}
 
 
 def check_installed(kind: str) -> None:
@@ -193,10 +193,10 @@ def check_installed(kind: str) -> None:
         kind: one of KINDS, or "none".
     """
     if kind != "none" and is_first() and importlib.util.find_spec(kind) is None:
-        raise not_installed(kind, kind)
+        raise _not_installed(kind, kind)
 
 
-def not_installed(kind: str, package: str | None) -> BadInput:
+def _not_installed(kind: str, package: str | None) -> BadInput:
     """The error that says so."""
     return BadInput(
         f"--track {kind}: the package {package} is not installed for {sys.executable}; "
@@ -218,7 +218,7 @@ def tracking(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> I
         BadInput: if its package is not installed, or a new run cannot begin there.
     """
     tracker = (
-        start_tracker(kind, folder, name, config) if kind != "none" and is_first() else Tracker()
+        _start_tracker(kind, folder, name, config) if kind != "none" and is_first() else Tracker()
     )
     try:
         yield tracker
@@ -228,27 +228,27 @@ def tracking(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> I
     tracker.close(None)
 
 
-def start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Tracker:
+def _start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Tracker:
     """The run where it is tracked: that of OUT/tracking.json, or a new one.
 
     One that is there already and cannot be reached is a line on stderr: a run that was preempted
     goes on while the service is away.
     """
-    file = folder / FILE
+    file = folder / _FILE
     remedy = "delete the file, and a new run begins there"
     found = read_json(file, remedy) if file.exists() else {}
     ids = typed(found, dict[str, str], str(file), remedy)
     try:
-        tracker = KINDS[kind](ids.get(kind), name, config)
+        tracker = _KINDS[kind](ids.get(kind), name, config)
     except ModuleNotFoundError as error:
-        raise not_installed(kind, error.name) from error
+        raise _not_installed(kind, error.name) from error
     except Exception as error:  # whatever a client of a service raises
         what = f"{type(error).__name__}: {error}"
         if kind in ids:
             print(
                 f"--track {kind}: the run {ids[kind]} cannot go on there ({what}); training goes "
                 f"on, and metrics.jsonl has all of it. If the run was deleted there, delete "
-                f"{FILE} in {name}: a new one begins with the next start",
+                f"{_FILE} in {name}: a new one begins with the next start",
                 file=sys.stderr,
             )
             return Tracker()
@@ -261,11 +261,11 @@ def start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any])
     return tracker
 
 
-def flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested values, each by the names that lead to it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from flat(value, between, f"{prefix}{name}{between}")
+            yield from _flat(value, between, f"{prefix}{name}{between}")
         else:
             yield prefix + name, value
 
@@ -273,10 +273,10 @@ def flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator[
 # -------------------------------------------------------------------------------------------------
 # The metrics of a run: metrics.jsonl, TensorBoard and the progress bar.
 
-WITHOUT = "delete the line, or move the file away: a run goes on without it"
+_WITHOUT = "delete the line, or move the file away: a run goes on without it"
 # A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
-WAITS = 0.5
-SECONDS_BETWEEN_WARNINGS = 600.0
+_WAITS = 0.5
+_SECONDS_BETWEEN_WARNINGS = 600.0
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
@@ -297,8 +297,8 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            values = decoded_json(line.encode(), f"{path}:{number}", WITHOUT)
-            typed(values, MetricsLine, f"{path}:{number}", WITHOUT)
+            values = decoded_json(line.encode(), f"{path}:{number}", _WITHOUT)
+            typed(values, MetricsLine, f"{path}:{number}", _WITHOUT)
         except BadInput:
             if number == len(lines):  # no newline behind it: cut off
                 break
@@ -307,7 +307,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda values: values["step"])
 
 
-def keep_lines_until(path: Path, step: int) -> float:
+def _keep_lines_until(path: Path, step: int) -> float:
     """Drop the lines after `step`: a run that goes on from there writes them again.
 
     Returns the seconds that the run had taken by then.
@@ -339,9 +339,9 @@ class MetricsLog:
         if not self.first:
             return
         path = out / "metrics.jsonl"
-        self.seconds_before = keep_lines_until(path, first_step)
+        self.seconds_before = _keep_lines_until(path, first_step)
         self.lines = path.open("a", encoding="utf-8")
-        self.board = Board(out / "tensorboard", first_step)
+        self.board = _Board(out / "tensorboard", first_step)
         self.tracker = tracker or Tracker()
         self.bar = progress_bar(
             total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
@@ -355,7 +355,7 @@ class MetricsLog:
         if not self.first:
             return
         values = {**values, "seconds": self.seconds}
-        scalars = dict(flat(values, "/"))
+        scalars = dict(_flat(values, "/"))
         line = {"step": step, **values, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         try:
             for name, value in scalars.items():
@@ -380,8 +380,8 @@ class MetricsLog:
         """Say that the data is slow, from the second line in a row on: pipelines start slowly."""
         if share is None:
             return
-        before, self.waiting = self.waiting, share > WAITS
-        if not (before and self.waiting) or self.seconds < self.warned + SECONDS_BETWEEN_WARNINGS:
+        before, self.waiting = self.waiting, share > _WAITS
+        if not (before and self.waiting) or self.seconds < self.warned + _SECONDS_BETWEEN_WARNINGS:
             return
         self.warned = self.seconds
         self.bar.write(

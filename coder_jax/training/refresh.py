@@ -23,7 +23,7 @@ from coder_jax.training.system import System, View
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
-KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
+_KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpoint is damaged
 
 
 @dataclasses.dataclass
@@ -82,12 +82,12 @@ class Refresh:
             return source, None
         if self.due(step):
             folder = self._make(step, state, source)
-            found: dict[str, Any] = {"step": step, "hash": hash_folder(folder)}
+            found: dict[str, Any] = {"step": step, "hash": _hash_folder(folder)}
             must_agree(f"the index of step {step}", found["hash"])
         else:
             assert recorded is not None, "a run between two refreshes has an index"
             folder = self.files.folder / INDEX / str(recorded["step"])
-            found = {"step": recorded["step"], "hash": hash_folder(folder)}
+            found = {"step": recorded["step"], "hash": _hash_folder(folder)}
             if found != recorded:
                 raise BadInput(
                     f"the index {folder}, which the run's batches depend on, has the hash "
@@ -128,7 +128,7 @@ class Refresh:
         barrier("the index is written")
         if is_first():
             partial.rename(folder)
-            for number in self._made()[:-KEPT]:
+            for number in self._made()[:-_KEPT]:
                 shutil.rmtree(folder.with_name(str(number)))
             self.files.publish()
         barrier("the index is there")
@@ -142,7 +142,7 @@ class Refresh:
         return sorted(int(name) for name in names if name.isdigit())
 
 
-def hash_folder(folder: Path) -> str:
+def _hash_folder(folder: Path) -> str:
     """SHA-256 of the names and contents of all files in a folder; of nothing if it is not there."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -34,11 +34,11 @@ from data_pipeline.process import BadInput
 # -------------------------------------------------------------------------------------------------
 # One training process per run folder: a lock that ends with its process, however it ends.
 
-LOCK = "lock"
+_LOCK = "lock"
 
 # A network file system lets go of the lock of a machine that died once its lease is over.
-LEASE_SECONDS = 120
-RETRY_SECONDS = 2
+_LEASE_SECONDS = 120
+_RETRY_SECONDS = 2
 
 
 def lock_run(out: Path) -> IO[str] | None:
@@ -47,11 +47,11 @@ def lock_run(out: Path) -> IO[str] | None:
     None where the file system has no locks; this is said.
 
     Raises:
-        BadInput: if another process holds it: one of another machine still after LEASE_SECONDS.
+        BadInput: if another process holds it: one of another machine still after _LEASE_SECONDS.
         Stopped: if a signal asked for it meanwhile.
     """
     try:
-        file = wait_for_lock(out)
+        file = _wait_for_lock(out)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -64,11 +64,11 @@ def lock_run(out: Path) -> IO[str] | None:
     return file
 
 
-def wait_for_lock(out: Path) -> IO[str]:
+def _wait_for_lock(out: Path) -> IO[str]:
     """OUT/lock, locked at once or, if a process of another machine seems to hold it, in a while."""
     end = None
-    while (file := lock_file(out / LOCK)) is None:
-        owner = (out / LOCK).read_text(encoding="utf-8").strip() or "another process"
+    while (file := lock_file(out / _LOCK)) is None:
+        owner = (out / _LOCK).read_text(encoding="utf-8").strip() or "another process"
         _, elsewhere, machine = owner.rpartition(" on ")
         same_machine = not elsewhere or machine == socket.gethostname()
         if same_machine or (end is not None and time.monotonic() > end):
@@ -77,11 +77,11 @@ def wait_for_lock(out: Path) -> IO[str]:
                 "--out. Two processes would overwrite each other's checkpoints"
             )
         if end is None:
-            end = time.monotonic() + LEASE_SECONDS
-            print(f"{out} is locked by {owner}; waiting {LEASE_SECONDS} s, in case it is gone")
+            end = time.monotonic() + _LEASE_SECONDS
+            print(f"{out} is locked by {owner}; waiting {_LEASE_SECONDS} s, in case it is gone")
         if host_count() == 1:  # else the others, who wait for this host, would wait for ever
             process.poll()
-        time.sleep(RETRY_SECONDS)
+        time.sleep(_RETRY_SECONDS)
     return file
 
 
@@ -93,8 +93,8 @@ def wait_for_lock(out: Path) -> IO[str]:
 # Checkpoints are written to OUT itself, by all hosts.
 
 INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
-NOT_FETCHED = ("checkpoints/", "tensorboard/")
-NOT_PUBLISHED = ("checkpoints/", LOCK)
+_NOT_FETCHED = ("checkpoints/", "tensorboard/")
+_NOT_PUBLISHED = ("checkpoints/", _LOCK)
 
 
 class RunFiles:
@@ -118,15 +118,15 @@ class RunFiles:
         self.published: dict[str, tuple[int, int]] = {}
         self.folder = Path(out)
         if self.url:
-            self.folder = fetch_small_files(self.url, kept)
+            self.folder = _fetch_small_files(self.url, kept)
             # What was fetched is there.
-            self.published = {name: state_of(file) for name, file in self._to_publish().items()}
+            self.published = {name: _state_of(file) for name, file in self._to_publish().items()}
 
     def fetch(self) -> None:
         """See what the first host has published."""
         if self.url and not is_first():
             shutil.rmtree(self.folder / INDEX, ignore_errors=True)
-            fetch_into(self.folder, self.url)
+            _fetch_into(self.folder, self.url)
 
     def publish(self) -> None:
         """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
@@ -140,7 +140,7 @@ class RunFiles:
         with explained(self.url, "write"):
             files, root = open_bucket(self.url)
             for name in sorted(found, key=lambda name: name == RUN.file):
-                state = state_of(found[name])
+                state = _state_of(found[name])
                 if self.published.get(name) != state:
                     files.put_file(str(found[name]), f"{root}/{name}")
                     self.published[name] = state
@@ -153,7 +153,7 @@ class RunFiles:
         """By name, what goes to the bucket."""
         files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
         found = {str(file.relative_to(self.folder)): file for file in files}
-        return {name: file for name, file in found.items() if is_published(name)}
+        return {name: file for name, file in found.items() if _is_published(name)}
 
     def __enter__(self) -> "RunFiles":
         return self
@@ -169,16 +169,16 @@ class RunFiles:
             print(problem)  # the other error is the cause
 
 
-def state_of(file: Path) -> tuple[int, int]:
+def _state_of(file: Path) -> tuple[int, int]:
     """What changes when a file does: its size and the time of its last change."""
     stat = file.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
-def is_published(name: str) -> bool:
+def _is_published(name: str) -> bool:
     """Whether a file of the run's folder goes to the bucket: not what is half written."""
     half = name.endswith(".unfinished") or any(part.startswith(".") for part in Path(name).parts)
-    return not half and not name.startswith(NOT_PUBLISHED)
+    return not half and not name.startswith(_NOT_PUBLISHED)
 
 
 def small_files(out: str | Path) -> Path:
@@ -203,7 +203,7 @@ def is_run(path: str | Path) -> bool:
         return RUN.file in file_sizes(*open_bucket(address(path)))
 
 
-def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
+def _fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
     """A new folder with a run's small files, or empty if there is none; gone when Python ends.
 
     Raises:
@@ -211,15 +211,15 @@ def fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
     """
     folder = Path(tempfile.mkdtemp(prefix="coder_jax-run-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    fetch_into(folder, url, kept)
+    _fetch_into(folder, url, kept)
     return folder
 
 
-def fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
+def _fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> None:
     """Copy the small files of the run at `url`, if there is one."""
     with explained(url, "read"):
         files, root = open_bucket(url)
-        names = names_in(files, root)
+        names = _names_in(files, root)
         if RUN.file not in names:
             if names - set(kept):  # that is of a start that was cut off
                 raise BadInput(
@@ -228,7 +228,7 @@ def fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> 
                 )
             return
         for name in sorted(names):
-            if f"{name}/" in NOT_FETCHED:
+            if f"{name}/" in _NOT_FETCHED:
                 continue
             for path in files.find(f"{root}/{name}"):
                 inside = path.removeprefix(f"{root}/")
@@ -236,7 +236,7 @@ def fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) -> 
                 files.get_file(path, str(folder / inside))
 
 
-def names_in(files: Any, root: str) -> set[str]:
+def _names_in(files: Any, root: str) -> set[str]:
     """The names of files and folders in a folder of a bucket; none if there is no such folder.
 
     Raises:
@@ -260,7 +260,7 @@ def names_in(files: Any, root: str) -> set[str]:
 # OUT/lock            held by the process that trains (lock.py)
 
 # What a claim that was cut off leaves, beside what the run keeps of its data.
-OF_A_CLAIM = {LOCK, f"{RUN.file}.unfinished"}
+_OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 
 
 def identity(
@@ -294,7 +294,7 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
     path = out / RUN.file
     names = {entry.name for entry in out.iterdir()} if out.exists() else set()
     hidden = {beside(out / name, it).name for name in kept for it in (PARTIAL, OLD, FOLDER_LOCK)}
-    if not path.exists() and names and not {LOCK} <= names <= OF_A_CLAIM | set(kept) | hidden:
+    if not path.exists() and names and not {_LOCK} <= names <= _OF_A_CLAIM | set(kept) | hidden:
         raise BadInput(
             f"{out} is not empty and is not the folder of a run (it has no run.json); "
             "choose another --out, or empty it"
@@ -303,7 +303,7 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
     lock = lock_run(out)
     try:
         if path.exists():
-            check_identity(read_identity(out), this_run, str(out))
+            check_identity(read_run_identity(out), this_run, str(out))
             return
         for name in kept:
             if (data / name).is_file():
@@ -318,7 +318,7 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
             lock.close()
 
 
-def read_identity(out: Path, content: Any = Run) -> dict[str, Any]:
+def read_run_identity(out: Path, content: Any = Run) -> dict[str, Any]:
     """The contents of run.json.
 
     Args:
@@ -343,20 +343,20 @@ def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any]
         content: what a run of this system must have; one of another is only to be compared.
 
     Raises:
-        BadInput: as `read_identity`.
+        BadInput: as `read_run_identity`.
     """
     if not (out / RUN.file).exists():
         return None
-    saved = read_identity(out)
+    saved = read_run_identity(out)
     same = saved["config"]["system"]["name"] == system
-    return read_identity(out, content) if same else saved
+    return read_run_identity(out, content) if same else saved
 
 
 def system_name(path: str | Path) -> str | None:
     """The name of the system of a run; None for what is no run."""
     if not is_run(path):
         return None
-    name: str = read_identity(small_files(path))["config"]["system"]["name"]
+    name: str = read_run_identity(small_files(path))["config"]["system"]["name"]
     return name
 
 
@@ -379,7 +379,7 @@ def check_identity(saved: dict[str, Any], current: dict[str, Any], where: str) -
 # was made, and the numbers before and after. Checkpoints from before keep what run.json was then. A
 # change that no checkpoint has yet counts for nothing: it can be taken back, or made another one.
 
-CHANGES = "extended"
+_CHANGES = "extended"
 
 
 def going_on(
@@ -398,9 +398,9 @@ def going_on(
         BadInput: if another run is there, with the differences; or this one, but shorter or, unless
             `extend`, longer; with what to do.
     """
-    if CHANGES in saved:
-        current = {**current, CHANGES: saved[CHANGES]}
-    if differences(with_steps(saved, steps_of(current)), current):
+    if _CHANGES in saved:
+        current = {**current, _CHANGES: saved[_CHANGES]}
+    if differences(_with_steps(saved, steps_of(current)), current):
         check_identity(saved, current, where)  # with the steps, if they differ, too
     recorded = as_saved(saved, step)
     before, now = steps_of(recorded), steps_of(current)
@@ -421,12 +421,12 @@ def going_on(
             f"a new run with its parameters: --from {where} --out NEW"
         )
     change = {"step": step, "from": before, "to": now}
-    return {**with_steps(recorded, now), CHANGES: [*recorded.get(CHANGES, []), change]}
+    return {**_with_steps(recorded, now), _CHANGES: [*recorded.get(_CHANGES, []), change]}
 
 
 def as_saved(this_run: dict[str, Any], step: int) -> dict[str, Any]:
     """What a run was when it saved its newest checkpoint, of `step`; 0 without one."""
-    changes = this_run.get(CHANGES, [])
+    changes = this_run.get(_CHANGES, [])
     return before_change(this_run, sum(change["step"] < step for change in changes))
 
 
@@ -437,17 +437,17 @@ def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]
         this_run: what it is now.
         saved: what the checkpoint says; the number of its changes counts.
     """
-    return before_change(this_run, len(saved.get(CHANGES, [])))
+    return before_change(this_run, len(saved.get(_CHANGES, [])))
 
 
 def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
     """What a run was after so many of its changes, before the next one."""
-    changes = this_run.get(CHANGES, [])
+    changes = this_run.get(_CHANGES, [])
     if number >= len(changes):
         return this_run
-    then = with_steps(this_run, changes[number]["from"])
-    del then[CHANGES]
-    return then if number == 0 else {**then, CHANGES: changes[:number]}
+    then = _with_steps(this_run, changes[number]["from"])
+    del then[_CHANGES]
+    return then if number == 0 else {**then, _CHANGES: changes[:number]}
 
 
 def steps_of(run: dict[str, Any]) -> int:
@@ -455,7 +455,7 @@ def steps_of(run: dict[str, Any]) -> int:
     return run["config"]["optimizer"]["steps"]
 
 
-def with_steps(run: dict[str, Any], steps: int) -> dict[str, Any]:
+def _with_steps(run: dict[str, Any], steps: int) -> dict[str, Any]:
     """The same with another number of steps."""
     optimizer = {**run["config"]["optimizer"], "steps": steps}
     return {**run, "config": {**run["config"], "optimizer": optimizer}}

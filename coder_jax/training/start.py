@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.devices.hosts import first_decides, log
-from coder_jax.training.run_folder import before_change, read_identity, small_files
+from coder_jax.training.run_folder import before_change, read_run_identity, small_files
 from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
@@ -70,7 +70,7 @@ def read_other_run(
     from coder_jax.training.checkpoints import best_step, read_notes, read_params, saved_steps
 
     folder = small_files(out)
-    identity = read_identity(folder)
+    identity = read_run_identity(folder)
     steps = saved_steps(Path(out))
     if provenance is not None:
         step = provenance["step"]

@@ -44,7 +44,7 @@ def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:
     return lambda step: multiple * schedule(step)
 
 
-def decayed(params: Any, undecayed: tuple[str, ...]) -> Any:
+def _decayed(params: Any, undecayed: tuple[str, ...]) -> Any:
     """True for each array of a part that weight decay applies to.
 
     Biases and layer norms have one dimension and do not decay; nor does what `undecayed` names.
@@ -71,7 +71,7 @@ def make_optimizer(
             optimizers[name] = optax.adamw(
                 rate,
                 weight_decay=config.weight_decay,
-                mask=lambda params, part=part: decayed(params, part.undecayed),
+                mask=lambda params, part=part: _decayed(params, part.undecayed),
                 **moments,
             )
         else:
@@ -212,7 +212,7 @@ def new_state(
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, like)
     read = {name: initial[name] for name in like.params if name in initial}
-    params: Params = {name: place_read(part, like.params[name]) for name, part in read.items()}
+    params: Params = {name: _place_read(part, like.params[name]) for name, part in read.items()}
     missing = {name: shapes for name, shapes in like.params.items() if name not in read}
     places = {name: where.params[name] for name in missing}, where.extra
     new_params, extra = jax.jit(
@@ -227,7 +227,7 @@ def new_state(
     return TrainState(step, params, extra, opt_state, row_steps)
 
 
-def place_read(read: Any, like: Any) -> Any:
+def _place_read(read: Any, like: Any) -> Any:
     """Arrays that were read, laid out as the shapes of `like`.
 
     Arrays are found by their names, whatever order they come in.
@@ -263,7 +263,7 @@ def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
         arrays = jax.tree.leaves(like.params[name])
         count = sum(array.size for array in arrays)
         size = sum(array.size * array.dtype.itemsize for array in arrays)
-        per_device = bytes_per_device(arrays)
+        per_device = _bytes_per_device(arrays)
         rate = "held fixed" if part.rate is None else f"learning rate x {part.rate:g}"
         rows = f", the rows of {part.touched} that a step uses" if part.touched else ""
         where = f"whole on each of {devices} devices" if devices > 1 else "on one device"
@@ -273,7 +273,7 @@ def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
     return "\n".join(["parameters", *lines])
 
 
-def bytes_per_device(tree: Any) -> int:
+def _bytes_per_device(tree: Any) -> int:
     """Bytes of shapes with shardings that one device holds."""
     return sum(
         int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize

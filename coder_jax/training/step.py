@@ -14,10 +14,10 @@ import optax
 from jax.sharding import Mesh
 
 from coder_jax.devices.mesh import (
-    batch_shapes,
     check_memory,
     local_copy,
     make_mesh,
+    placed_batch_shapes,
     replicated,
     step_cut,
 )
@@ -35,7 +35,7 @@ from data_pipeline.batches.spec import BatchSource, StepCut
 Metrics = dict[str, jax.Array]
 
 
-def make_train_step(
+def _make_train_step(
     loss: Loss,
     optimizer: optax.GradientTransformation,
     parts: Mapping[str, Part],
@@ -117,7 +117,7 @@ class Step:
         like: the state as shapes with their places.
         optimizer: of the parts that are trained.
         lazy: how a step works on the rows that it uses.
-        jitted: of `make_train_step`.
+        jitted: of `_make_train_step`.
         config: of the run.
     """
 
@@ -144,7 +144,7 @@ class Step:
         Raises:
             BadInput: if it does not fit; nothing was loaded or run.
         """
-        shapes = batch_shapes(
+        shapes = placed_batch_shapes(
             self.mesh, self.cut, source.shapes(rows), source.packed, source.floats
         )
         self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
@@ -203,6 +203,6 @@ def make_step(
         like=like,
         optimizer=optimizer,
         lazy=lazy,
-        jitted=make_train_step(loss, optimizer, parts, lazy, like),
+        jitted=_make_train_step(loss, optimizer, parts, lazy, like),
         config=config,
     )

@@ -401,7 +401,7 @@ class RunConfig:
 
 
 # The least values of numbers above.
-LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
+_LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
     (
         *("learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
         *("rows", "eval_steps", "save_minutes", "restore_step"),
@@ -409,8 +409,8 @@ LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | 
     ),
     0,
 )
-BELOW = {"b1": 1, "b2": 1}
-UNNAMED = ("batch", "model")  # parts of a system whose name is not in the flags of their values
+_BELOW = {"b1": 1, "b2": 1}
+_UNNAMED = ("batch", "model")  # parts of a system whose name is not in the flags of their values
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,7 +438,7 @@ class Config(Generic[S]):
             )
         self.system.validate(optimizer)
         for settings in (optimizer, run, self.system):
-            check_numbers(settings)
+            _check_numbers(settings)
         if self.system.best is not None and not run.eval_steps:
             raise BadInput(
                 f"--eval-steps is 0, but {self.system.name} takes the checkpoint with the best "
@@ -452,20 +452,20 @@ class Config(Generic[S]):
             )
 
 
-def check_numbers(settings: Any, prefix: str = "") -> None:
+def _check_numbers(settings: Any, prefix: str = "") -> None:
     """BadInput for a setting, at any depth, that is no finite number or outside of its bounds."""
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
         flag = flag_of(f"{prefix}{name}")
         if dataclasses.is_dataclass(value):
-            check_numbers(value, "" if name in UNNAMED else f"{name}.")
+            _check_numbers(value, "" if name in _UNNAMED else f"{name}.")
         elif isinstance(value, int | float):
             if not math.isfinite(value):
                 raise BadInput(f"{flag} is {value}; expected a finite number")
-            if name in LEAST and value < LEAST[name]:
-                raise BadInput(f"{flag} is {value}; expected {LEAST[name]} or more")
-            if name in BELOW and value >= BELOW[name]:
-                raise BadInput(f"{flag} is {value}; expected less than {BELOW[name]}")
+            if name in _LEAST and value < _LEAST[name]:
+                raise BadInput(f"{flag} is {value}; expected {_LEAST[name]} or more")
+            if name in _BELOW and value >= _BELOW[name]:
+                raise BadInput(f"{flag} is {value}; expected less than {_BELOW[name]}")
 
 
 def to_json(config: Config) -> dict[str, Any]:
@@ -489,8 +489,8 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
     made = typed(values, kind, source, "it is damaged, or of another version of coder_jax")
     known = dataclasses.asdict(made)  # type: ignore[call-overload]
     for found, names in (
-        ("has no", names_beside(known, values)),
-        ("has the unknown", names_beside(values, known)),
+        ("has no", _names_beside(known, values)),
+        ("has the unknown", _names_beside(values, known)),
     ):
         if names:
             raise BadInput(
@@ -500,14 +500,14 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
     return made
 
 
-def names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """The names in nested dictionaries of settings that others do not have."""
     names = []
     for name, value in there.items():
         if name not in others and (name, value) not in GONE:
             names.append(name)
         elif isinstance(value, Mapping) and isinstance(others.get(name), Mapping):
-            names += names_beside(value, others[name])
+            names += _names_beside(value, others[name])
     return names
 
 
@@ -519,7 +519,7 @@ def names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[st
 # again.
 
 PROOF, START = "proof", "proof of the start"
-TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
+_TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -584,10 +584,10 @@ def check_proof(
         expected = np.array(kept["outputs"][name], np.float32)
         apart = np.abs(np.asarray(array) - expected).reshape(len(expected), -1).max(axis=1)
         worst = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
-        if not apart[worst] <= TOLERANCE:  # catches NaN too
+        if not apart[worst] <= _TOLERANCE:  # catches NaN too
             raise BadInput(
                 f"{what} gives other {name} than training gave: they differ by {apart[worst]:.2e} "
-                f"for the term {kept['terms'][worst]!r}; expected at most {TOLERANCE:.0e}. It was "
+                f"for the term {kept['terms'][worst]!r}; expected at most {_TOLERANCE:.0e}. It was "
                 "read otherwise than it was trained, and is of no use: take another checkpoint, or "
                 "the version of coder_jax by which the run was trained"
             )

@@ -26,8 +26,8 @@ from coder_jax.training.run_folder import (
     claim_run_folder,
     going_on,
     identity,
-    read_identity,
     read_identity_if_any,
+    read_run_identity,
     steps_of,
 )
 from coder_jax.training.start import load_start
@@ -42,7 +42,7 @@ from data_pipeline.process import BadInput, Stopped
 # The steps between two lines of the log: their mean metrics, their speed and their health.
 
 
-class Window:
+class _Window:
     """The steps between two lines of the log: their mean metrics, their speed, and their health.
 
     Device values are fetched a step late, so that the devices never wait for Python.
@@ -160,7 +160,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     for name, value in to_json(config).items():
         for setting, chosen in value.items() if isinstance(value, dict) else [(name, value)]:
             must_agree(setting, chosen)
-    must_agree("the content hash of --data", content_hash(source))
+    must_agree("the content hash of --data", _content_hash(source))
     barrier("all hosts agree")  # before anything is written
     score = system.scorer(source, run) if run.eval_steps else None
 
@@ -186,13 +186,13 @@ def train(config: Config, source: BatchSource) -> RunResult:
         files.fetch()
         if not (files.folder / RUN.file).exists():
             raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
-        check_identity(read_identity(files.folder), saved, files.name)
+        check_identity(read_run_identity(files.folder), saved, files.name)
 
         # ---- Devices, optimizer, step: as shapes, compiled before anything is loaded ----
         step_of_run = make_step(config, recorded_start, source.packed)
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
         log(overview(step_of_run.like, step_of_run.parts))
-        log(run_in_a_line(config))
+        log(_run_in_a_line(config))
         log(step_of_run.compile(source, source.plan.sizes[0]))
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
@@ -232,7 +232,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         metrics_log = opened.enter_context(
             contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker))
         )
-        window = Window(
+        window = _Window(
             system.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
         )
         clock = SaveClock(run.save_minutes)
@@ -337,7 +337,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     return RunResult(files.name, steps, metrics_log.seconds, scores)
 
 
-def run_in_a_line(config: Config) -> str:
+def _run_in_a_line(config: Config) -> str:
     """What is about to run, for people."""
     system = config.system
     return (
@@ -346,6 +346,6 @@ def run_in_a_line(config: Config) -> str:
     )
 
 
-def content_hash(source: BatchSource) -> str:
+def _content_hash(source: BatchSource) -> str:
     """A hash of what the data is, for hosts to compare."""
     return hashlib.sha256(json.dumps(source.identity, sort_keys=True).encode()).hexdigest()

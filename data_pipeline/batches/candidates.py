@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from data_pipeline.batches.packing import decoded, identity_of
+from data_pipeline.batches.packing import decoded_terms, identity_of
 from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
 from data_pipeline.files.whole import map_array, written_whole
 from data_pipeline.process import BadInput
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #
 # OUT/vectors.npy              float32 [terms, D], the vector of each term of the dataset
 # OUT/rows.npy                 int64 [rows], what `CandidateBatches.rows` says
-# OUT/index/N/candidates.npy   int32 [rows, k], the candidates of each row of `term_rows`; -1 for
+# OUT/index/N/candidates.npy   int32 [rows, k], the candidates of each row of `_term_rows`; -1 for
 # none
 
 VECTORS, ROWS, CANDIDATES = "vectors.npy", "rows.npy", "candidates.npy"
@@ -72,7 +72,7 @@ class CandidateBatches:
         self.manifest: Mapping[str, Any] = self.dataset.manifest
         self.draw = TermDraw(self.dataset, spec)
         self.concept_groups = groups_of(self.dataset)
-        self.concept_languages = languages_of(self.dataset) if languages else None
+        self.concept_languages = _languages_of(self.dataset) if languages else None
         self.groups = cut.groups(spec)
         self.width, self.candidates = width, candidates
         self.plan = RowPlan((1,))
@@ -108,7 +108,7 @@ class CandidateBatches:
 
     def some_terms(self) -> list[str]:
         """A few terms that are spread over the data, always the same."""
-        return decoded(self.folder, self.dataset.tokens, self.dataset.token_start)
+        return decoded_terms(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
         """These batches with the candidates of an index.
@@ -156,21 +156,21 @@ class CandidateBatches:
             batch = {
                 "vectors": vectors[terms_of[row]],
                 "classes": classes,
-                "class_groups": sets_of(self.concept_groups, classes),
+                "class_groups": _sets_of(self.concept_groups, classes),
                 "semantic_groups": groups_of[row].astype(np.int32),
             }
             if self.concept_languages is not None:
-                batch["class_languages"] = sets_of(self.concept_languages, classes)
+                batch["class_languages"] = _sets_of(self.concept_languages, classes)
                 batch["languages"] = self.dataset.term_language[terms_of[row]].astype(np.int32)
             yield batch
 
 
-def sets_of(sets: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def _sets_of(sets: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """int32, as bits: what each of some classes has; nothing for -1."""
     return np.where(classes < 0, 0, sets[np.maximum(classes, 0)].astype(np.int32))
 
 
-def languages_of(dataset: "TripletDataset") -> np.ndarray:
+def _languages_of(dataset: "TripletDataset") -> np.ndarray:
     """int32 [C], as bits: the languages in which each concept has a term, by their number.
 
     Raises:

@@ -17,46 +17,48 @@ from data_pipeline.terminology.semantic_groups import ANY, groups_of
 # -------------------------------------------------------------------------------------------------
 # How alike names are, by the word pieces that they share.
 
-ALIKE = 0.6  # names that share more of their word pieces teach little about synonyms
-TERMS_AT_ONCE = 1 << 20  # a word of memory for each token of so many terms
+_ALIKE = 0.6  # names that share more of their word pieces teach little about synonyms
+_TERMS_AT_ONCE = 1 << 20  # a word of memory for each token of so many terms
 
 
-def word_piece_sets(dataset: TripletDataset) -> np.ndarray:
+def _word_piece_sets(dataset: TripletDataset) -> np.ndarray:
     """uint64 [N]: the set of each term's word pieces, a bit for each of 64 classes of pieces."""
     pieces = np.arange(dataset.manifest["tokenizer"]["vocab_size"])
     bit_of = np.left_shift(np.uint64(1), mix(pieces) >> np.uint64(58))
     sets = np.empty(dataset.token_start.size - 1, np.uint64)
-    for first in range(0, sets.size, TERMS_AT_ONCE):
-        start = dataset.token_start[first : first + TERMS_AT_ONCE + 1]
+    for first in range(0, sets.size, _TERMS_AT_ONCE):
+        start = dataset.token_start[first : first + _TERMS_AT_ONCE + 1]
         bits = bit_of[dataset.tokens[start[0] : start[-1]]]
         start = start - start[0]
         bits[start[:-1]] = bits[start[1:] - 1] = 0  # [CLS] and [SEP], which every term has
-        sets[first : first + TERMS_AT_ONCE] = np.bitwise_or.reduceat(bits, start[:-1])
+        sets[first : first + _TERMS_AT_ONCE] = np.bitwise_or.reduceat(bits, start[:-1])
     return sets
 
 
-def likeness(pieces: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """float32: the Jaccard index of sets of `word_piece_sets`, which broadcast; of empty ones 1."""
+def _likeness(pieces: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """float32: the Jaccard index of sets of `_word_piece_sets`, which broadcast; of empty ones
+    1.
+    """
     either = np.bitwise_count(pieces | others)
     both = np.bitwise_count(pieces & others)
     index = both / np.maximum(either, 1).astype(np.float32)
     return np.where(either == 0, np.float32(1), index)
 
 
-def has_unlike_name(pieces: np.ndarray, term_start: np.ndarray) -> np.ndarray:
+def _has_unlike_name(pieces: np.ndarray, term_start: np.ndarray) -> np.ndarray:
     """bool [C]: whether a concept has a name that is not like its first."""
     first = np.repeat(pieces[term_start[:-1]], np.diff(term_start))
-    return np.logical_or.reduceat(likeness(pieces, first) <= ALIKE, term_start[:-1])
+    return np.logical_or.reduceat(_likeness(pieces, first) <= _ALIKE, term_start[:-1])
 
 
-def least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
+def _least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
     """int64 [T, number], places in [0, c): names of each row that are least alike.
 
     The first; then, each time, the one least like those taken before: as like as the one of them
     that it is most like. Of equal ones the first is taken.
 
     Args:
-        pieces: uint64 [T, c], sets of `word_piece_sets`.
+        pieces: uint64 [T, c], sets of `_word_piece_sets`.
         number: at most c.
     """
     alike = np.zeros(pieces.shape, np.float32)
@@ -64,7 +66,7 @@ def least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
     places = np.empty((len(pieces), number), np.int64)
     for nth in range(number):
         place = places[:, nth] = np.argmin(alike, axis=1)
-        np.maximum(alike, likeness(pieces, pieces[row, place][:, None]), out=alike)
+        np.maximum(alike, _likeness(pieces, pieces[row, place][:, None]), out=alike)
         alike[row, place] += 2  # more than any copy of it, which comes after all else
     return places
 
@@ -72,7 +74,7 @@ def least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------
 # Which of its terms a concept shows: the rule `BatchSpec.names`, by stateless random numbers.
 
-CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
+_CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
 
 
 class Names:
@@ -91,11 +93,11 @@ class Names:
         self.term_start = dataset.term_start
         self.has_synonym = np.diff(dataset.term_start) >= 2
         if self.rule == "unlike":
-            pieces = word_piece_sets(dataset)
-            self.has_synonym = has_unlike_name(pieces, dataset.term_start)
+            pieces = _word_piece_sets(dataset)
+            self.has_synonym = _has_unlike_name(pieces, dataset.term_start)
             self.pieces = pieces
         if self.rule == "languages":
-            self.by_language = ByLanguage(dataset)
+            self.by_language = _ByLanguage(dataset)
 
     def __call__(
         self, stream: str, slot: np.ndarray, concept: np.ndarray, number: int
@@ -107,7 +109,7 @@ class Names:
         count = self.term_start[concept + 1] - start
         terms = start[:, None] + self._drawn(stream, slot, count, number)
         if self.rule == "unlike":
-            places = least_alike(self.pieces[terms], number)
+            places = _least_alike(self.pieces[terms], number)
             terms = np.take_along_axis(terms, places, axis=1)
         return terms
 
@@ -125,7 +127,7 @@ class Names:
         terms = np.where(count[:, None] > 1, terms, term[:, None])
         if self.rule == "unlike":
             both = np.concatenate([term[:, None], terms], axis=1)
-            places = least_alike(self.pieces[both], number + 1)
+            places = _least_alike(self.pieces[both], number + 1)
             terms = np.take_along_axis(both, places[:, 1:], axis=1)  # the first is `term`
         if self.rule == "languages":
             shown = self.by_language.of_term(term)
@@ -138,14 +140,14 @@ class Names:
 
     def _drawn(self, stream: str, slot: np.ndarray, count: np.ndarray, number: int) -> np.ndarray:
         """int64 [T, number or more]: places in [0, count); more where some will be chosen of."""
-        number = max(number, CANDIDATES) if self.rule == "unlike" else number
+        number = max(number, _CANDIDATES) if self.rule == "unlike" else number
         random = self._random(stream, slot, number)
         if self.rule == "any":
             return below(random, count[:, None])
         return distinct_draws(random, count)
 
 
-class ByLanguage:
+class _ByLanguage:
     """The names of each concept in runs of one language; languages have turns.
 
     Args:
@@ -247,7 +249,7 @@ class Draw:
                 "or build with fewer filters"
             )
         if spec.semantic_types:
-            self.types = first_types(dataset)
+            self.types = _first_types(dataset)
 
     def _index_relations(
         self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
@@ -418,7 +420,7 @@ class Draw:
         }
 
 
-def first_types(dataset: TripletDataset) -> np.ndarray:
+def _first_types(dataset: TripletDataset) -> np.ndarray:
     """int32 [C]: the first semantic type of each concept, -1 where it has none.
 
     CODER v1 takes each concept to have one; some have more.
@@ -435,7 +437,7 @@ def first_types(dataset: TripletDataset) -> np.ndarray:
 # A concept with n names has n (n - 1) / 2 pairs, of which at most 50 are taken, as in SapBERT's
 # released code, so that few concepts with very many names do not fill the epoch.
 
-MOST_PAIRS = 50  # of one concept
+_MOST_PAIRS = 50  # of one concept
 
 
 class PairDraw:
@@ -454,7 +456,7 @@ class PairDraw:
         self.spec = spec
         names = np.diff(dataset.term_start).astype(np.int64)
         self.possible = names * (names - 1) // 2
-        taken = np.minimum(self.possible, MOST_PAIRS)
+        taken = np.minimum(self.possible, _MOST_PAIRS)
         pair_start = np.concatenate([[0], np.cumsum(taken)])
         self.size = int(pair_start[-1])
         if self.size < spec.pairs:
@@ -500,9 +502,9 @@ class PairDraw:
         Of more than 50 pairs these are evenly spaced, from a random one on.
         """
         possible = self.possible[concept]
-        spacing = np.maximum(possible // MOST_PAIRS, 1)
+        spacing = np.maximum(possible // _MOST_PAIRS, 1)
         random = key(self.spec.seed, "head term", concept)
-        begin = np.where(possible > MOST_PAIRS, below(random, possible), 0)
+        begin = np.where(possible > _MOST_PAIRS, below(random, possible), 0)
         pair = (begin + nth * spacing) % possible
         # Pair j (j - 1) / 2 + i is of the names i < j; the root may be off by one.
         second = ((1 + np.sqrt(1 + 8 * pair)) / 2).astype(np.int64)
@@ -534,7 +536,7 @@ class TermDraw:
     def __init__(self, dataset: TripletDataset, spec: TermSpec):
         spec.validate()
         self.spec = spec
-        terms, groups = term_rows(dataset, spec.languages)
+        terms, groups = _term_rows(dataset, spec.languages)
         self.size = int(terms.size)
         if self.size < spec.terms:
             of = f" in {' '.join(spec.languages)}" if spec.languages else ""
@@ -548,7 +550,7 @@ class TermDraw:
         )
 
     def rows(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int64 [G, N]: the rows that parts of a step take, numbered as in `term_rows`."""
+        """int64 [G, N]: the rows that parts of a step take, numbered as in `_term_rows`."""
         spec = self.spec
         # An epoch is a whole number of steps, so that no step mixes two permutations; the few rows
         # at the end of its order are left out, others in each epoch.
@@ -578,7 +580,7 @@ class TermDraw:
         }
 
 
-def term_rows(
+def _term_rows(
     dataset: TripletDataset, languages: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a dataset: each term with each semantic group of its concept.
@@ -610,7 +612,7 @@ def term_rows(
 # -------------------------------------------------------------------------------------------------
 # Which concepts share a name: strings that an encoder cannot tell apart, of two concepts.
 
-NAMES_AT_ONCE = 1 << 20
+_NAMES_AT_ONCE = 1 << 20
 
 
 class SharedNames:
@@ -622,7 +624,7 @@ class SharedNames:
 
     def __init__(self, dataset: TripletDataset):
         self.concepts = dataset.term_start.size - 1
-        names = name_hashes(dataset.tokens, dataset.token_start)
+        names = _name_hashes(dataset.tokens, dataset.token_start)
         owner = np.repeat(np.arange(self.concepts), np.diff(dataset.term_start))
         order = np.lexsort((owner, names))
         names, owner = names[order], owner[order]
@@ -648,15 +650,15 @@ class SharedNames:
         return self.pairs[place] == asked
 
 
-def name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
     """uint64 [N]: a hash of each term's tokens, none of which is empty."""
     hashes = np.empty(len(start) - 1, np.uint64)
-    for first in range(0, len(hashes), NAMES_AT_ONCE):
-        bounds = start[first : first + NAMES_AT_ONCE + 1]
+    for first in range(0, len(hashes), _NAMES_AT_ONCE):
+        bounds = start[first : first + _NAMES_AT_ONCE + 1]
         within = np.arange(bounds[0], bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
         token = np.asarray(tokens[bounds[0] : bounds[-1]], np.uint64)
         mixed = mix(token << np.uint64(32) | within.astype(np.uint64))
-        hashes[first : first + NAMES_AT_ONCE] = np.add.reduceat(mixed, bounds[:-1] - bounds[0])
+        hashes[first : first + _NAMES_AT_ONCE] = np.add.reduceat(mixed, bounds[:-1] - bounds[0])
     return hashes
 
 
@@ -667,11 +669,11 @@ def name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
 # Representations (CODER++), BioNLP 2022. A group of a step is a pure function of dataset, spec,
 # index and step.
 
-AGAIN = (
+_AGAIN = (
     "it is damaged, or of other data: move the checkpoints after its step away and give the same "
     "command again, which makes it anew"
 )
-BLOCKS = 1  # a part of the keys of blocks of neighbours, which those of triplets do not have
+_BLOCKS = 1  # a part of the keys of blocks of neighbours, which those of triplets do not have
 
 
 class NeighbourDraw:
@@ -719,11 +721,11 @@ class NeighbourDraw:
             BadInput: if they are not those of the anchors.
         """
         path = index / NEIGHBOURS
-        mapped = map_array(path, AGAIN)
+        mapped = map_array(path, _AGAIN)
         expected = (self.size, self.spec.neighbours)
         if mapped.shape != expected or mapped.dtype != np.int32:
             raise BadInput(
-                f"{path} holds {mapped.dtype} {mapped.shape}; expected int32 {expected}: {AGAIN}"
+                f"{path} holds {mapped.dtype} {mapped.shape}; expected int32 {expected}: {_AGAIN}"
             )
         lists = np.array(mapped)
         counts = self.dataset.term_start
@@ -731,7 +733,7 @@ class NeighbourDraw:
         if lists.min() < -1 or lists.max() > most:
             raise BadInput(
                 f"{path} holds numbers from {lists.min()} to {lists.max()}; expected -1 to {most}: "
-                f"{AGAIN}"
+                f"{_AGAIN}"
             )
         other = copy.copy(self)
         other.lists = lists
@@ -763,7 +765,7 @@ class NeighbourDraw:
         groups_per_epoch = self.size // spec.blocks
         within = np.arange(spec.blocks)
         index = (group % groups_per_epoch)[:, None] * spec.blocks + within
-        keys = key(spec.seed, "permutation", group // groups_per_epoch, BLOCKS)[:, None]
+        keys = key(spec.seed, "permutation", group // groups_per_epoch, _BLOCKS)[:, None]
         place = permute(index, self.size, keys).ravel()
         anchor = self.anchors[place][:, None]
         lists = np.repeat(anchor, spec.neighbours, axis=1)

@@ -35,7 +35,7 @@ class EpochBatches(PackedGroups, abc.ABC):
     def drawn(self, step: int, groups: np.ndarray) -> np.ndarray:
         """int64 [G, pairs of a part]: the items of some parts of a step."""
         epoch, within = divmod(step, self.steps_per_epoch)
-        order = order_of_epoch(self.size, self.spec.seed, epoch)
+        order = _order_of_epoch(self.size, self.spec.seed, epoch)
         of_step = order[within * self.spec.pairs : (within + 1) * self.spec.pairs]
         return of_step.reshape(self.spec.groups, -1)[groups]
 
@@ -49,6 +49,6 @@ class EpochBatches(PackedGroups, abc.ABC):
 
 
 @functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch
-def order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
+def _order_of_epoch(size: int, seed: int, epoch: int) -> np.ndarray:
     """int64 [size]: the items in the order of an epoch."""
     return permutation(size, seed, ORDER, epoch)

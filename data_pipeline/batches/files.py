@@ -16,7 +16,7 @@ from data_pipeline.batches.packing import (
     LONG_RUN,
     MOST_SHAPES,
     PackedGroups,
-    decoded,
+    decoded_terms,
     made_ahead,
     pack_rows,
     plan_rows,
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # Arrays of stored batches, read within the bounds that the settings of the batches set.
 
-AGAIN = (
+_AGAIN = (
     "see that the disk is well, or write the batches again; a run then goes on from its last "
     "checkpoint with the same command"
 )
-HEADER = 4096  # bytes, more than an array's file has before its values
+_HEADER = 4096  # bytes, more than an array's file has before its values
 
 
-def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one step, as `BatchMaker.unpacked` says.
 
     Args:
@@ -58,7 +58,7 @@ def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict
         "lengths": (spec.groups, terms),
         **{name: (spec.groups, *shape) for name, shape in spec.arrays.items()},
     }
-    most = 8 * (spec.terms * longest + sum(map(math.prod, shapes.values()))) + 8 * HEADER
+    most = 8 * (spec.terms * longest + sum(map(math.prod, shapes.values()))) + 8 * _HEADER
     try:
         with zipfile.ZipFile(path) as archive:
             stored = sum(member.file_size for member in archive.infolist())
@@ -69,7 +69,7 @@ def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             batch = dict(arrays)
     except Exception as error:  # of the archive, of its packing, of NumPy's headers
-        raise BadInput(f"{path} cannot be read: {error}; {AGAIN}") from error
+        raise BadInput(f"{path} cannot be read: {error}; {_AGAIN}") from error
     bounds = {  # -1 says that there is none
         "tokens": (0, manifest["tokenizer"]["vocab_size"] - 1),
         "lengths": (1, longest),
@@ -92,14 +92,14 @@ def read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict
     return batch
 
 
-def read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.ndarray:
+def _read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.ndarray:
     """int [S, G, N]: the lengths of the terms of some steps, on which rows are planned.
 
     Raises:
         BadInput: if the file cannot be read, or holds something else.
     """
     shape = (spec.groups, spec.terms // spec.groups)
-    lengths = map_array(path, AGAIN)
+    lengths = map_array(path, _AGAIN)
     longest = manifest["tokenizer"]["max_length"]
     if lengths.dtype.kind != "i" or lengths.shape[1:] != shape or not len(lengths):
         raise _broken(path, f"{lengths.dtype} {lengths.shape}", f"integers (steps, *{shape})")
@@ -110,7 +110,7 @@ def read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.n
 
 
 def _broken(path: Path, found: str, expected: str) -> BadInput:
-    return BadInput(f"{path} holds {found}; expected {expected}; {AGAIN}")
+    return BadInput(f"{path} holds {found}; expected {expected}; {_AGAIN}")
 
 
 # -------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def _broken(path: Path, found: str, expected: str) -> BadInput:
 # devices are the business of the run that reads them.
 
 INDEX = BATCHES.file
-SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
-PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
+_SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
+_PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
 
 
 def batch_path(folder: Path, step: int) -> Path:
@@ -149,7 +149,7 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
         ):
             poll()
             np.savez_compressed(batch_path(new, step), **batch)  # type: ignore[arg-type]
-        np.save(new / SAMPLE, maker.sample_lengths())
+        np.save(new / _SAMPLE, maker.sample_lengths())
         shutil.copytree(maker.folder / "tokenizer", new / "tokenizer")
         if (maker.folder / "heldout").exists():
             shutil.copytree(maker.folder / "heldout", new / "heldout")
@@ -204,15 +204,15 @@ class BatchFiles(PackedGroups):
                 "Write them again, or give the run the settings that they were made with"
             )
         self.groups = self.cut.groups(spec)
-        sample = read_sample(folder / SAMPLE, spec, self.manifest)
+        sample = _read_sample(folder / _SAMPLE, spec, self.manifest)
         self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
 
     def some_terms(self) -> list[str]:
         """A few terms of the first batch, always the same."""
         first = batch_path(self.folder, self.index["first_step"])
-        stored = read_stored(first, self.spec, self.manifest)
+        stored = _read_stored(first, self.spec, self.manifest)
         start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
-        return decoded(self.folder, stored["tokens"], start)
+        return decoded_terms(self.folder, stored["tokens"], start)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step, as `BatchMaker.batch` says.
@@ -220,7 +220,7 @@ class BatchFiles(PackedGroups):
         Raises:
             BadInput: if its file cannot be read, or a block needs more rows than were planned.
         """
-        stored = read_stored(batch_path(self.folder, step), self.spec, self.manifest)
+        stored = _read_stored(batch_path(self.folder, step), self.spec, self.manifest)
         start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
         terms = stored["concepts"].shape[1]
         shape = self.groups.shape
@@ -238,7 +238,7 @@ class BatchFiles(PackedGroups):
                 )
                 for name in packed[0]
             },
-            **{name: values[self.groups] for name, values in stored.items() if name not in PACKED},
+            **{name: values[self.groups] for name, values in stored.items() if name not in _PACKED},
         }
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:

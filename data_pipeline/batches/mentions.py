@@ -52,10 +52,10 @@ from data_pipeline.terminology.tf_idf import CharacterTfIdf
 # -------------------------------------------------------------------------------------------------
 # Batches of pairs with a mention, each of which comes once an epoch. NumPy alone.
 
-PLANNING_STEPS, PLANNING_GROUPS = 200, 1600
+_PLANNING_STEPS, _PLANNING_GROUPS = 200, 1600
 
 
-class MentionBatches(EpochBatches):
+class _MentionBatches(EpochBatches):
     """The part of a source of such batches that does not depend on what is drawn for a pair.
 
     Args:
@@ -85,7 +85,7 @@ class MentionBatches(EpochBatches):
         self.size, what = self.read()
         self.check_size(what)
         # What most steps need, for the number of rows.
-        steps = range(min(PLANNING_STEPS, max(8, PLANNING_GROUPS // spec.groups)))
+        steps = range(min(_PLANNING_STEPS, max(8, _PLANNING_GROUPS // spec.groups)))
         groups = np.arange(spec.groups)
         sample = np.stack([self.lengths(step, groups) for step in steps])
         self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
@@ -155,7 +155,7 @@ def folds_of(mentions: Iterable[str], folds: int, seed: int) -> np.ndarray:
     return np.array([1 + _number(mention, seed) % folds for mention in mentions], np.int64)
 
 
-def without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset:
+def _without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset:
     """The same data with the training mentions of the other folds alone.
 
     Raises:
@@ -170,10 +170,10 @@ def without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset:
             f"{len(of_mention)} training mentions; expected some to leave out and some to train "
             "on: use fewer folds, or another seed"
         )
-    return dataclasses.replace(data, splits={**data.splits, "train": mentions_of(train, kept)})
+    return dataclasses.replace(data, splits={**data.splits, "train": _mentions_of(train, kept)})
 
 
-def mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
+def _mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
     """Some mentions of a split with their gold, in the order of `rows`, int [n]."""
     table = split.mentions
     start, (tokens, kinds) = joined(table.start, rows, table.tokens, table.kinds)
@@ -191,7 +191,7 @@ def _number(mention: str, seed: int) -> int:
 # Which of its names stands for the concept of a mention, where the concept has several.
 
 
-class OwnNames(NamedTuple):
+class _OwnNames(NamedTuple):
     """All names of the concept of each of P (mention, concept) pairs, pair after pair.
 
     Attributes:
@@ -205,7 +205,7 @@ class OwnNames(NamedTuple):
     counts: np.ndarray
 
     @classmethod
-    def of(cls, mentions: np.ndarray, concepts: np.ndarray, first_name: np.ndarray) -> OwnNames:
+    def of(cls, mentions: np.ndarray, concepts: np.ndarray, first_name: np.ndarray) -> _OwnNames:
         """The names of some pairs.
 
         Args:
@@ -241,13 +241,13 @@ class OwnNames(NamedTuple):
 # and no name of another concept that has the tokens of one, which no encoder could tell from it.
 
 Strategy = Literal["random", "tf-idf", "tree", "keywords"]
-NEEDED: dict[Strategy, str] = {
+_NEEDED: dict[Strategy, str] = {
     "random": "names of other concepts",
     "tf-idf": "names of other concepts",
     "tree": "codes that say where in the dictionary's tree they are, before a dot, as 01.1 does",
     "keywords": "preferred names with a keyword, and other keywords of its kind",
 }
-TRIES = 20  # at a string that is new, for each that is wanted
+_TRIES = 20  # at a string that is new, for each that is wanted
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def fixed_negatives(
     return _Drawing(dataset, number, seed, split).negatives(strategy)
 
 
-class GoldNames:
+class _GoldNames:
     """Which names may not be negatives of which mention."""
 
     def __init__(self, dataset: MentionDataset, split: str):
@@ -331,7 +331,7 @@ class _Drawing:
     def __init__(self, dataset: MentionDataset, number: int, seed: int, split: str):
         self.dataset, self.number = dataset, number
         self.split = dataset.splits[split]
-        self.gold = GoldNames(dataset, split)
+        self.gold = _GoldNames(dataset, split)
         self.size = len(dataset.names)
         self.random = np.random.default_rng(seed)
         self.filled = 0
@@ -359,7 +359,7 @@ class _Drawing:
         if self.filled and self.filled == wanted:
             raise BadInput(
                 f"negatives {strategy!r}: found none in {self.dataset.folder} for any mention; "
-                f"expected {NEEDED[strategy]}: take other negatives"
+                f"expected {_NEEDED[strategy]}: take other negatives"
             )
         if self.filled:
             tell(f"{self.filled:,} of {wanted:,} negatives are any names: there were no others")
@@ -444,7 +444,7 @@ class _Drawing:
             name = names[self.gold.names_of(concept)[0]]
             matches = keywords.matches(name)
             found: dict[int, None] = {}
-            for _ in range(TRIES * self.number if matches else 0):
+            for _ in range(_TRIES * self.number if matches else 0):
                 match = matches[self.random.integers(len(matches))]
                 others = words[match.kind]
                 word = others[self.random.integers(len(others))]
@@ -501,9 +501,9 @@ class _Drawing:
 # OUT/index/N/names.npy       int32 [pairs]: the name that stands for the concept
 
 NEGATIVES, NAMES = "negatives.npy", "names.npy"
-AGAIN = "it is damaged: begin another run"
+_AGAIN = "it is damaged: begin another run"
 MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
-NAME = ORDER + 1  # a stream of random numbers
+_NAME = ORDER + 1  # a stream of random numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -565,7 +565,7 @@ class RecallSpec:
         check_divides(self, "pairs")
 
 
-class RecallBatches(MentionBatches):
+class RecallBatches(_MentionBatches):
     """The batches of a run of the candidate generator.
 
     A batch has packed rows (`PackedGroups`), in each group first its mentions, then a name of the
@@ -588,7 +588,7 @@ class RecallBatches(MentionBatches):
     def read(self) -> tuple[int, str]:
         if self.spec.fold:
             fold = read_fold(self.spec.fold)
-            self.dataset = without_fold(self.dataset, fold, self.spec.seed)
+            self.dataset = _without_fold(self.dataset, fold, self.spec.seed)
         train = self.dataset.splits["train"]
         self.mention_of, self.concept_of = train.pairs()
         self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)
@@ -604,10 +604,10 @@ class RecallBatches(MentionBatches):
             tables.append(chosen.extra)
             concepts.append(np.full(len(chosen.extra), -1, np.int32))
         self.tokens = np.concatenate([table.tokens for table in tables])
-        self.start = joined_starts([table.start for table in tables])
+        self.start = _joined_starts([table.start for table in tables])
         self.concepts = np.concatenate(concepts)
         self.first_name = self.dataset.name_start()
-        self.own = OwnNames.of(self.mention_of, self.concept_of, self.first_name)
+        self.own = _OwnNames.of(self.mention_of, self.concept_of, self.first_name)
         nearest = self.spec.own_names == "nearest"
         self.names = self.own.most_alike(self.dataset) if nearest else None
         return len(self.mention_of), "training mentions with a concept of the dictionary"
@@ -615,7 +615,7 @@ class RecallBatches(MentionBatches):
     @cached_property
     def gold_names(self) -> list[np.ndarray]:
         """int64: for each training mention the names that may be no negative of it."""
-        gold = GoldNames(self.dataset, "train")
+        gold = _GoldNames(self.dataset, "train")
         return [np.array([*gold.rows(row)], np.int64) for row in range(len(gold.gold))]
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
@@ -645,7 +645,7 @@ class RecallBatches(MentionBatches):
         else:
             concept = self.concept_of[pairs]
             first, last = self.first_name[concept], self.first_name[concept + 1]
-            names = first + random_below(last - first, pairs, self.spec.seed, NAME, epoch)
+            names = first + random_below(last - first, pairs, self.spec.seed, _NAME, epoch)
         mentions = self.mention_of[pairs]
         beside = len(self.number_of)  # names come after the mentions
         others = negatives[pairs].reshape(len(groups), -1)
@@ -660,9 +660,9 @@ class RecallBatches(MentionBatches):
         if self.spec.negatives != "online":
             return super().with_index(index)
         pairs = len(self.mention_of)
-        self.negatives = numbers_of(index / NEGATIVES, (pairs, self.spec.negatives_per_pair))
+        self.negatives = _numbers_of(index / NEGATIVES, (pairs, self.spec.negatives_per_pair))
         if self.names is not None:
-            self.names = numbers_of(index / NAMES, (pairs,))
+            self.names = _numbers_of(index / NAMES, (pairs,))
         return self
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
@@ -681,15 +681,17 @@ class RecallBatches(MentionBatches):
         }
 
 
-def numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+def _numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """int32 of this shape, from a file of an index; BadInput for any other."""
-    found = map_array(path, AGAIN)
+    found = map_array(path, _AGAIN)
     if found.shape != shape or found.dtype != np.int32:
-        raise BadInput(f"{path} holds {found.dtype} {found.shape}; expected int32 {shape}: {AGAIN}")
+        raise BadInput(
+            f"{path} holds {found.dtype} {found.shape}; expected int32 {shape}: {_AGAIN}"
+        )
     return found
 
 
-def joined_starts(starts: list[np.ndarray]) -> np.ndarray:
+def _joined_starts(starts: list[np.ndarray]) -> np.ndarray:
     """int64: the bounds of the sequences of several tables whose tokens are joined."""
     lengths = np.concatenate([np.diff(start) for start in starts])
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -701,7 +703,7 @@ def joined_starts(starts: list[np.ndarray]) -> np.ndarray:
 # Liang, Xue, Ruan 2021, section 3.2. A probe stands for a kind of keyword, such as site or type; by
 # its kinds a token says which probes see it.
 
-TEXT = 1  # the bit of text, [CLS] and [SEP]; bit k + 1 is that of keywords of kind k and its probe
+_TEXT = 1  # the bit of text, [CLS] and [SEP]; bit k + 1 is that of keywords of kind k and its probe
 
 
 Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -714,7 +716,7 @@ class Pairs(NamedTuple):
     tokens: np.ndarray
     """int32 [T]."""
     kinds: np.ndarray
-    """int32 [T], bits: see `TEXT`."""
+    """int32 [T], bits: see `_TEXT`."""
     types: np.ndarray
     """int32 [T], 0 up to the first [SEP], then 1."""
     start: np.ndarray
@@ -740,20 +742,20 @@ def pairs_of(
     """
     tokens, kinds, types = [], [], []
     first = np.concatenate([mentions[0][:1], probes]).astype(np.int32)
-    of_probes = TEXT | np.concatenate([[0], 2 << np.arange(len(probes))])
-    of_probes[1:] -= TEXT  # a probe sees itself and its keywords, not the text
+    of_probes = _TEXT | np.concatenate([[0], 2 << np.arange(len(probes))])
+    of_probes[1:] -= _TEXT  # a probe sees itself and its keywords, not the text
     free = max_length - len(first) - 2
     for mention, name in rows.tolist():
         (mention_tokens, mention_kinds), (name_tokens, name_kinds) = (
-            inner(table, row) for table, row in ((mentions, mention), (names, name))
+            _inner(table, row) for table, row in ((mentions, mention), (names, name))
         )
-        kept_mention, kept_name = share(len(mention_tokens), len(name_tokens), free)
+        kept_mention, kept_name = _share(len(mention_tokens), len(name_tokens), free)
         end = names[0][names[1][name + 1] - 1 : names[1][name + 1]]  # [SEP]
         tokens += [first, mention_tokens[:kept_mention], end, name_tokens[:kept_name], end]
         none = np.zeros(1, np.uint8)
         text = [mention_kinds[:kept_mention], none, name_kinds[:kept_name], none]
         of_text = np.concatenate(text).astype(np.int32)
-        kinds += [of_probes, TEXT | of_text << 1]
+        kinds += [of_probes, _TEXT | of_text << 1]
         types += [np.zeros(len(first) + kept_mention + 1), np.ones(kept_name + 1)]
     lengths = [len(first) + len(kind) for kind in kinds[1::2]]
     return Pairs(
@@ -786,14 +788,14 @@ def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
     return np.array(numbers, np.int32)
 
 
-def inner(table: Inputs, row: int) -> tuple[np.ndarray, np.ndarray]:
+def _inner(table: Inputs, row: int) -> tuple[np.ndarray, np.ndarray]:
     """(tokens, kinds) of a string without [CLS] and [SEP]."""
     tokens, start, kinds = table
     within = slice(start[row] + 1, start[row + 1] - 1)
     return tokens[within], kinds[within]
 
 
-def share(a: int, b: int, free: int) -> tuple[int, int]:
+def _share(a: int, b: int, free: int) -> tuple[int, int]:
     """How many tokens two strings keep of `free`: the shorter one all that fit in its half."""
     if a + b <= free:
         return a, b
@@ -856,7 +858,7 @@ class RankSpec:
         check_divides(self, "pairs")
 
 
-class RankBatches(MentionBatches):
+class RankBatches(_MentionBatches):
     """The batches of a run of the ranker.
 
     A batch has packed rows (`PackedGroups`; and `kinds`, `types` of each token, see
@@ -901,7 +903,7 @@ class RankBatches(MentionBatches):
         Args:
             rows: int [n, 2], training mentions and names of the dictionary.
         """
-        gold_names = GoldNames(self.dataset, "train")
+        gold_names = _GoldNames(self.dataset, "train")
         gold, concepts = gold_names.gold, self.dataset.name_concepts
         keys: dict[int, set[bytes]] = {}
         labels = np.zeros(len(rows), np.int32)

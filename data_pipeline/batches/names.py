@@ -26,7 +26,7 @@ from data_pipeline.batches.spec import StepCut, check_divides, check_least
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
 from data_pipeline.process import BadInput
-from data_pipeline.skip_gram.store import SkipGrams, VectorTable, open_vectors
+from data_pipeline.skip_gram.store import SkipGrams, StringVectors, open_vectors
 from data_pipeline.sources.text import rules_hash, words_of
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 # The marks are those of the encoder of Phan et al. (its released checkpoint, minhcp/BNE, has a
 # trained row for each, among the characters and among the words).
 
-WORD, END_OF_WORD, NAME, END_OF_NAME, OLD_END, UNKNOWN, RAQUO = range(1, 8)
+_WORD, _END_OF_WORD, _NAME, _END_OF_NAME, _OLD_END, _UNKNOWN, _RAQUO = range(1, 8)
 MARKS = ("<w>", "</w>", "<s>", "</s>", "</dsw>", "</unk>", "»")
 """What the numbers from 1 are; 0 is no character. The fifth and the last occur nowhere: they are in
 the released shape."""
 MOST_CHARACTERS = 32
-SPELLING = MOST_CHARACTERS + 2
+_SPELLING = MOST_CHARACTERS + 2
 """The longest spelling, with the marks of a word."""
 
 
@@ -83,7 +83,7 @@ class Alphabet:
         """
         number = self._numbers.get
         spelled = [
-            [WORD, *(number(one, UNKNOWN) for one in word[:MOST_CHARACTERS]), END_OF_WORD]
+            [_WORD, *(number(one, _UNKNOWN) for one in word[:MOST_CHARACTERS]), _END_OF_WORD]
             for word in words
         ]
         start = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
@@ -95,8 +95,8 @@ class Alphabet:
 #
 # The first two numbers are the marks around a name, which are words with characters of their own.
 
-FIRST, LAST = 0, 1  # the numbers of the marks around a name
-WORDS_FROM = 2
+_FIRST, _LAST = 0, 1  # the numbers of the marks around a name
+_WORDS_FROM = 2
 HAS_VECTOR = 1  # a kind; 1 + m is that of words whose vector is the trained one of mark m
 
 
@@ -118,14 +118,14 @@ class WordTable:
     vectors: np.ndarray
 
     @classmethod
-    def of(cls, words: Sequence[str], alphabet: Alphabet, vectors: VectorTable) -> WordTable:
-        """The table of words; word i has the number WORDS_FROM + i."""
+    def of(cls, words: Sequence[str], alphabet: Alphabet, vectors: StringVectors) -> WordTable:
+        """The table of words; word i has the number _WORDS_FROM + i."""
         start, characters = alphabet.spell(words)
-        marks = [WORD, NAME, END_OF_WORD, WORD, END_OF_NAME, END_OF_WORD]
+        marks = [_WORD, _NAME, _END_OF_WORD, _WORD, _END_OF_NAME, _END_OF_WORD]
         found = vectors.rows(words)
         rows = np.concatenate([[-1, -1], found])
-        kinds = np.where(rows < 0, 1 + UNKNOWN, HAS_VECTOR)
-        kinds[[FIRST, LAST]] = 1 + NAME, 1 + END_OF_NAME
+        kinds = np.where(rows < 0, 1 + _UNKNOWN, HAS_VECTOR)
+        kinds[[_FIRST, _LAST]] = 1 + _NAME, 1 + _END_OF_NAME
         return cls(
             start=np.concatenate([[0, 3], 6 + start]),
             characters=np.concatenate([np.array(marks, np.int32), characters]),
@@ -159,9 +159,9 @@ def numbered(names: Sequence[Sequence[str]]) -> tuple[list[str], np.ndarray, np.
     tokens: list[int] = []
     start = [0]
     for words in names:
-        tokens.append(FIRST)
-        tokens += [numbers.setdefault(word, len(numbers) + WORDS_FROM) for word in words]
-        tokens.append(LAST)
+        tokens.append(_FIRST)
+        tokens += [numbers.setdefault(word, len(numbers) + _WORDS_FROM) for word in words]
+        tokens.append(_LAST)
         start.append(len(tokens))
     return list(numbers), np.array(tokens, np.int32), np.array(start, np.int64)
 
@@ -176,10 +176,10 @@ PACKED = (
     *("words", "positions", "segments"),
     *("characters", "spelled", "word_kinds", "word_vectors"),
 )
-NUMBERS = tuple(name for name in PACKED if name != "word_vectors")
+_NUMBERS = tuple(name for name in PACKED if name != "word_vectors")
 
 
-class Row(NamedTuple):
+class RowSize(NamedTuple):
     """What a row has room for."""
 
     length: int
@@ -191,7 +191,7 @@ class Row(NamedTuple):
 
     def shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """The shape of each packed array in one row; vectors of words have `width` numbers."""
-        spelled = (self.spellings, SPELLING)
+        spelled = (self.spellings, _SPELLING)
         return {
             **dict.fromkeys(("words", "positions", "segments"), (self.length,)),
             **dict.fromkeys(("characters", "spelled"), spelled),
@@ -216,14 +216,14 @@ def needs_of(table: WordTable, tokens: np.ndarray, bounds: np.ndarray, length: i
     distinct = np.unique(tokens)
     rows, _ = first_fit_decreasing(np.diff(bounds), length)
     spelling_bounds, _ = table.spelled(distinct)
-    spellings, _ = first_fit_decreasing(np.diff(spelling_bounds), SPELLING)
+    spellings, _ = first_fit_decreasing(np.diff(spelling_bounds), _SPELLING)
     return np.array([rows.max() + 1, spellings.max() + 1, len(distinct)])
 
 
 def pack_names(
-    table: WordTable, tokens: np.ndarray, bounds: np.ndarray, row: Row, rows: int
+    table: WordTable, tokens: np.ndarray, bounds: np.ndarray, row: RowSize, rows: int
 ) -> dict[str, np.ndarray]:
-    """The packed arrays of a block, int32 [R, ...] each as in `Row.shapes`, but `word_vectors`.
+    """The packed arrays of a block, int32 [R, ...] each as in `RowSize.shapes`, but `word_vectors`.
 
     - `words`: 1 + the place of a word among the distinct ones of the block; 0 for none.
     - `positions`, `segments`: as in `pack_rows`.
@@ -242,7 +242,7 @@ def pack_names(
     distinct, places = np.unique(tokens, return_inverse=True)
     packed = pack_rows(places.astype(np.int32) + 1, bounds, row.length, rows)
     spelling_bounds, characters = table.spelled(distinct)
-    spelled = pack_rows(characters, spelling_bounds, SPELLING, rows * row.spellings)
+    spelled = pack_rows(characters, spelling_bounds, _SPELLING, rows * row.spellings)
     width = table.vectors.shape[1]
     kinds = np.zeros(rows * row.words, np.int32)
     vectors = np.zeros((rows * row.words, width), np.float32)
@@ -260,10 +260,10 @@ def pack_names(
     return {name: made[name].reshape(rows, *shape) for name, shape in row.shapes(width).items()}
 
 
-def rows_in_use(batch: dict[str, np.ndarray]) -> int:
+def _rows_in_use(batch: dict[str, np.ndarray]) -> int:
     """The rows up to the last one in which any block of a batch [P, B, R, ...] has anything."""
     used = np.zeros(batch["words"].shape[2], bool)
-    for name in NUMBERS:
+    for name in _NUMBERS:
         array = np.moveaxis(batch[name], 2, 0)
         used |= array.reshape(len(array), -1).any(axis=1)
     return int(np.flatnonzero(used)[-1]) + 1 if used.any() else 0
@@ -274,7 +274,7 @@ def rows_in_use(batch: dict[str, np.ndarray]) -> int:
 
 
 @dataclass(frozen=True)
-class NameSets:
+class _NameSets:
     """Names as words, distinct within their concept.
 
     Attributes:
@@ -299,7 +299,7 @@ class NameSets:
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
 
-def sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] = ()) -> NameSets:
+def _sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] = ()) -> _NameSets:
     """The sets of a dataset; names that are the same words are one.
 
     Args:
@@ -334,7 +334,7 @@ def sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] =
     words, tokens, token_start = numbered(names)
     wording: dict[tuple[str, ...], int] = {}
     wordings = np.array([wording.setdefault(name, len(wording)) for name in names], np.int32)
-    return NameSets(concepts, np.array(start, np.int64), words, tokens, token_start, wordings)
+    return _NameSets(concepts, np.array(start, np.int64), words, tokens, token_start, wordings)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] =
 # names. A name or a concept without a token has the mean of option 2, in the space of option 1.
 
 
-class Targets:
+class _Targets:
     """q of names and g of sets of names.
 
     Args:
@@ -359,12 +359,12 @@ class Targets:
         counts: how many names and concepts have a token, words with vectors alone, or nothing.
     """
 
-    def __init__(self, sets: NameSets, table: WordTable, grams: SkipGrams, *, tokens: bool):
+    def __init__(self, sets: _NameSets, table: WordTable, grams: SkipGrams, *, tokens: bool):
         self.sets, self.table, self.grams = sets, table, grams
         names, concepts = len(sets.wordings), len(sets.concepts)
         self.name_rows, self.concept_rows = np.full(names, -1), np.full(concepts, -1)
         if tokens:
-            words = np.array([*[""] * WORDS_FROM, *sets.words], object)
+            words = np.array([*[""] * _WORDS_FROM, *sets.words], object)
             bounds = sets.token_start
             self.name_rows = grams.names.rows(
                 " ".join(words[sets.tokens[first + 1 : last - 1]])
@@ -429,8 +429,8 @@ def _or_token(
 # For the encoder of names of Phan, Sun, Tay 2019 (BNE). The names are those of a dataset, whatever
 # its tokenizer: they become words by the rule of `sources.text`, as text does.
 
-FIRST_NAME, SECOND_NAME = ORDER + 1, ORDER + 2  # streams of random numbers
-PLANNING_STEPS = 64
+_FIRST_NAME, _SECOND_NAME = ORDER + 1, ORDER + 2  # streams of random numbers
+_PLANNING_STEPS = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -530,17 +530,17 @@ class NameBatches(EpochBatches):
                 f"{self.grams.manifest['word_rules'][:12]}; expected those of this version, "
                 f"{rules_hash()[:12]}: make it again with `python -m data_pipeline.skip_gram`"
             )
-        self.targets_are = targets_of(spec, self.grams.manifest["rows"]["concepts"], vectors)
+        self.targets_are = _targets_of(spec, self.grams.manifest["rows"]["concepts"], vectors)
         # Only here does training meet TensorFlow.
         from data_pipeline.dataset.store import open_dataset
 
         dataset = open_dataset(folder, strings=True)
         self.manifest = dataset.manifest
-        self.sets = sets_of(dataset, spec.row_length - 2, spec.languages)
+        self.sets = _sets_of(dataset, spec.row_length - 2, spec.languages)
         self.alphabet = Alphabet.of(self.sets.words)
         self.table = WordTable.of(self.sets.words, self.alphabet, self.grams.words)
         tokens = self.targets_are == "tokens"
-        self.targets = Targets(self.sets, self.table, self.grams, tokens=tokens)
+        self.targets = _Targets(self.sets, self.table, self.grams, tokens=tokens)
         counts = np.diff(self.sets.start)
         # Of the sets, how many items of the draw each has.
         items = {"concepts": np.ones_like(counts), "names": counts, "pairs": counts * (counts - 1)}
@@ -571,14 +571,14 @@ class NameBatches(EpochBatches):
 
     def rows_in_use(self, batch: Any) -> int:
         """The rows that the fullest block of a batch needs."""
-        return rows_in_use(batch)
+        return _rows_in_use(batch)
 
     def some_terms(self) -> list[str]:
         """A few names that are spread over the sets, always the same."""
         start, words = self.sets.token_start, self.sets.words
         return [
             " ".join(
-                words[n - WORDS_FROM] for n in self.sets.tokens[start[i] + 1 : start[i + 1] - 1]
+                words[n - _WORDS_FROM] for n in self.sets.tokens[start[i] + 1 : start[i + 1] - 1]
             )
             for i in spread(len(start) - 1)
         ]
@@ -600,8 +600,8 @@ class NameBatches(EpochBatches):
         else:
             first = within_set
             if spec.draw == "concepts":
-                first = random_below(count, items, spec.seed, FIRST_NAME, epoch)
-            other = random_below(count - 1, items, spec.seed, SECOND_NAME, epoch)
+                first = random_below(count, items, spec.seed, _FIRST_NAME, epoch)
+            other = random_below(count - 1, items, spec.seed, _SECOND_NAME, epoch)
         # Any of the others, each with the same chance: counted on from the first.
         second = (first + 1 + other) % count
         return np.concatenate([start + first, start + second], axis=1)
@@ -648,7 +648,7 @@ class NameBatches(EpochBatches):
     def _plan(self, rows: int, run_steps: int, shapes: int) -> None:
         """What a row has room for, and how many rows blocks have, from a sample of steps."""
         cut, length = self.cut, self.spec.row_length
-        steps = range(PLANNING_STEPS)
+        steps = range(_PLANNING_STEPS)
         every = np.arange(self.spec.groups)
         needs = np.array(
             [
@@ -662,12 +662,12 @@ class NameBatches(EpochBatches):
             ]
         )
         of_rows, *others = needs.mean(axis=(0, 1))
-        self.row = Row(length, *(int(np.ceil(other / of_rows)) for other in others))
+        self.row = RowSize(length, *(int(np.ceil(other / of_rows)) for other in others))
         needed = self.row.rows(needs)
         self.plan = plan_sizes(needed, cut, rows, run_steps, shapes)
 
 
-def targets_of(spec: NameSpec, concepts: int, vectors: str | Path) -> Literal["tokens", "words"]:
+def _targets_of(spec: NameSpec, concepts: int, vectors: str | Path) -> Literal["tokens", "words"]:
     """Which targets a run has.
 
     Raises:

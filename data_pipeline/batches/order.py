@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 # A decision that takes random numbers has its own stream, so that no two decisions share them.
-STREAMS = {
+_STREAMS = {
     name: number
     for number, name in enumerate(
         (
@@ -27,12 +27,12 @@ STREAMS = {
 }
 
 # Eight rounds mix the halves well even where one of them holds two or three values.
-ROUNDS = 8
+_ROUNDS = 8
 
 # Python's integers would make each operation look for a type.
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST_FACTOR, SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-BITS_30, BITS_27, BITS_31, BITS_32 = map(np.uint64, (30, 27, 31, 32))
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_BITS_30, _BITS_27, _BITS_31, _BITS_32 = map(np.uint64, (30, 27, 31, 32))
 
 
 def uint64(value: ArrayLike) -> np.ndarray:
@@ -50,15 +50,15 @@ def mix(value: ArrayLike) -> np.ndarray:
 
 def _mix_here(value: np.ndarray) -> np.ndarray:
     """`mix` in the memory of its argument."""
-    value += GOLDEN
+    value += _GOLDEN
     shifted = np.empty_like(value)
-    np.right_shift(value, BITS_30, out=shifted)
+    np.right_shift(value, _BITS_30, out=shifted)
     value ^= shifted
-    value *= FIRST_FACTOR
-    np.right_shift(value, BITS_27, out=shifted)
+    value *= _FIRST_FACTOR
+    np.right_shift(value, _BITS_27, out=shifted)
     value ^= shifted
-    value *= SECOND_FACTOR
-    np.right_shift(value, BITS_31, out=shifted)
+    value *= _SECOND_FACTOR
+    np.right_shift(value, _BITS_31, out=shifted)
     value ^= shifted
     return value
 
@@ -68,7 +68,7 @@ def key(seed: int, stream: str, *parts: ArrayLike) -> np.ndarray:
 
     The parts are integers or arrays of integers that broadcast.
     """
-    hashed = mix(seed * len(STREAMS) + STREAMS[stream])
+    hashed = mix(seed * len(_STREAMS) + _STREAMS[stream])
     for part in parts:
         hashed = _mix_here(np.asarray(hashed ^ uint64(part)))
     return hashed
@@ -79,8 +79,8 @@ def below(random: np.ndarray, size: ArrayLike) -> np.ndarray:
 
     Multiply and shift; the bias is under size / 2**32.
     """
-    high = np.asarray(random >> BITS_32) * uint64(size)
-    return np.right_shift(high, BITS_32).astype(np.int64)
+    high = np.asarray(random >> _BITS_32) * uint64(size)
+    return np.right_shift(high, _BITS_32).astype(np.int64)
 
 
 def permute(index: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ def permute(index: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """
     sides = max(1, round(size**0.5))
     width, height = np.uint64(sides), np.uint64(-(-size // sides))
-    round_keys = [mix(keys ^ np.uint64(number)) for number in range(ROUNDS)]
+    round_keys = [mix(keys ^ np.uint64(number)) for number in range(_ROUNDS)]
 
     def once(value: np.ndarray) -> np.ndarray:
         right, left = np.divmod(value, width)
@@ -155,7 +155,7 @@ def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
     return np.where(source >= 0, np.take_along_axis(put, np.maximum(source, 0), axis=1), place)
 
 
-def random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
+def _random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
     """uint64, a random number for each of some items (integers), named by further integers."""
     hashed = np.zeros((), np.uint64)
     for part in parts:
@@ -165,9 +165,9 @@ def random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
 
 def random_below(sizes: ArrayLike, items: ArrayLike, *parts: int) -> np.ndarray:
     """int64, for each item a random integer in [0, size), for sizes below 2**32."""
-    return below(random_numbers(items, *parts), sizes)
+    return below(_random_numbers(items, *parts), sizes)
 
 
 def permutation(size: int, *parts: int) -> np.ndarray:
     """int64 [size]: the numbers below `size` in an order that the other integers name."""
-    return np.argsort(random_numbers(np.arange(size), *parts), kind="stable")
+    return np.argsort(_random_numbers(np.arange(size), *parts), kind="stable")

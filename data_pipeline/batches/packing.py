@@ -23,8 +23,8 @@ from data_pipeline.process import BadInput
 
 MOST_SHAPES = 8  # numbers of rows, each of which costs a compilation: seconds on a CPU
 SHAPES_ON_ACCELERATORS = 2  # there, minutes: the usual number, and one that is enough for any block
-LEAST_SAVED = 0.005  # the part of all rows that one more shape must save in any run
-COMPILATION = 16  # steps that take as long as a compilation, with a MiniLM on two cores
+_LEAST_SAVED = 0.005  # the part of all rows that one more shape must save in any run
+_COMPILATION = 16  # steps that take as long as a compilation, with a MiniLM on two cores
 LONG_RUN = 100_000  # steps
 
 
@@ -176,7 +176,7 @@ def plan_sizes(
     run_steps: int = LONG_RUN,
     shapes: int = MOST_SHAPES,
 ) -> RowPlan:
-    """Choose the numbers of rows from what the blocks of a sample of steps need (`choose_sizes`).
+    """Choose the numbers of rows from what the blocks of a sample of steps need (`_choose_sizes`).
 
     `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
     not reach.
@@ -195,10 +195,12 @@ def plan_sizes(
     most = max(needed_SB.mean() + 8 * needed_SB.std(), needed_SB.max() + 1)
     ample = round_up(rows or most)
     needed = np.array([min(round_up(rows), ample) for rows in needed_SB.max(axis=1)])
-    return RowPlan(choose_sizes(needed, ample, max(LEAST_SAVED, COMPILATION / run_steps), shapes))
+    return RowPlan(
+        _choose_sizes(needed, ample, max(_LEAST_SAVED, _COMPILATION / run_steps), shapes)
+    )
 
 
-def choose_sizes(
+def _choose_sizes(
     needed_S: np.ndarray, ample: int, worth: float, shapes: int = MOST_SHAPES
 ) -> tuple[int, ...]:
     """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
@@ -368,15 +370,15 @@ def batch_shapes(
 # -------------------------------------------------------------------------------------------------
 # Some terms of the data, by which a run proves what leaves it.
 
-TERMS = 16
+_TERMS = 16
 
 
 def spread(count: int) -> np.ndarray:
     """int64: numbers of so many things at most TERMS, the first, the last and between them."""
-    return np.unique(np.linspace(0, count - 1, min(TERMS, count)).astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, min(_TERMS, count)).astype(np.int64))
 
 
-def decoded(folder: Path, tokens: np.ndarray, start: np.ndarray) -> list[str]:
+def decoded_terms(folder: Path, tokens: np.ndarray, start: np.ndarray) -> list[str]:
     """Some terms as what their tokens say.
 
     Args:

@@ -19,7 +19,7 @@ from data_pipeline.batches.packing import (
     LONG_RUN,
     MOST_SHAPES,
     PackedGroups,
-    decoded,
+    decoded_terms,
     joined,
     made_ahead,
     packed_blocks,
@@ -30,9 +30,9 @@ from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process import BadInput
 
 # Steps far beyond any run: the number of rows is planned on their batches.
-FIRST_PLANNING_STEP = 2**40
-PLANNING_GROUPS = 1600
-THREADS = 2
+_FIRST_PLANNING_STEP = 2**40
+_PLANNING_GROUPS = 1600
+_THREADS = 2
 
 
 class BatchMaker(PackedGroups):
@@ -80,7 +80,7 @@ class BatchMaker(PackedGroups):
 
     def some_terms(self) -> list[str]:
         """A few terms that are spread over the data, always the same."""
-        return decoded(self.folder, self.dataset.tokens, self.dataset.token_start)
+        return decoded_terms(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
         """The same data with the neighbours of an index; its plan of rows stays.
@@ -99,10 +99,10 @@ class BatchMaker(PackedGroups):
 
     def sample_lengths(self) -> np.ndarray:
         """int32 [S, G, N]: the lengths of the terms of some steps, the same on every host."""
-        steps = min(200, max(8, PLANNING_GROUPS // self.spec.groups))
+        steps = min(200, max(8, _PLANNING_GROUPS // self.spec.groups))
         groups = np.arange(self.spec.groups)
         lengths = [
-            self._lengths(self.draw(FIRST_PLANNING_STEP + number, groups)["terms"])
+            self._lengths(self.draw(_FIRST_PLANNING_STEP + number, groups)["terms"])
             for number in range(steps)
         ]
         return np.stack(lengths).astype(np.int32)
@@ -127,7 +127,7 @@ class BatchMaker(PackedGroups):
             packed = packed_blocks(tokens, bounds, shape[:2], self.spec.row_length, rows)
         except BadInput as error:
             what = f"more than the planned {rows} rows are needed by the batch of step {step}"
-            raise BadInput(too_few_rows(what)) from error
+            raise BadInput(_too_few_rows(what)) from error
         return packed | {name: values.reshape(*shape, -1) for name, values in drawn.items()}
 
     def unpacked(self, step: int) -> dict[str, np.ndarray]:
@@ -147,14 +147,14 @@ class BatchMaker(PackedGroups):
         self, first_step: int, last_step: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The batches of steps first_step to last_step - 1 (or endless), made ahead."""
-        yield from streamed(self.batch, tuple(self.shapes(1)), first_step, last_step)
+        yield from _streamed(self.batch, tuple(self.shapes(1)), first_step, last_step)
 
     def unpacked_batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
         """As `batches`, of `unpacked`."""
         yield from made_ahead(self.unpacked, first_step, last_step)
 
 
-def streamed(
+def _streamed(
     make: Callable[[int], dict[str, np.ndarray]],
     names: Sequence[str],
     first_step: int,
@@ -190,7 +190,7 @@ def streamed(
 
     last = np.iinfo(np.int64).max if last_step is None else last_step
     stream = tf.data.Dataset.range(first_step, last)
-    stream = stream.map(mapped, num_parallel_calls=THREADS, deterministic=True)
+    stream = stream.map(mapped, num_parallel_calls=_THREADS, deterministic=True)
     opened = [stream.prefetch(AHEAD).as_numpy_iterator()]
     # TensorFlow's threads must not ask for Python once it has begun to end: they would wait for
     # ever, and it for them.
@@ -211,7 +211,7 @@ def streamed(
         atexit.unregister(opened.clear)
 
 
-def too_few_rows(what: str) -> str:
+def _too_few_rows(what: str) -> str:
     """The message where a batch needs more rows than were planned."""
     return (
         f"the plan for packed rows does not hold: {what}. Set --rows to a larger number and give "

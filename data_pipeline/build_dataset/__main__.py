@@ -25,7 +25,7 @@ from data_pipeline.process import run_parsed
 # The closing report of a build: a manifest in, a readable table out.
 
 
-def closing_report(manifest: dict, out: str | Path) -> str:
+def _closing_report(manifest: dict, out: str | Path) -> str:
     """What was read, dropped (by reason) and kept, and how the terms became tokens."""
     counts, report = manifest["counts"], manifest["report"]
     per_concept = counts["terms"] / counts["concepts"]
@@ -78,7 +78,7 @@ def _by_language(counts: dict[str, int], most: int = 6) -> str:
     return ", ".join(shown) + (f", {len(counts) - most} more" if len(counts) > most else "")
 
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   the English UMLS, as for CODER_ENG (META folder, release .zip or .nlm files alike):
     python -m data_pipeline.build --source umls/2020AA/META --languages ENG \\
@@ -113,7 +113,7 @@ examples:
 """
 
 
-COMMON = (
+_COMMON = (
     *("--source", "--out", "--tokenizer", "--languages", "--sources", "--relations"),
     *("--cleaning", "--max-length", "--hold-out", "--exclude-terms", "--overwrite"),
 )
@@ -131,17 +131,17 @@ def main(argv: list[str] | None = None, name: str = "python -m data_pipeline.bui
     return run_parsed(
         name,
         __doc__,
-        EXAMPLES,
+        _EXAMPLES,
         add,
-        build,
+        _build,
         argv,
-        common=COMMON,
+        common=_COMMON,
         when_asked="stopping soon; the same command goes on",
         when_stopped="stopped; the same command goes on",
     )
 
 
-def build(args: argparse.Namespace) -> int:
+def _build(args: argparse.Namespace) -> int:
     """Builds the dataset, and says what is in it."""
     # Imported late: TensorFlow takes seconds, which --help should not cost.
     from data_pipeline.build_dataset.build import build_dataset, build_in_bucket
@@ -150,10 +150,10 @@ def build(args: argparse.Namespace) -> int:
 
     options = options_from(args)
     if in_bucket(options.out):
-        print(closing_report(build_in_bucket(options), address(options.out)))
+        print(_closing_report(build_in_bucket(options), address(options.out)))
     else:
         out = build_dataset(options)
-        print(closing_report(read_manifest(out), out))
+        print(_closing_report(read_manifest(out), out))
     return 0
 
 

@@ -30,11 +30,11 @@ from data_pipeline.dataset.store import (
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.dataset.write import (
     BlockWriter,
-    content_hash,
     default_shards,
     finish,
     has_finished_shards,
     left_by_finish,
+    terminology_hash,
     tidy,
     write_shards,
 )
@@ -66,7 +66,7 @@ from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 
 @contextmanager
-def explain_full_disk(work: Path) -> Iterator[None]:
+def _explain_full_disk(work: Path) -> Iterator[None]:
     """Turns 'no space left' from Python or TensorFlow into BadInput."""
     try:
         yield
@@ -93,7 +93,7 @@ def explain_full_disk(work: Path) -> Iterator[None]:
 # All work happens in a hidden folder beside --out whose name carries the build's fingerprint. The
 # same build finds its finished shards there; another build of the same --out starts over.
 
-LOCK = "lock"
+_LOCK = "lock"
 
 
 def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
@@ -111,7 +111,7 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
     out = options.out.absolute()
     work = out.with_name(f".{out.name}{WORK_MARK}{fingerprint[:12]}")
     started = time.monotonic()
-    with explain_full_disk(work):
+    with _explain_full_disk(work):
         _remove_other_builds(out, work)
         work.mkdir(parents=True, exist_ok=True)
         with _locked(work):
@@ -157,12 +157,12 @@ def _build_in(
         remove_scratch(scratch)
     process.poll()
     terminology, held_out = _hold_out(options, terminology, excluded, work / "heldout")
-    write_small_tables(terminology.source, work)
+    _write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")
     writer = BlockWriter(terminology, tokenizer, options.max_length)
     shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
     manifest = _manifest(options, fingerprint, terminology, tokenizer, shards, held_out)
-    (work / LOCK).unlink()
+    (work / _LOCK).unlink()
     finish(work, out, manifest)
 
 
@@ -210,7 +210,7 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
     return terminology, excluded
 
 
-def write_small_tables(source: Source, work: Path) -> None:
+def _write_small_tables(source: Source, work: Path) -> None:
     """Writes retired_cuis.tsv and xrefs.tsv, where the source has them."""
     for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
         if table.height:
@@ -250,7 +250,7 @@ def _manifest(
             "vocab_size": tokenizer.get_vocab_size(),
             "max_length": options.max_length,
         },
-        "content_hash": content_hash(terminology, shards),
+        "content_hash": terminology_hash(terminology, shards),
         "fingerprint": fingerprint,
         "options": options.as_json(),
         "versions": {
@@ -326,4 +326,4 @@ def _remove_other_builds(out: Path, work: Path) -> None:
 
 def _locked(work: Path) -> AbstractContextManager[None]:
     held = f"another process is building in {work}; wait for it, or stop it"
-    return locked(work / LOCK, held)
+    return locked(work / _LOCK, held)

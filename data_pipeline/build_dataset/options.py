@@ -24,7 +24,7 @@ from data_pipeline.terminology.semantic_groups import GROUPS
 # -------------------------------------------------------------------------------------------------
 # Everything that decides what a dataset holds, checked before any file is read.
 
-CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
+_CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class BuildOptions:
         for path in self.supervised:
             inputs += sorted(path.rglob("*.*")) if path.is_dir() else [path]
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]
-        versions = [CONTENT, data_format, pl.__version__, tokenizers.__version__]
+        versions = [_CONTENT, data_format, pl.__version__, tokenizers.__version__]
         content = json.dumps([options, stats, tokenizer_hash, versions], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from data_pipeline.process import run_parsed
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   Chinese procedures (CHIP-2019, whose dev and test are the paper's test set); the last 500
   mentions to choose by, as in the code of the paper's authors:
@@ -39,7 +39,7 @@ examples:
     python -m data_pipeline.build_mentions --train coded.xlsx --hold-out 0.1 \\
         --dictionary terms.xlsx --tokenizer MODEL --out data/own
 """
-COMMON = (
+_COMMON = (
     *("--train", "--dictionary", "--out", "--tokenizer", "--dev", "--test", "--hold-out"),
     *("--gold", "--mention-types", "--keywords", "--overwrite"),
 )
@@ -48,20 +48,20 @@ COMMON = (
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.build_mentions"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv, common=COMMON)
+    return run_parsed(name, __doc__, _EXAMPLES, add_arguments, _build, argv, common=_COMMON)
 
 
-def build(args: argparse.Namespace) -> int:
+def _build(args: argparse.Namespace) -> int:
     """Builds the folder, and says what is in it."""
     # Imported here: what is not installed is then said by name, and --help is quick.
-    from data_pipeline.build_mentions.build import MentionOptions, build_mentions, closing_report
+    from data_pipeline.build_mentions.build import MentionOptions, build_mentions, mentions_report
 
     values = vars(args)
     values["gold_as"] = values.pop("gold")
     for name in ("train", "dev", "test", "mention_types"):
         values[name] = tuple(values[name])
     dataset = build_mentions(MentionOptions(**values))
-    print(closing_report(dataset.manifest, dataset.folder))
+    print(mentions_report(dataset.manifest, dataset.folder))
     return 0
 
 

@@ -122,7 +122,7 @@ class MentionOptions:
 # -------------------------------------------------------------------------------------------------
 # `MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write.
 
-MOST_WARNINGS = 10  # of a kind that are written out in the manifest
+_MOST_WARNINGS = 10  # of a kind that are written out in the manifest
 
 
 def build_mentions(options: MentionOptions) -> MentionDataset:
@@ -310,9 +310,9 @@ def _manifest(
     keywords: KeywordVocabulary,
 ) -> dict[str, Any]:
     odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
-    warnings = odd[:MOST_WARNINGS]
-    if len(odd) > MOST_WARNINGS:
-        warnings.append(f"{len(odd) - MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
+    warnings = odd[:_MOST_WARNINGS]
+    if len(odd) > _MOST_WARNINGS:
+        warnings.append(f"{len(odd) - _MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
     return {
         "name": options.name or options.dictionary.stem,
         "release": options.release,
@@ -337,7 +337,7 @@ def _manifest(
 # The closing report of a build of mentions: a manifest in, a readable table out.
 
 
-def closing_report(manifest: Mapping[str, Any], out: Path) -> str:
+def mentions_report(manifest: Mapping[str, Any], out: Path) -> str:
     """What was read, what was odd in it, and how the strings became tokens."""
     rows = [(name, f"{count:,}") for name, count in manifest["counts"].items() if count]
     width = max(len(name) for name, _ in rows)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Choice:
+class _Choice:
     """Of a release or a dataset, the terms to take; what is empty chooses all."""
 
     languages: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Choice:
         places: dict[str, list[int]] = {}
         for place, name in enumerate(known):
             number, _, bare = name.partition(" ")
-            names = {name, number, bare} if is_type_number(number) else {name}
+            names = {name, number, bare} if _is_type_number(number) else {name}
             for one in names - {""}:
                 places.setdefault(one.lower(), []).append(place)
         chosen: set[int] = set()
@@ -139,7 +139,7 @@ class Choice:
         }
 
 
-def is_type_number(word: str) -> bool:
+def _is_type_number(word: str) -> bool:
     """Whether a word is the number of a semantic type of the UMLS, as T047 is."""
     return len(word) == 4 and word[0] == "T" and word[1:].isdecimal()
 
@@ -147,7 +147,7 @@ def is_type_number(word: str) -> bool:
 # -------------------------------------------------------------------------------------------------
 # The rows of a dictionary, and what is known of its concepts.
 
-Strings = Sequence[str] | pl.Series
+_Strings = Sequence[str] | pl.Series
 
 
 class AboutConcept(NamedTuple):
@@ -158,7 +158,7 @@ class AboutConcept(NamedTuple):
     types: tuple[str, ...] = ()  # semantic types, such as "T047 Disease or Syndrome"
 
 
-class DictionaryRows(NamedTuple):
+class _DictionaryRows(NamedTuple):
     """What a release, a dataset or a table gives to its `Dictionary`, where each is explained."""
 
     terms: list[str]
@@ -170,7 +170,7 @@ class DictionaryRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Columns:
+class _Columns:
     """What is known of concepts, as columns.
 
     Attributes:
@@ -180,21 +180,21 @@ class Columns:
       type_start, types: likewise; types index `semantic_types`.
     """
 
-    concepts: Strings
-    preferred: Strings
+    concepts: _Strings
+    preferred: _Strings
     code_start: np.ndarray
     code_vocabularies: np.ndarray
-    codes: Strings
+    codes: _Strings
     vocabularies: Sequence[str]
     type_start: np.ndarray
     types: np.ndarray
     semantic_types: Sequence[str]
 
 
-class ConceptTable(Mapping[str, AboutConcept]):
+class _ConceptTable(Mapping[str, AboutConcept]):
     """What a source tells of its concepts: read when it is first asked for, and made one by one."""
 
-    def __init__(self, read: Callable[[], Columns], sources: Sequence[str] = ()):
+    def __init__(self, read: Callable[[], _Columns], sources: Sequence[str] = ()):
         """
         Args:
           read: gives the columns.
@@ -203,7 +203,7 @@ class ConceptTable(Mapping[str, AboutConcept]):
         self.read, self.sources = read, frozenset(sources)
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> _Columns:
         return self.read()
 
     def __getitem__(self, concept: str) -> AboutConcept:
@@ -229,7 +229,7 @@ class ConceptTable(Mapping[str, AboutConcept]):
         return len(self.columns.concepts)
 
 
-def shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
+def _shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
     """The sets as tuples, equal ones as one object: the terms of a UMLS have few different ones."""
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     return [known.setdefault(one, one) for one in map(tuple, sets)]
@@ -239,10 +239,10 @@ def shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
 # A dataset folder in, the rows of its dictionary out.
 
 # Of a dataset's manifest, what a record of its terms says.
-DATASET = ("name", "release", "filters", "cleaning", "content_hash")
+_DATASET = ("name", "release", "filters", "cleaning", "content_hash")
 
 
-def rows_of_dataset(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
+def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
     """Terms as they were cleaned for training, or, with `raw`, as their source writes them.
 
     Of each concept the preferred one comes first.
@@ -283,17 +283,17 @@ def rows_of_dataset(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
     begins = np.concatenate([[0], ends[:-1]])
     now = _columns_of_dataset(dataset, choice.languages) if raw else None
 
-    def read() -> Columns:
+    def read() -> _Columns:
         return now or _columns_of_dataset(open_dataset(path, source=True), choice.languages)
 
-    made_of = {f"dataset_{name}": dataset.manifest[name] for name in DATASET}
+    made_of = {f"dataset_{name}": dataset.manifest[name] for name in _DATASET}
     made_of["languages"] = list(choice.languages or languages)
-    return DictionaryRows(
+    return _DictionaryRows(
         [strings[row] for row in chosen],
         [cuis[concept] for concept in concept_of_row[chosen]],
         [languages[dataset.term_language[term]] for term in term_of_row[chosen]],
-        shared(names[begins[row] : ends[row]] for row in chosen),
-        ConceptTable(read, choice.sources),
+        _shared(names[begins[row] : ends[row]] for row in chosen),
+        _ConceptTable(read, choice.sources),
         made_of | ({"raw": True} if raw else {}),
     )
 
@@ -302,7 +302,7 @@ def _concept_of_term(dataset: TripletDataset) -> np.ndarray:
     return np.repeat(np.arange(len(dataset.term_start) - 1), np.diff(dataset.term_start))
 
 
-def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> Columns:
+def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Columns:
     """What a dataset says of its concepts; their names in these languages, where they have any."""
     source, cuis = dataset.source, dataset.cuis
     assert source is not None and cuis is not None, "they were asked for"
@@ -310,7 +310,7 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> Colum
     asked = [languages.index(one) for one in chosen or languages]
     terms = np.flatnonzero(np.isin(dataset.term_language, asked))[::-1]
     named[_concept_of_term(dataset)[terms]] = terms  # of a concept the first one, written last
-    return Columns(
+    return _Columns(
         concepts=cuis,
         preferred=[source.strings[one] for one in source.string_start[named]],
         code_start=source.code_start,
@@ -330,18 +330,18 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> Colum
 # The identifiers are of MeSH or OMIM. The first one names the concept, the others mean the same.
 
 # MeSH descriptors and supplementary concepts, and OMIM; a CUI of UMLS has seven digits.
-IDENTIFIER = r"(?:MESH:|OMIM:)?(?:[CD]\d{6}|[CD]\d{9}|\d{6})"
-FIRST_FIELD = re.compile(rf"{IDENTIFIER}(?:\|{IDENTIFIER})*", re.IGNORECASE)
-MESH, OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
+_IDENTIFIER = r"(?:MESH:|OMIM:)?(?:[CD]\d{6}|[CD]\d{9}|\d{6})"
+_FIRST_FIELD = re.compile(rf"{_IDENTIFIER}(?:\|{_IDENTIFIER})*", re.IGNORECASE)
+_MESH, _OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
 
 
-def is_medic(path: Path) -> bool:
+def _is_medic(path: Path) -> bool:
     """Whether the first line of a file of "||" has identifiers as MEDIC has them."""
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")
-    return FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
+    return _FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
 
 
-def rows_of_medic(path: Path) -> DictionaryRows:
+def _rows_of_medic(path: Path) -> _DictionaryRows:
     """The names, a row for each concept that has it.
 
     Raises:
@@ -352,11 +352,11 @@ def rows_of_medic(path: Path) -> DictionaryRows:
     for joined, written in double_piped(path, 2, "id|other ids||name|synonym|..."):
         concept, *others = (PREFIX.sub("", one.strip()) for one in joined.split(CONCEPT_SEPARATOR))
         for one in (concept, *others):
-            codes.setdefault(concept, {})[OMIM if one.isdigit() else MESH, one] = None
+            codes.setdefault(concept, {})[_OMIM if one.isdigit() else _MESH, one] = None
         held = names.setdefault(concept, {})
         held.update(dict.fromkeys(filter(None, map(str.strip, written.split(CONCEPT_SEPARATOR)))))
     pairs = [(name, concept) for concept, held in names.items() for name in held]
-    return DictionaryRows(
+    return _DictionaryRows(
         terms=[name for name, _ in pairs],
         concepts=[concept for _, concept in pairs],
         languages=None,
@@ -381,7 +381,7 @@ def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
         yield atoms.filter(term_drop_reason(Filters()).is_null()), read_types(path, Path(scratch))
 
 
-def rows_of_release(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
+def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
     """Terms that are not suppressed, as they stand; of each concept the preferred one first.
 
     With `raw`, what is known of the concepts is read at once: what is wrong with it is then said
@@ -409,23 +409,23 @@ def rows_of_release(path: Path, choice: Choice, *, raw: bool) -> DictionaryRows:
         cuis = kept["cui"].unique().sort()
         now = _columns_of_release(atoms, types, cuis, choice) if raw else None
 
-    def read() -> Columns:
+    def read() -> _Columns:
         if now is not None:
             return now
         with _tables(path) as tables:
             return _columns_of_release(*tables, cuis, choice)
 
-    return DictionaryRows(
+    return _DictionaryRows(
         kept["term"].to_list(),
         kept["cui"].to_list(),
         kept["language"].to_list(),
-        shared(one for part in kept.iter_slices() for one in part["source"].to_list()),
-        ConceptTable(read, choice.sources),
+        _shared(one for part in kept.iter_slices() for one in part["source"].to_list()),
+        _ConceptTable(read, choice.sources),
         {},
     )
 
 
-def _of_types(types: pl.LazyFrame | None, choice: Choice, path: Path) -> pl.LazyFrame:
+def _of_types(types: pl.LazyFrame | None, choice: _Choice, path: Path) -> pl.LazyFrame:
     """The identifiers of concepts that have one of the semantic types of the choice."""
     if types is None:
         raise BadInput(
@@ -438,8 +438,8 @@ def _of_types(types: pl.LazyFrame | None, choice: Choice, path: Path) -> pl.Lazy
 
 
 def _columns_of_release(
-    atoms: pl.LazyFrame, types: pl.LazyFrame | None, cuis: pl.Series, choice: Choice
-) -> Columns:
+    atoms: pl.LazyFrame, types: pl.LazyFrame | None, cuis: pl.Series, choice: _Choice
+) -> _Columns:
     """What a release says of some concepts; their names in the languages of the choice."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").lazy()
     in_language = term_drop_reason(Filters(languages=choice.languages)).is_null()
@@ -468,7 +468,7 @@ def _columns_of_release(
     preferred, codes, of_type = pl.collect_all([names, coded, typed])
     vocabularies = codes["source"].unique().sort().to_list()
     semantic_types = of_type["type"].unique().sort().to_list()
-    return Columns(
+    return _Columns(
         concepts=cuis,
         preferred=preferred["term"],
         code_start=offsets(codes["concept"].to_numpy(), len(cuis)),
@@ -490,15 +490,15 @@ def _places(column: pl.Series, known: list[str]) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------
 # Dictionaries in tables: by a header that names the columns; without one, term<TAB>concept.
 
-LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
-MOST = 0.9  # of these look like it
-CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
-WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
-LETTERS = 6  # a code has no more, unless all are capitals
+_LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
+_MOST = 0.9  # of these look like it
+_CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
+_WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
+_LETTERS = 6  # a code has no more, unless all are capitals
 
 
-def rows_of_table(path: Path, choice: Choice) -> DictionaryRows | None:
-    """The chosen rows of a table whose header names its columns, as `term_tables.NAMES` has them.
+def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
+    """The chosen rows of a table whose header names its columns, as `term_tables._NAMES` has them.
 
     Concepts come in the order of the table, of each the preferred terms first.
 
@@ -541,7 +541,7 @@ def _first_fields(path: Path) -> list[str]:
     return []
 
 
-def _chosen(table: TermTable, choice: Choice) -> DictionaryRows:
+def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:
     """The rows that a choice takes of a table."""
     frame, path = table.frame.with_row_index("row"), table.path
     needed = ("language", "vocabulary", "vocabulary", "type")
@@ -572,13 +572,13 @@ def _chosen(table: TermTable, choice: Choice) -> DictionaryRows:
         .group_by("concept", "term", maintain_order=True)
         .agg(pl.first("language"), pl.col("vocabulary").unique().sort())
     )
-    return DictionaryRows(
+    return _DictionaryRows(
         terms=rows["term"].to_list(),
         concepts=rows["concept"].to_list(),
         languages=rows["language"].replace("", UNDETERMINED).to_list()
         if "language" in table.columns
         else None,
-        vocabularies=shared(filter(None, one) for one in rows["vocabulary"].to_list())
+        vocabularies=_shared(filter(None, one) for one in rows["vocabulary"].to_list())
         if "vocabulary" in table.columns
         else None,
         about_concepts=_about(frame, rows, choice),
@@ -586,7 +586,7 @@ def _chosen(table: TermTable, choice: Choice) -> DictionaryRows:
     )
 
 
-def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: Choice) -> dict[str, AboutConcept]:
+def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: _Choice) -> dict[str, AboutConcept]:
     """Of each concept its first term, its codes in the vocabularies chosen, and its types."""
     coded = frame.filter(pl.col("code") != "")
     if choice.sources:
@@ -610,14 +610,14 @@ def _values(column: pl.Series) -> list[str]:
     return sorted(set(column.to_list()) - {""})
 
 
-def terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[str, str]]:
+def _terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[str, str]]:
     """Rows of term and concept; without a header, where they look like code and name, swapped."""
     if names_columns(_first_fields(path)):
         return rows
-    looked_at = rows[:LOOKED_AT]
-    codes = sum(is_code(first) for first, _ in looked_at)
-    names = sum(bool(WORD.search(second)) and not is_code(second) for _, second in looked_at)
-    if min(codes, names) < MOST * len(looked_at):
+    looked_at = rows[:_LOOKED_AT]
+    codes = sum(_is_code(first) for first, _ in looked_at)
+    names = sum(bool(_WORD.search(second)) and not _is_code(second) for _, second in looked_at)
+    if min(codes, names) < _MOST * len(looked_at):
         return rows
     first, second = looked_at[0]
     tell(
@@ -627,10 +627,10 @@ def terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[s
     return [(term, concept) for concept, term in rows]
 
 
-def is_code(text: str) -> bool:
+def _is_code(text: str) -> bool:
     """Whether a string looks like a code: no blanks, a digit, few letters or capitals alone."""
-    is_short = sum(character.isalpha() for character in text) <= LETTERS
-    return CODE.fullmatch(text) is not None and (is_short or text.isupper())
+    is_short = sum(character.isalpha() for character in text) <= _LETTERS
+    return _CODE.fullmatch(text) is not None and (is_short or text.isupper())
 
 
 # -------------------------------------------------------------------------------------------------
@@ -750,7 +750,7 @@ def read_dictionary(
 
     Args:
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
-        of terms, of concepts, and more (`term_tables.NAMES`), in any order; a file of CUI||name;
+        of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
         MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
         or the MRCONSO.RRF of a release, or .gz.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
@@ -774,7 +774,7 @@ def read_dictionary(
         choice that leaves no term.
     """
     path = Path(path)
-    choice = Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
+    choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
     is_release = path.name.upper().startswith("MRCONSO.RRF")
     if path.is_dir() and not (path / "manifest.json").is_file():
         raise BadInput(
@@ -783,10 +783,10 @@ def read_dictionary(
             "MRCONSO.RRF of a release"
         )
     if is_release or path.is_dir():
-        of = rows_of_release if is_release else rows_of_dataset
-        read: DictionaryRows | None = of(path, choice, raw=raw)
+        of = _rows_of_release if is_release else _rows_of_dataset
+        read: _DictionaryRows | None = of(path, choice, raw=raw)
     else:
-        read = rows_of_table(path, choice)
+        read = _rows_of_table(path, choice)
     if read is not None:
         return Dictionary(
             read.terms,
@@ -806,22 +806,22 @@ def read_dictionary(
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
     if is_double_piped(path):
-        if is_medic(path):
-            medic = rows_of_medic(path)
+        if _is_medic(path):
+            medic = _rows_of_medic(path)
             return Dictionary(
                 medic.terms, medic.concepts, str(path), about_concepts=medic.about_concepts
             )
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
-    rows = terms_first(two_columns(path, "term<TAB>CUI"), path)
+    rows = _terms_first(two_columns(path, "term<TAB>CUI"), path)
     return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))
 
 
 # -------------------------------------------------------------------------------------------------
 # A dictionary from whatever file it stands in, as entries: identifiers and names of a concept.
 
-ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
-DICTIONARY_FORMS = (
+_ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
+_DICTIONARY_FORMS = (
     "code<TAB>name without a header; a table whose header names a column of terms and one of "
     "concepts; id|other ids||name|synonym|... as MEDIC comes with BioSyn; a dataset folder; or "
     "MRCONSO.RRF"
@@ -878,13 +878,13 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
         filled = [field.strip() for field in fields]
         if len(filled) < 2 or not all(filled[:2]) or any(filled[2:]):
             raise BadInput(
-                f"{path}:{number}: found {fields}; expected {DICTIONARY_FORMS}: mend the line"
+                f"{path}:{number}: found {fields}; expected {_DICTIONARY_FORMS}: mend the line"
             )
         pairs.append((filled[0], filled[1]))
     if not pairs:
-        raise BadInput(f"{path}: found no rows; expected {DICTIONARY_FORMS}")
+        raise BadInput(f"{path}: found no rows; expected {_DICTIONARY_FORMS}")
     first, second = (
-        sum(map(is_code, column)) for column in zip(*pairs[:ENTRIES_LOOKED_AT], strict=True)
+        sum(map(_is_code, column)) for column in zip(*pairs[:_ENTRIES_LOOKED_AT], strict=True)
     )
     if second > first:
         tell(f"{path}: the second column looks like codes: read as name<TAB>code")
@@ -902,7 +902,7 @@ def groups_of_concepts(dictionary: Dictionary) -> dict[str, int]:
     BadInput for a dictionary that says no semantic group of any concept.
     """
     about = dictionary.about_concepts
-    if isinstance(about, ConceptTable):
+    if isinstance(about, _ConceptTable):
         columns = about.columns
         bits = group_bits(columns.semantic_types, columns.type_start, columns.types)
         known = dict(zip(columns.concepts, bits.tolist(), strict=True))

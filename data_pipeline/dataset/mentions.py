@@ -39,7 +39,7 @@ MANIFEST = MENTIONS.file
 WORDS = "words.tsv"
 SPLITS = ("train", "dev", "test")
 UNREACHABLE = -1  # a gold concept that the dictionary lacks
-AGAIN = f"make the folder again with `{MENTIONS.command} ... --overwrite`"
+_AGAIN = f"make the folder again with `{MENTIONS.command} ... --overwrite`"
 
 
 class StoredStrings(Sequence[str]):
@@ -179,25 +179,25 @@ def starts(lengths: Iterable[int]) -> np.ndarray:
 
 # ---- The arrays of a folder, by the names of their files ----
 
-TABLE = {"text": "uint8", "text_start": "int64", "tokens": "int32", "start": "int64"} | {
+_TABLE = {"text": "uint8", "text_start": "int64", "tokens": "int32", "start": "int64"} | {
     "kinds": "uint8"
 }
-OF_DICTIONARY = {
+_OF_DICTIONARY = {
     **{"concepts.text": "uint8", "concepts.text_start": "int64"},
     **{"codes.text": "uint8", "codes.text_start": "int64", "code_start": "int64"},
     **{"branch_start": "int64", "branches": "int32", "name_concepts": "int32"},
-    **{f"names.{part}": dtype for part, dtype in TABLE.items()},
+    **{f"names.{part}": dtype for part, dtype in _TABLE.items()},
 }
 
 
-def array_types(splits: Sequence[str]) -> dict[str, str]:
+def _array_types(splits: Sequence[str]) -> dict[str, str]:
     """The array files of a folder with these splits, and what each holds."""
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
-        for part, dtype in (TABLE | {"gold_start": "int64", "gold": "int32"}).items()
+        for part, dtype in (_TABLE | {"gold_start": "int64", "gold": "int32"}).items()
     }
-    return OF_DICTIONARY | of_splits
+    return _OF_DICTIONARY | of_splits
 
 
 def open_mentions(path: str | Path) -> MentionDataset:
@@ -216,7 +216,7 @@ def open_mentions(path: str | Path) -> MentionDataset:
     manifest = read_identity(folder / MANIFEST, MENTIONS)
     kinds, splits = manifest["keyword_kinds"], manifest["splits"]
     arrays = {
-        name: _mapped(folder, name, kind, manifest) for name, kind in array_types(splits).items()
+        name: _mapped(folder, name, kind, manifest) for name, kind in _array_types(splits).items()
     }
     for name, array in arrays.items():
         _check_starts(folder, name, array, arrays)
@@ -225,7 +225,7 @@ def open_mentions(path: str | Path) -> MentionDataset:
         return StoredStrings(arrays[f"{name}.text"], arrays[f"{name}.text_start"])
 
     def table(name: str) -> TokenTable:
-        return TokenTable(strings(name), *(arrays[f"{name}.{part}"] for part in list(TABLE)[2:]))
+        return TokenTable(strings(name), *(arrays[f"{name}.{part}"] for part in list(_TABLE)[2:]))
 
     return MentionDataset(
         folder=folder,
@@ -247,13 +247,13 @@ def _mapped(folder: Path, name: str, dtype: str, manifest: Mapping[str, Any]) ->
     """An array of the folder, of the size that its manifest says."""
     path, said = folder / f"{name}.npy", manifest["arrays"].get(name)
     if said is None:
-        raise BadInput(f"{folder / MANIFEST} does not speak of the array {name}; {AGAIN}")
+        raise BadInput(f"{folder / MANIFEST} does not speak of the array {name}; {_AGAIN}")
     if not said["length"] and path.is_file():  # nothing is there that could be mapped
         return np.zeros(0, dtype)
-    array = map_array(path, AGAIN)
+    array = map_array(path, _AGAIN)
     found, expected = (array.dtype.name, array.shape), (dtype, (said["length"],))
     if found != expected or said["dtype"] != dtype:
-        raise BadInput(f"{path} is damaged: found {found}, expected {expected}; {AGAIN}")
+        raise BadInput(f"{path} is damaged: found {found}, expected {expected}; {_AGAIN}")
     return array
 
 
@@ -268,7 +268,7 @@ def _check_starts(folder: Path, name: str, start: np.ndarray, arrays: Mapping[st
     *room, part = name.split(".")
     parts = len(arrays[".".join([*room, divided[part]])]) - (part == "code_start")
     if not len(start) or start[0] or start[-1] != parts or (np.diff(start) < 0).any():
-        raise BadInput(f"{folder / name}.npy is damaged: it does not divide {parts:,}; {AGAIN}")
+        raise BadInput(f"{folder / name}.npy is damaged: it does not divide {parts:,}; {_AGAIN}")
 
 
 def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
@@ -278,7 +278,7 @@ def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
         for word, kind in (line.split("\t") for line in lines):
             words[kind].append(word)
     except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"{path} is damaged ({type(error).__name__}: {error}); {AGAIN}") from error
+        raise BadInput(f"{path} is damaged ({type(error).__name__}: {error}); {_AGAIN}") from error
     return words
 
 
@@ -288,7 +288,7 @@ def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
 # `mentions.py` says what such a folder holds, and reads it.
 
 ODD_LINES = "odd_lines.txt"
-AT_ONCE = 4096  # strings whose tokens are held as objects
+_AT_ONCE = 4096  # strings whose tokens are held as objects
 
 
 def token_table(
@@ -318,9 +318,9 @@ def token_table(
     cleaned = clean(pl.Series(strings, dtype=pl.String), cleaning).to_list()
     tokens, kinds, lengths = [], [], []
     with progress_bar(total=len(strings), desc=progress, disable=not progress) as bar:
-        for first in range(0, len(cleaned), AT_ONCE):
+        for first in range(0, len(cleaned), _AT_ONCE):
             process.poll()
-            some = cleaned[first : first + AT_ONCE]
+            some = cleaned[first : first + _AT_ONCE]
             for string, encoding in zip(some, tokenizer.encode_batch(some), strict=True):
                 tokens += encoding.ids
                 kinds.append(keywords.kinds_of_tokens(string, encoding.offsets))
@@ -354,7 +354,7 @@ def _arrays(dataset: MentionDataset) -> dict[str, np.ndarray]:
         arrays |= {f"{name}.gold_start": split.gold_start, f"{name}.gold": split.gold}
     return {
         name: np.ascontiguousarray(arrays[name], np.dtype(dtype).newbyteorder("<"))
-        for name, dtype in array_types(list(dataset.splits)).items()
+        for name, dtype in _array_types(list(dataset.splits)).items()
     }
 
 
@@ -398,7 +398,7 @@ def write_mentions(
 # FOLDER is a folder of mentions (`mentions.py`), so that a ranker needs no other.
 
 CANDIDATES, CANDIDATES_TABLE = "candidates", "candidates.tsv"
-CANDIDATES_AGAIN = "make the folder again with `python -m coder_jax candidates`"
+_CANDIDATES_AGAIN = "make the folder again with `python -m coder_jax candidates`"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -448,7 +448,7 @@ def read_lists(folder: Path, split: str, mentions: int, names: int) -> Candidate
             "`python -m coder_jax candidates --model ... --data ... --out ...` writes"
         )
     arrays = {
-        field.name: map_array(within / f"{field.name}.npy", CANDIDATES_AGAIN)
+        field.name: map_array(within / f"{field.name}.npy", _CANDIDATES_AGAIN)
         for field in dataclasses.fields(CandidateLists)
     }
     shape = arrays["names"].shape
@@ -458,11 +458,11 @@ def read_lists(folder: Path, split: str, mentions: int, names: int) -> Candidate
         if found.dtype.kind != kind or found.shape != expected:
             raise BadInput(
                 f"{within / name}.npy holds {found.dtype} {found.shape}; expected {expected}: "
-                f"{CANDIDATES_AGAIN}"
+                f"{_CANDIDATES_AGAIN}"
             )
     if arrays["names"].size and not 0 <= arrays["names"].min() <= arrays["names"].max() < names:
         raise BadInput(
-            f"{within}/names.npy has numbers beyond the {names} names: {CANDIDATES_AGAIN}"
+            f"{within}/names.npy has numbers beyond the {names} names: {_CANDIDATES_AGAIN}"
         )
     return CandidateLists(**arrays)
 

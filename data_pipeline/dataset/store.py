@@ -40,7 +40,7 @@ DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
 
 # Per record; n_ is a count per concept or term, from which readers make CSR offsets.
-ARRAYS = {
+_ARRAYS = {
     "n_terms": np.int32,  # per concept
     "n_tokens": np.int32,  # per term
     "tokens": np.int32,
@@ -56,11 +56,11 @@ ARRAYS = {
 FIRST_CONCEPT = (
     "first_concept"  # number of the block's first concept; makes a record whole by itself
 )
-STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
-FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
+_STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
+_FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
 # What the source itself has: for look-ups, read on demand alone, and in no content hash.
-SOURCE_ARRAYS = {
+_SOURCE_ARRAYS = {
     "n_source_strings": np.uint16,  # per term
     "n_source_vocabularies": np.uint16,  # per source string
     "source_vocabularies": np.uint16,  # index into manifest["vocabularies"]
@@ -69,10 +69,10 @@ SOURCE_ARRAYS = {
 }
 # Texts as STRINGS are, and which array has an entry for each line. A string that is the term as it
 # was cleaned is an empty line.
-SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
+_SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
 
 # The key of manifest["shards"][i] that gives each array's length.
-SIZES = {
+_SIZES = {
     "n_terms": "concepts",
     "n_tokens": "terms",
     "tokens": "tokens",
@@ -86,7 +86,7 @@ SIZES = {
     "tails": "triplets",
     "heads": "triplets",
 }
-SOURCE_SIZES = {
+_SOURCE_SIZES = {
     "n_source_strings": "terms",
     "n_source_vocabularies": "source_strings",
     "source_vocabularies": "source_vocabularies",
@@ -111,9 +111,9 @@ def features(names: Iterable[str] | None = None) -> tfds.features.FeaturesDict:
     """
     arrays = {
         name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
-        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items()
+        for name, dtype in (_ARRAYS | _SOURCE_ARRAYS).items()
     }
-    texts = {name: tfds.features.Text() for name in (*STRINGS, *SOURCE_STRINGS)}
+    texts = {name: tfds.features.Text() for name in (*_STRINGS, *_SOURCE_STRINGS)}
     parts = arrays | texts
     wanted = parts if names is None else {name: parts[name] for name in names}
     return tfds.features.FeaturesDict(
@@ -132,11 +132,11 @@ def digest(record: dict) -> str:
     The source's strings and codes take no part: what is trained on is the same without them.
     """
     content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
-    for name, dtype in ARRAYS.items():
+    for name, dtype in _ARRAYS.items():
         array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
         content.update(f"{name} {len(array)}\n".encode())
         content.update(array.tobytes())
-    for name in STRINGS:
+    for name in _STRINGS:
         data = record[name].encode()
         content.update(f"{name} {len(data)}\n".encode())
         content.update(data)
@@ -257,17 +257,17 @@ def open_dataset(
     folder = local_folder(path, MANIFEST)
     manifest = read_manifest(folder)
     shards, strings = manifest["shards"], strings or source
-    sizes = SIZES | (SOURCE_SIZES if source else {})
+    sizes = _SIZES | (_SOURCE_SIZES if source else {})
     ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in sizes.items()}
-    for name, size in SIZES.items():
+    for name, size in _SIZES.items():
         if manifest["counts"][size] != ends[name][-1]:
             raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
-    dtypes = ARRAYS | SOURCE_ARRAYS | {"heads": np.int32}
+    dtypes = _ARRAYS | _SOURCE_ARRAYS | {"heads": np.int32}
     if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
         dtypes["tokens"] = np.uint16  # half the memory of the largest array
-    wanted = [name for name in sizes if strings or name not in FOR_READERS]
+    wanted = [name for name in sizes if strings or name not in _FOR_READERS]
     arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
-    texts = (*STRINGS * strings, *(SOURCE_STRINGS if source else ()))
+    texts = (*_STRINGS * strings, *(_SOURCE_STRINGS if source else ()))
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
@@ -334,7 +334,7 @@ def _read_shard(
             array[at[name] : stop] = record[name]
             at[name] = stop
         for name in texts:
-            counted = SOURCE_STRINGS.get(name)
+            counted = _SOURCE_STRINGS.get(name)
             if counted is None or len(record[counted]):  # no lines are an empty text, as one is
                 lines[name] += record[name].decode().split("\n")
     if any(stop != bounds[name][1] for name, stop in at.items()):
@@ -371,8 +371,8 @@ def read_manifest(folder: Path) -> dict:
             raise _damaged(file, "the file is missing")
         if file.stat().st_size != shard["bytes"]:
             raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard['bytes']:,}")
-        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items():  # before memory for so much is taken
-            size = (SIZES | SOURCE_SIZES)[name]
+        for name, dtype in (_ARRAYS | _SOURCE_ARRAYS).items():  # before memory for so much is taken
+            size = (_SIZES | _SOURCE_SIZES)[name]
             if shard[size] * np.dtype(dtype).itemsize > shard["bytes"]:
                 raise _damaged(
                     folder / MANIFEST,

@@ -25,19 +25,19 @@ from data_pipeline.terminology.cleaning import without_cleaning
 # the encoder will see.
 
 # The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
-OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
     # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
     from transformers import AutoTokenizer
 
-    name = str(local_folder(path_or_hub_id, *TOKENIZERS))
+    name = str(local_folder(path_or_hub_id, *_TOKENIZERS))
     is_folder = Path(name).exists()
-    if is_folder and not any((Path(name) / f).is_file() for f in TOKENIZERS):
+    if is_folder and not any((Path(name) / f).is_file() for f in _TOKENIZERS):
         raise BadInput(
-            f"{name} is not a tokenizer folder: it has none of {', '.join(TOKENIZERS)}. "
+            f"{name} is not a tokenizer folder: it has none of {', '.join(_TOKENIZERS)}. "
             "Give the folder of a Hugging Face model, or a hub id such as "
             "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract."
         )
@@ -101,7 +101,7 @@ def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
         if own is not tokenizer.backend_tokenizer:
             own.save(str(folder / "tokenizer.json"))
     except Exception as error:  # tokenizers has no type for it
-        number = OS_ERROR.search(str(error))
+        number = _OS_ERROR.search(str(error))
         if isinstance(error, OSError) or number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
@@ -166,7 +166,7 @@ def tokenize(
 # are those of its words, one after the other. Where a tokenizer works otherwise, terms are
 # tokenized whole.
 
-WORDS_KEPT = 2_000_000  # some 300 MB; more than a release of the UMLS has in English
+_WORDS_KEPT = 2_000_000  # some 300 MB; more than a release of the UMLS has in English
 
 
 class WordPieces:
@@ -204,7 +204,7 @@ class WordPieces:
 
     def _numbers(self, words: list[str]) -> np.ndarray:
         """The numbers of distinct words; new ones are tokenized, all at once."""
-        if len(self.known) > WORDS_KEPT:
+        if len(self.known) > _WORDS_KEPT:
             self._forget()
         new = [word for word in words if word not in self.known]
         ids, start = tokenize_uncut(self.tokenizer, new, special=False)

@@ -163,14 +163,14 @@ def count_words(tokenizer: Tokenizer, terms: Mapping[str, Sequence[str]]) -> Wor
         for number, (string, times) in enumerate(strings.value_counts(sort=True).iter_rows()):
             if number % 10_000 == 0:
                 process.poll()
-            for word in divided(tokenizer, string):
+            for word in _divided(tokenizer, string):
                 counts[place_of.setdefault(word, len(place_of))] += times
         columns = (np.fromiter(one, np.int64, len(counts)) for one in (counts, counts.values()))
         languages[language] = OfLanguage(len(own), *columns)
     return Words(list(place_of), languages)
 
 
-def divided(tokenizer: Tokenizer, string: str) -> list[str]:
+def _divided(tokenizer: Tokenizer, string: str) -> list[str]:
     """The words of a string."""
     if tokenizer.normalizer is not None:
         string = tokenizer.normalizer.normalize_str(string)
@@ -179,7 +179,7 @@ def divided(tokenizer: Tokenizer, string: str) -> list[str]:
     return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(string)]
 
 
-class Coverage(NamedTuple):
+class TokenCoverage(NamedTuple):
     """How the words of terms become tokens, special tokens aside."""
 
     terms: int
@@ -196,13 +196,13 @@ class Coverage(NamedTuple):
         ]
 
 
-def coverage(words: Words, vocabulary: WordPieceVocabulary) -> dict[str, Coverage]:
+def coverage(words: Words, vocabulary: WordPieceVocabulary) -> dict[str, TokenCoverage]:
     """How a vocabulary covers the terms of each language."""
     ids, start = vocabulary.split(words.words)
     tokens = np.diff(start)
-    unknown = is_unknown(vocabulary, ids, start)
+    unknown = _is_unknown(vocabulary, ids, start)
     return {
-        language: Coverage(
+        language: TokenCoverage(
             own.terms,
             int(own.counts.sum()),
             int((tokens[own.places] * own.counts).sum()),
@@ -212,21 +212,21 @@ def coverage(words: Words, vocabulary: WordPieceVocabulary) -> dict[str, Coverag
     }
 
 
-def total(of_languages: Iterable[Coverage]) -> Coverage:
+def total(of_languages: Iterable[TokenCoverage]) -> TokenCoverage:
     """That of all languages together."""
-    return Coverage(*map(sum, zip(*of_languages, strict=True)))
+    return TokenCoverage(*map(sum, zip(*of_languages, strict=True)))
 
 
-def is_unknown(vocabulary: WordPieceVocabulary, ids: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _is_unknown(vocabulary: WordPieceVocabulary, ids: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Whether a word is the unknown token, bool [W]: it is so as a whole or not at all."""
     return ids[start[:-1]] == vocabulary.pieces[vocabulary.unknown]
 
 
-def lengths(words: Words, vocabulary: WordPieceVocabulary) -> np.ndarray:
+def _lengths(words: Words, vocabulary: WordPieceVocabulary) -> np.ndarray:
     """Pieces of each word, int64 [W]; an unknown one counts one more than it has characters."""
     ids, start = vocabulary.split(words.words)
     spelt = np.fromiter(map(len, words.words), np.int64, len(words.words)) + 1
-    return np.where(is_unknown(vocabulary, ids, start), spelt, np.diff(start))
+    return np.where(_is_unknown(vocabulary, ids, start), spelt, np.diff(start))
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Changes:
     Attributes:
       words: all of them.
       before, after: the vocabularies.
-      saved: int64 [W], by how much each is shorter (`lengths`).
+      saved: int64 [W], by how much each is shorter (`_lengths`).
       counts: int64 [W], how often each occurs.
     """
 
@@ -267,7 +267,7 @@ class Changes:
 
 def changes(words: Words, before: WordPieceVocabulary, after: WordPieceVocabulary) -> Changes:
     """What became of words from one vocabulary to the next."""
-    saved = lengths(words, before) - lengths(words, after)
+    saved = _lengths(words, before) - _lengths(words, after)
     return Changes(words, before, after, saved, words.counts())
 
 
@@ -296,15 +296,15 @@ def new_pieces(
     Raises:
       Stopped: a signal asked for it.
     """
-    characters = missing_characters(words, vocabulary, min_frequency)
+    characters = _missing_characters(words, vocabulary, min_frequency)
     if number is None or len(characters) >= number:
         return characters[:number]
     wanted = number - len(characters)
-    learnt = learnt_pieces(tokenizer, vocabulary, terms, words, wanted, min_frequency)
-    return chosen_pieces(vocabulary, words, characters, learnt, wanted)
+    learnt = _learnt_pieces(tokenizer, vocabulary, terms, words, wanted, min_frequency)
+    return _chosen_pieces(vocabulary, words, characters, learnt, wanted)
 
 
-def missing_characters(
+def _missing_characters(
     words: Words, vocabulary: WordPieceVocabulary, min_frequency: int
 ) -> list[str]:
     """The characters of words that a vocabulary lacks, the most frequent first.
@@ -335,7 +335,7 @@ def missing_characters(
     ]
 
 
-def learnt_pieces(
+def _learnt_pieces(
     tokenizer: Tokenizer,
     vocabulary: WordPieceVocabulary,
     terms: Sequence[str],
@@ -382,7 +382,7 @@ def learnt_pieces(
     return new[: 2 * number]
 
 
-def chosen_pieces(
+def _chosen_pieces(
     vocabulary: WordPieceVocabulary,
     words: Words,
     characters: list[str],
@@ -396,12 +396,12 @@ def chosen_pieces(
     all in all; the next takes the place of one that is not.
     """
     counts = words.counts()
-    before = lengths(words, vocabulary)
+    before = _lengths(words, vocabulary)
     while True:
         process.poll()
         chosen = [*characters, *learnt[:number]]
         extended = vocabulary.with_pieces(chosen)
-        saved = (before - lengths(words, extended)) * counts
+        saved = (before - _lengths(words, extended)) * counts
         ids, start = extended.split(words.words)
         is_new = ids >= vocabulary.size
         word_of_id = np.repeat(np.arange(len(words.words)), np.diff(start))
@@ -416,8 +416,8 @@ def chosen_pieces(
 # -------------------------------------------------------------------------------------------------
 # Lists of terms in, distinct terms by their language out: what word pieces are learnt from.
 
-TABLES = (".csv", ".tsv", ".gz")
-MOST_OF_A_TERM = 10_000  # characters; more is a text and no term
+_TABLES = (".csv", ".tsv", ".gz")
+_MOST_OF_A_TERM = 10_000  # characters; more is a text and no term
 
 
 def read_terms(
@@ -448,10 +448,10 @@ def read_terms(
             "table of terms, a dataset or a folder of mentions"
         )
     longest = max((term for terms in found.values() for term in terms), key=len)
-    if len(longest) > MOST_OF_A_TERM:
+    if len(longest) > _MOST_OF_A_TERM:
         raise BadInput(
             f"found a term of {len(longest):,} characters ({longest[:40]!r} ...); expected "
-            f"at most {MOST_OF_A_TERM:,}: give a term in each line"
+            f"at most {_MOST_OF_A_TERM:,}: give a term in each line"
         )
     return {language: list(terms) for language, terms in sorted(found.items()) if terms}
 
@@ -459,9 +459,9 @@ def read_terms(
 def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, list[str]]:
     """The terms of one file or folder by language, cleaned."""
     is_mentions = path.is_dir() and is_of_kind(path / MANIFEST, MENTIONS)
-    if not (is_mentions or is_list(path)):
+    if not (is_mentions or _is_list(path)):
         dictionary = read_dictionary(path, languages)
-        terms = dictionary.terms if path.is_dir() else cleaned(dictionary.terms, cleaning)
+        terms = dictionary.terms if path.is_dir() else _cleaned(dictionary.terms, cleaning)
         if dictionary.languages is None:
             return {UNDETERMINED: terms}
         by_language: dict[str, list[str]] = {}
@@ -477,18 +477,18 @@ def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, 
     if is_mentions:
         folder = open_mentions(path)
         terms = [*folder.names.strings, *folder.splits["train"].mentions.strings]
-        return {UNDETERMINED: cleaned(terms, folder.manifest["cleaning"])}
+        return {UNDETERMINED: _cleaned(terms, folder.manifest["cleaning"])}
     lines = [line.strip() for line in read_text(path).split("\n")]
-    return {UNDETERMINED: cleaned(lines, cleaning)}
+    return {UNDETERMINED: _cleaned(lines, cleaning)}
 
 
-def is_list(path: Path) -> bool:
+def _is_list(path: Path) -> bool:
     """Whether a file has a term in each line and nothing else: by its name and its first line."""
-    if path.is_dir() or is_workbook(path) or path.name.lower().endswith((*TABLES, ".rrf")):
+    if path.is_dir() or is_workbook(path) or path.name.lower().endswith((*_TABLES, ".rrf")):
         return False
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")
     return "\t" not in first and DOUBLE_PIPE not in first
 
 
-def cleaned(terms: Sequence[str], rules: str) -> list[str]:
+def _cleaned(terms: Sequence[str], rules: str) -> list[str]:
     return clean(pl.Series(terms, dtype=pl.String), rules).to_list()

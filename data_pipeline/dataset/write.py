@@ -36,14 +36,14 @@ from data_pipeline.files.whole import OLD, leftovers, replace_folder, write_json
 from data_pipeline.process import BadInput, Progress, progress_bar
 from data_pipeline.terminology.terminology import Terminology, offsets
 
-TERMS_PER_SHARD = 100_000
-BLOCKS_AT_ONCE = 64  # tokenized together: the more terms, the more of their words are the same
-MAX_SHARDS = 64
+_TERMS_PER_SHARD = 100_000
+_BLOCKS_AT_ONCE = 64  # tokenized together: the more terms, the more of their words are the same
+_MAX_SHARDS = 64
 
 
 def default_shards(terms: int) -> int:
     """Number of shards for a dataset of that many terms: enough for parallel reading."""
-    return min(MAX_SHARDS, 1 + terms // TERMS_PER_SHARD)
+    return min(_MAX_SHARDS, 1 + terms // _TERMS_PER_SHARD)
 
 
 class BlockWriter:
@@ -71,7 +71,7 @@ class BlockWriter:
 
     def records(self, blocks: range) -> Iterator[tuple[dict, dict[str, int]]]:
         """The records of consecutive blocks; with each, counts: what it holds, what was cut."""
-        at_once = BLOCKS_AT_ONCE if self.pieces.splits_at_blanks else 1
+        at_once = _BLOCKS_AT_ONCE if self.pieces.splits_at_blanks else 1
         for first in range(blocks.start, blocks.stop, at_once):
             together = range(first, min(first + at_once, blocks.stop))
             rows = self._rows(together)
@@ -230,7 +230,7 @@ def has_finished_shards(work: Path) -> bool:
     return any(work.glob("*.tfrecord-*.json"))
 
 
-def content_hash(terminology: Terminology, shards: list[dict]) -> str:
+def terminology_hash(terminology: Terminology, shards: list[dict]) -> str:
     """SHA-256 over all records and the lists that their numbers index.
 
     Independent of the number of shards, the order of the input rows, the machine and the time.

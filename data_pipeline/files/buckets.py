@@ -25,29 +25,29 @@ from data_pipeline.process import BadInput, poll, tell
 # manifest.json, a model's config.json). Credentials and end points come from the environment, as
 # the AWS and Google tools read them.
 
-ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
-PACKAGES = {"gs": "gcsfs", "s3": "s3fs"}
-TRANSFERS = 8  # files at the same time
+_ADDRESS = re.compile(r"(gs|s3):/{1,2}([^/].*)")  # one slash is left where it went through a Path
+_PACKAGES = {"gs": "gcsfs", "s3": "s3fs"}
+_TRANSFERS = 8  # files at the same time
 
 
 def in_bucket(path: str | Path) -> bool:
     """Whether a path is the address of something in a bucket."""
-    return ADDRESS.fullmatch(str(path)) is not None
+    return _ADDRESS.fullmatch(str(path)) is not None
 
 
 def address(path: str | Path) -> str:
     """The address in its full form, without a slash at its end."""
-    found = ADDRESS.fullmatch(str(path))
+    found = _ADDRESS.fullmatch(str(path))
     assert found, f"{path} is not in a bucket"
     return f"{found[1]}://{found[2].rstrip('/')}"
 
 
 def local_folder(path: str | Path, *marks: str) -> Path:
-    """The folder itself if it is on this machine, else a local copy of it (`fetch_folder`)."""
-    return fetch_folder(path, *marks) if in_bucket(path) else Path(path)
+    """The folder itself if it is on this machine, else a local copy of it (`_fetch_folder`)."""
+    return _fetch_folder(path, *marks) if in_bucket(path) else Path(path)
 
 
-def fetch_folder(path: str | Path, *marks: str) -> Path:
+def _fetch_folder(path: str | Path, *marks: str) -> Path:
     """A copy of a folder in a bucket on this machine, fetched once as long as its files stay.
 
     Of several processes of a host one fetches and the others wait. A fetch that was killed goes on
@@ -64,7 +64,7 @@ def fetch_folder(path: str | Path, *marks: str) -> Path:
     url = address(path)
     with explained(url, "read"):
         files, root = open_bucket(url)
-        there = file_tags(files, root)
+        there = _file_tags(files, root)
     if not there.keys() & set(marks):
         raise BadInput(
             f"{url} has no {' and no '.join(marks)}; expected a folder that was published whole. "
@@ -75,17 +75,17 @@ def fetch_folder(path: str | Path, *marks: str) -> Path:
     )
     folder = cache_folder() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_lock(folder.with_name(f".{name}.lock")):
+    with _wait_for_lock(folder.with_name(f".{name}.lock")):
         if not folder.is_dir():
             partial = beside(folder, PARTIAL)
             with explained(url, "read"):
-                download(files, root, partial)
+                _download(files, root, partial)
             # Not a `whole_folder`, which begins with nothing: a killed fetch goes on.
             replace_folder(partial, folder)
     return folder
 
 
-def download(files: Any, root: str, folder: Path) -> None:
+def _download(files: Any, root: str, folder: Path) -> None:
     """Fetch all files under `root`; those that are there with their size are not fetched again."""
     sizes = file_sizes(files, root)
     missing = [
@@ -111,7 +111,7 @@ def download(files: Any, root: str, folder: Path) -> None:
             raise OSError(f"{name} came with {arriving.stat().st_size:,} of {sizes[name]:,} bytes")
         os.replace(arriving, file)
 
-    transfer(fetch, missing)
+    _transfer(fetch, missing)
 
 
 def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool = False) -> None:
@@ -141,7 +141,7 @@ def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool
             if name == mark or name not in names:
                 files.rm_file(f"{root}/{name}")
         names.remove(mark)
-        transfer(lambda name: files.put_file(str(folder / name), f"{root}/{name}"), names)
+        _transfer(lambda name: files.put_file(str(folder / name), f"{root}/{name}"), names)
         files.put_file(str(folder / mark), f"{root}/{mark}")
 
 
@@ -155,16 +155,16 @@ def move_folder(path: str | Path, to: str | Path) -> None:
         files, root = open_bucket(address(path))
         _, target = open_bucket(address(to))
         names = list(file_sizes(files, root))
-        transfer(lambda name: files.cp_file(f"{root}/{name}", f"{target}/{name}"), names)
-        transfer(lambda name: files.rm_file(f"{root}/{name}"), names)
+        _transfer(lambda name: files.cp_file(f"{root}/{name}", f"{target}/{name}"), names)
+        _transfer(lambda name: files.rm_file(f"{root}/{name}"), names)
 
 
 def file_sizes(files: Any, root: str) -> dict[str, int]:
     """Name below `root` -> bytes, of all files there."""
-    return {name: size for name, (size, _) in file_tags(files, root).items()}
+    return {name: size for name, (size, _) in _file_tags(files, root).items()}
 
 
-def file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
+def _file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
     """Name below `root` -> bytes and the tag that the bucket gave to these contents."""
     found = files.find(root, detail=True)
     return {
@@ -174,9 +174,9 @@ def file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
     }
 
 
-def transfer(one: Callable[[str], None], names: Iterable[str]) -> None:
+def _transfer(one: Callable[[str], None], names: Iterable[str]) -> None:
     """`one` of each name, several at the same time; the first error ends it."""
-    pool = ThreadPoolExecutor(max_workers=TRANSFERS)
+    pool = ThreadPoolExecutor(max_workers=_TRANSFERS)
     try:
         for done in as_completed([pool.submit(one, name) for name in names]):
             done.result()
@@ -199,7 +199,7 @@ def open_bucket(url: str) -> tuple[Any, str]:
         # Listings are never kept: other processes and libraries write into the same bucket.
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        package = PACKAGES[url[:2]]
+        package = _PACKAGES[url[:2]]
         raise BadInput(
             f"{url} needs the package {package}, which cannot be imported ({error}); install "
             "it with: pip install -r requirements-cloud.txt -c constraints.txt"
@@ -237,7 +237,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 @contextlib.contextmanager
-def wait_for_lock(path: Path) -> Iterator[None]:
+def _wait_for_lock(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock, then hold it."""
     while (file := lock_file(path)) is None:
         poll()

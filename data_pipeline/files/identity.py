@@ -22,14 +22,14 @@ from data_pipeline.process import BadInput
 
 T = TypeVar("T")
 
-MOST_BYTES = 32 << 20  # of a JSON file: a UMLS's largest has some megabytes
-JSON_KINDS = {dict: ("an object", "an empty object"), list: ("a list", "an empty list")}
-AGAIN = "fetch or write it again"
-PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)  # of msgspec's messages
-STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_MOST_BYTES = 32 << 20  # of a JSON file: a UMLS's largest has some megabytes
+_JSON_KINDS = {dict: ("an object", "an empty object"), list: ("a list", "an empty list")}
+_AGAIN = "fetch or write it again"
+_PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)  # of msgspec's messages
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
-def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
+def read_json(path: Path, remedy: str = _AGAIN) -> dict[str, Any]:
     """The JSON object in a file.
 
     Args:
@@ -41,11 +41,11 @@ def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
     """
     content = read_json_value(path, remedy)
     if not isinstance(content, dict):
-        raise BadInput(f"{path} holds {described(content)}; expected a JSON object; {remedy}")
+        raise BadInput(f"{path} holds {_described(content)}; expected a JSON object; {remedy}")
     return content
 
 
-def read_json_value(path: Path, remedy: str = AGAIN) -> Any:
+def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
     """Whatever a JSON file holds.
 
     Raises:
@@ -54,10 +54,10 @@ def read_json_value(path: Path, remedy: str = AGAIN) -> Any:
     try:
         if path.exists() and not path.is_file():
             raise BadInput(f"{path} is no regular file; expected a JSON file there")
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > _MOST_BYTES:
             raise BadInput(
                 f"{path} has {path.stat().st_size / 1e6:,.0f} MB; expected a JSON file of at most "
-                f"{MOST_BYTES / 1e6:,.0f} MB; {remedy}"
+                f"{_MOST_BYTES / 1e6:,.0f} MB; {remedy}"
             )
         content = path.read_bytes()
     except FileNotFoundError as error:
@@ -69,7 +69,7 @@ def read_json_value(path: Path, remedy: str = AGAIN) -> Any:
     return decoded_json(content, str(path), remedy)
 
 
-def decoded_json(content: bytes, source: str, remedy: str = AGAIN) -> Any:
+def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
     """The value that a JSON text tells; `source` names it in the message of BadInput."""
     try:
         return msgspec.json.decode(content)
@@ -77,7 +77,7 @@ def decoded_json(content: bytes, source: str, remedy: str = AGAIN) -> Any:
         raise BadInput(f"{source} is not JSON ({error}); {remedy}") from error
 
 
-def typed(value: Any, kind: type[T], source: str, remedy: str = AGAIN) -> T:
+def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
     """A value of JSON as a type wants it.
 
     Args:
@@ -92,14 +92,14 @@ def typed(value: Any, kind: type[T], source: str, remedy: str = AGAIN) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{source}: {in_words(str(error), value)}; {remedy}") from error
+        raise BadInput(f"{source}: {_in_words(str(error), value)}; {remedy}") from error
     except RecursionError as error:
         raise BadInput(f"{source}: is nested too deeply; {remedy}") from error
 
 
-def in_words(problem: str, value: Any) -> str:
+def _in_words(problem: str, value: Any) -> str:
     """What msgspec says of a value, with the place, what was found there and what was expected."""
-    match = PROBLEM.fullmatch(problem)
+    match = _PROBLEM.fullmatch(problem)
     assert match, problem
     what, key, place = match[1].replace("`", ""), match[2], (match[3] or "").removeprefix(".")
     if missing := re.fullmatch(r"Object missing required field (.*)", what):
@@ -111,21 +111,21 @@ def in_words(problem: str, value: Any) -> str:
     expected = re.fullmatch(r"Expected (.*?)(?:, got (.*))?", what, re.DOTALL)
     if expected is None:
         return f"{subject}: {what}"
-    found = expected[2] or "another" if below or key else described(at(value, place))
+    found = expected[2] or "another" if below or key else _described(_at(value, place))
     return f"{subject} is {found}; expected {expected[1]}"
 
 
-def at(value: Any, place: str) -> Any:
+def _at(value: Any, place: str) -> Any:
     """The value at a place such as counts.terms or shards[2].file."""
-    for key, index in STEP.findall(place):
+    for key, index in _STEP.findall(place):
         value = value[int(index)] if index else value[key]
     return value
 
 
-def described(value: Any) -> str:
+def _described(value: Any) -> str:
     """A value of JSON for messages: short ones as they are, of others the kind."""
     if isinstance(value, dict | list):
-        filled, empty = JSON_KINDS[type(value)]
+        filled, empty = _JSON_KINDS[type(value)]
         return filled if value else empty
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -139,7 +139,7 @@ def described(value: Any) -> str:
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
-Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+_Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 # What a tokenizer and an encoder may ask for: ten times the largest that there are.
 LONGEST = 100_000
 Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
@@ -149,7 +149,7 @@ Width = Annotated[int, Meta(ge=1, le=100_000)]
 Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
 
 
-class Amounts(TypedDict):
+class _Amounts(TypedDict):
     """How much of everything is in a dataset, or in one of its shards."""
 
     concepts: Count
@@ -160,7 +160,7 @@ class Amounts(TypedDict):
     term_vocabularies: Count
 
 
-class Shard(Amounts):
+class Shard(_Amounts):
     """A file of a dataset, and how much of everything is in it."""
 
     source_strings: Count
@@ -171,7 +171,7 @@ class Shard(Amounts):
     records: Count
 
 
-class Counts(Amounts):
+class Counts(_Amounts):
     """How much of everything is in a dataset, and what is only counted in the whole of it."""
 
     cut_terms: Count
@@ -182,14 +182,14 @@ class Counts(Amounts):
     terms_by_language: dict[str, Count]
 
 
-class HeldOut(TypedDict):
+class _HeldOut(TypedDict):
     """How many synonyms a dataset holds out, and among how many terms they are looked up."""
 
     mentions: Count
     dictionary: Count
 
 
-class TokenizerOfData(TypedDict):
+class _TokenizerOfData(TypedDict):
     """Which tokenizer a dataset was made with."""
 
     name: str
@@ -198,7 +198,7 @@ class TokenizerOfData(TypedDict):
     max_length: Length
 
 
-class AboutData(TypedDict):
+class _AboutData(TypedDict):
     """What a dataset is, wherever its files are."""
 
     name: str
@@ -211,26 +211,26 @@ class AboutData(TypedDict):
     counts: Counts
     report: dict[str, Count]
     warnings: list[str]
-    held_out: HeldOut | None
-    tokenizer: TokenizerOfData
+    held_out: _HeldOut | None
+    tokenizer: _TokenizerOfData
     content_hash: Hash
     fingerprint: Hash
 
 
-class Manifest(AboutData):
+class _Manifest(_AboutData):
     """manifest.json of a dataset."""
 
     shards: list[Shard]
 
 
-class StoredArray(TypedDict):
+class _StoredArray(TypedDict):
     """What a .npy file of a folder of mentions holds: an array of one dimension."""
 
     dtype: Literal["uint8", "int32", "int64"]
     length: Count
 
 
-class Mentions(TypedDict):
+class _Mentions(TypedDict):
     """manifest.json of a folder of mentions."""
 
     name: str
@@ -241,12 +241,12 @@ class Mentions(TypedDict):
     splits: list[Literal["train", "dev", "test"]]
     counts: dict[str, Count]
     warnings: list[str]
-    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], StoredArray]
-    tokenizer: TokenizerOfData
+    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], _StoredArray]
+    tokenizer: _TokenizerOfData
     content_hash: Hash
 
 
-class SkipGrams(TypedDict):
+class _SkipGrams(TypedDict):
     """manifest.json of a folder of skip-grams."""
 
     variant: Literal["words", "names", "names_concepts"]
@@ -256,13 +256,13 @@ class SkipGrams(TypedDict):
     content_hash: Hash
 
 
-class Batches(TypedDict):
+class _Batches(TypedDict):
     """batches.json of a folder of batches."""
 
     spec: dict[str, Any]
     first_step: Count
     last_step: Count
-    manifest: AboutData
+    manifest: _AboutData
 
 
 class DataOfRun(TypedDict):
@@ -336,7 +336,7 @@ class MetricsLine(TypedDict):
     eval: NotRequired[dict[str, dict[str, float]]]
 
 
-class Encoder(TypedDict):
+class _Encoder(TypedDict):
     """coder_jax.json of an export."""
 
     pooling: str
@@ -348,7 +348,7 @@ class Encoder(TypedDict):
     languages: NotRequired[list[str]]
 
 
-class EncodedTerms(TypedDict):
+class _EncodedTerms(TypedDict):
     """Which terms a file of vectors is of."""
 
     count: Count
@@ -356,14 +356,14 @@ class EncodedTerms(TypedDict):
     per_chunk: Positive
 
 
-class StoredVectors(TypedDict):
+class _StoredVectors(TypedDict):
     """How vectors are stored."""
 
     width: Width
     dtype: Literal["float32", "float16"]
 
 
-class EncodedBy(TypedDict):
+class _EncodedBy(TypedDict):
     """What terms became vectors with."""
 
     model: str
@@ -375,12 +375,12 @@ class EncodedBy(TypedDict):
     attend_padding: bool
 
 
-class Vectors(TypedDict):
+class _Vectors(TypedDict):
     """OUT.json beside a file of vectors."""
 
-    terms: EncodedTerms
-    vectors: StoredVectors
-    encoder: EncodedBy
+    terms: _EncodedTerms
+    vectors: _StoredVectors
+    encoder: _EncodedBy
 
 
 class Checksum(TypedDict):
@@ -390,7 +390,7 @@ class Checksum(TypedDict):
     crc32: Count
 
 
-class Evaluation(TypedDict):
+class _Evaluation(TypedDict):
     """A file of results; a record is typed where it is written."""
 
     records: list[dict[str, Any]]
@@ -399,7 +399,7 @@ class Evaluation(TypedDict):
 CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
 
 
-class CutoffTable(TypedDict):
+class CutoffTableRecord(TypedDict):
     """At some cut-offs of similarity, how many mentions are answered, and how many rightly."""
 
     mentions: Positive
@@ -408,36 +408,36 @@ class CutoffTable(TypedDict):
     right: list[Count]
 
 
-class MeasuredRule(TypedDict):
+class _MeasuredRule(TypedDict):
     """How letters and vectors make a score, and score and margin a confidence."""
 
     weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
-    intercept: Finite
-    of_similarity: Finite
-    of_margin: Finite
+    intercept: _Finite
+    of_similarity: _Finite
+    of_margin: _Finite
 
 
-class MeasuredDictionary(TypedDict):
+class _MeasuredDictionary(TypedDict):
     """The dictionary that answers were taken from."""
 
     source: str
     terms: Positive
 
 
-class MeasuredOn(TypedDict, total=False):
+class _MeasuredOn(TypedDict, total=False):
     """What was measured: how candidates were found, by which encoder, in which dictionary."""
 
     candidates: str
     model: str
-    dictionary: MeasuredDictionary
+    dictionary: _MeasuredDictionary
 
 
-class Cutoffs(TypedDict):
+class _Cutoffs(TypedDict):
     """cutoffs.json: a table for each language, and for all mentions."""
 
-    tables: dict[str, CutoffTable]
-    rules: NotRequired[dict[str, MeasuredRule]]
-    measured_on: MeasuredOn
+    tables: dict[str, CutoffTableRecord]
+    rules: NotRequired[dict[str, _MeasuredRule]]
+    measured_on: _MeasuredOn
 
 
 # -------------------------------------------------------------------------------------------------
@@ -471,26 +471,26 @@ class Kind:
         return f"coder_jax {self.name} {self.version}"
 
 
-DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", Manifest))
-BATCHES = Kind(*("batches", 1, "batches.json", "python -m data_pipeline.batch_files", Batches))
+DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", _Manifest))
+BATCHES = Kind(*("batches", 1, "batches.json", "python -m data_pipeline.batch_files", _Batches))
 MENTIONS = Kind(
-    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", Mentions)
+    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", _Mentions)
 )
 SKIP_GRAMS = Kind(
-    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", SkipGrams)
+    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", _SkipGrams)
 )
 RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", Run))
-ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", Encoder))
-VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", Vectors))
-EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", Evaluation))
-CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", Cutoffs))
-KINDS = {
+ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", _Encoder))
+VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", _Vectors))
+EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", _Evaluation))
+CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", _Cutoffs))
+_KINDS = {
     kind.name: kind
     for kind in (DATASET, BATCHES, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
 }
 
-FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
-HASH = re.compile(r"[0-9a-f]{64}")
+_FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
+_HASH = re.compile(r"[0-9a-f]{64}")
 # Settings that there are no more, as runs have them that did not use them.
 GONE = (
     ("keep_similarities", 0.0),
@@ -535,14 +535,14 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
         found = read_json(path).get("format")
     except BadInput:
         return False
-    match = FORMAT.fullmatch(str(found))
+    match = _FORMAT.fullmatch(str(found))
     return match is not None and match[1] == kind.name
 
 
 def _remedy(found: Any, kind: Kind) -> str:
     """What to do about a file whose format is another one."""
-    match = FORMAT.fullmatch(found) if isinstance(found, str) else None
-    other = KINDS.get(match[1]) if match else None
+    match = _FORMAT.fullmatch(found) if isinstance(found, str) else None
+    other = _KINDS.get(match[1]) if match else None
     if match and other is kind:
         if int(match[2]) > kind.version:
             return "a newer version of coder_jax wrote it; update coder_jax"
@@ -566,13 +566,13 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str =
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
         elif a != b and (b != "absent" or (name, a) not in GONE):
-            lines.append(f"{prefix}{name}: {shortened(a)} there, {shortened(b)} here")
+            lines.append(f"{prefix}{name}: {_shortened(a)} there, {_shortened(b)} here")
     return lines
 
 
-def shortened(value: Any) -> str:
+def _shortened(value: Any) -> str:
     """A value as text of at most 80 characters; a hash by its first 12 digits."""
-    if isinstance(value, str) and HASH.fullmatch(value):
+    if isinstance(value, str) and _HASH.fullmatch(value):
         return value[:12]
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

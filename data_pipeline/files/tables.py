@@ -29,8 +29,8 @@ from data_pipeline.process import BadInput, did_you_mean, tell
 # A damaged or malicious file of some megabytes must not take the memory of a machine.
 
 LONGEST_LINE = 1 << 20  # bytes; the longest of a UMLS has some ten thousand
-MOST_TIMES = 200  # as large as packed; terminologies unpack to 5 to 20 times their size
-ALWAYS_FINE = 64 << 20  # bytes
+_MOST_TIMES = 200  # as large as packed; terminologies unpack to 5 to 20 times their size
+_ALWAYS_FINE = 64 << 20  # bytes
 
 
 def check_lines(content: bytes, place: str) -> None:
@@ -66,10 +66,10 @@ def check_unpacked(place: str, packed: int, unpacked: int) -> None:
         place: for the message.
         packed, unpacked: bytes; while it is unpacked, those so far.
     """
-    if unpacked > max(ALWAYS_FINE, MOST_TIMES * packed):
+    if unpacked > max(_ALWAYS_FINE, _MOST_TIMES * packed):
         raise BadInput(
             f"{place} unpacks to {unpacked / 1e6:,.0f} MB or more, from {packed / 1e6:,.1f} MB; "
-            f"expected at most {MOST_TIMES} times as much, as of any text: see whether the file "
+            f"expected at most {_MOST_TIMES} times as much, as of any text: see whether the file "
             "is what its name says, or fetch it again"
         )
 
@@ -258,11 +258,11 @@ def content_hash(rows: Iterable[Sequence[str]]) -> str:
 # -------------------------------------------------------------------------------------------------
 # Text with commas, semicolons or tabs -> rows of strings with their line numbers, and back.
 
-SEPARATORS = ("\t", ";", ",")
-LOOKED_AT = 200  # rows, to tell which separator a file has
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
-PACKED_XML = b"PK\x03\x04"  # a zip archive, as a workbook is
-GIVE_ENCODING = (
+_SEPARATORS = ("\t", ";", ",")
+_LOOKED_AT = 200  # rows, to tell which separator a file has
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
+_PACKED_XML = b"PK\x03\x04"  # a zip archive, as a workbook is
+_GIVE_ENCODING = (
     "give --encoding latin-1, or what else it was saved in (cp1252, utf-16), or save it as UTF-8"
 )
 
@@ -289,17 +289,17 @@ Rows = list[tuple[int, list[str]]]
 """(line number of its beginning, fields) of each row."""
 
 
-def read_delimited(
+def _read_delimited(
     path: Path,
     separator: str | None = None,
     encoding: str | None = None,
-    remedy: str = GIVE_ENCODING,
+    remedy: str = _GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
     """The rows of a text file, as they stand, and how they are written.
 
     Args:
       path: the file, also as .gz.
-      separator: one character; None: the one of `SEPARATORS` that divides the header and most rows
+      separator: one character; None: the one of `_SEPARATORS` that divides the header and most rows
         alike.
       encoding: as Python names it; None: UTF-8, or UTF-16 where a byte order mark says so.
       remedy: what to do about bytes that are not UTF-8 where no encoding was given, for messages.
@@ -336,11 +336,11 @@ def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
 
 def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tuple[str, bool]:
     """The text of a file, and whether it should be written with a byte order mark."""
-    if content.startswith(PACKED_XML):
+    if content.startswith(_PACKED_XML):
         raise BadInput(
             f"{place}: found a zip archive, as Excel's workbooks are; expected text: name it .xlsx"
         )
-    if encoding is None and content.startswith(UTF16):
+    if encoding is None and content.startswith(_UTF16):
         encoding = "utf-16"
     try:
         name = codecs.lookup(encoding or "utf-8").name
@@ -385,17 +385,17 @@ def _rows(
 def _separator(text: str, place: str) -> str:
     """The separator that gives the header most columns, and half of the first rows as many."""
     columns = {}
-    for separator in SEPARATORS:
+    for separator in _SEPARATORS:
         counts = []
         try:
-            for _, fields in islice(_rows(text, separator, place, separator != "\t"), LOOKED_AT):
+            for _, fields in islice(_rows(text, separator, place, separator != "\t"), _LOOKED_AT):
                 if fields:
                     counts.append(len(fields))
         except BadInput:  # said later, if this is the separator
             pass
         is_alike = counts and 2 * counts.count(counts[0]) >= len(counts)
         columns[separator] = counts[0] if is_alike else 0
-    best = max(SEPARATORS, key=columns.__getitem__)
+    best = max(_SEPARATORS, key=columns.__getitem__)
     if columns[best] > 1:
         return best
     try:  # one column, whose text may have commas all the same
@@ -405,7 +405,7 @@ def _separator(text: str, place: str) -> str:
     return "," if is_plain else "\t"
 
 
-def write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
+def _write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
     """Writes a table of strings, its header first.
 
     Quotes are written around the fields that need them; where the dialect knows none, only if
@@ -427,9 +427,9 @@ def write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
 # -------------------------------------------------------------------------------------------------
 # A table with a header, in whatever file a hospital keeps it, as strings; and back into a file.
 
-WORKBOOK = (".xlsx", ".xlsm")
-OLD_WORKBOOK = (".xls", ".ods", ".xlsb")
-WRITTEN = (".csv", ".tsv", ".txt", ".xlsx")
+_WORKBOOK = (".xlsx", ".xlsm")
+_OLD_WORKBOOK = (".xls", ".ods", ".xlsb")
+_WRITTEN = (".csv", ".tsv", ".txt", ".xlsx")
 STDOUT = Path("/dev/stdout")
 
 
@@ -515,23 +515,23 @@ def read_rows(
     separator: str | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
-    remedy: str = GIVE_ENCODING,
+    remedy: str = _GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
     """As `read_table`: the rows as they stand, the header the first of them.
 
     `remedy` says what to do about bytes that are not UTF-8, where no encoding was given.
     """
-    if path.name.lower().endswith(OLD_WORKBOOK):
+    if path.name.lower().endswith(_OLD_WORKBOOK):
         raise BadInput(f"{path}: found {path.suffix}; expected .xlsx, .csv or .tsv: save it as one")
     if is_workbook(path):
-        return Dialect(), read_workbook(path, sheet)
+        return Dialect(), _read_workbook(path, sheet)
     if separator is not None and len(separator) != 1:
         raise BadInput(f"--separator: found {separator!r}; expected one character, such as ';'")
-    return read_delimited(path, separator, encoding, remedy)
+    return _read_delimited(path, separator, encoding, remedy)
 
 
 def is_workbook(path: Path) -> bool:
-    return path.name.lower().endswith(WORKBOOK)
+    return path.name.lower().endswith(_WORKBOOK)
 
 
 def table_of(path: Path, dialect: Dialect, rows: Rows) -> Table:
@@ -581,10 +581,10 @@ def check_table_name(path: Path, option: str) -> None:
       path: what the user gave.
       option: the option that it was given for, for the message, such as "--out".
     """
-    if path.suffix.lower() not in WRITTEN and not is_stream(path):
+    if path.suffix.lower() not in _WRITTEN and not is_stream(path):
         raise BadInput(
-            f"{option}: found {path}; expected a name that ends in {', '.join(WRITTEN[:-1])} or "
-            f"{WRITTEN[-1]}, by which it is written"
+            f"{option}: found {path}; expected a name that ends in {', '.join(_WRITTEN[:-1])} or "
+            f"{_WRITTEN[-1]}, by which it is written"
         )
 
 
@@ -614,22 +614,22 @@ def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None)
         dialect = replace(dialect, separator=",", quoted=True)
     with written_whole(path) as unfinished:
         if ending == ".xlsx" and not is_stream(path):
-            write_workbook(unfinished, frame)
+            _write_workbook(unfinished, frame)
         else:
-            write_delimited(unfinished, frame, dialect)
+            _write_delimited(unfinished, frame, dialect)
 
 
 # -------------------------------------------------------------------------------------------------
 # An Excel workbook (.xlsx) -> rows of strings with their row numbers, and back.
 
-MOST_ROWS, MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
-EXACT = 10**15  # Excel keeps 15 digits of a number
-ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold
-TO_ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
-DIGITS = re.compile(r"(0+)(?:\.(0+))?")  # a number format that shows so many digits
+_MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
+_EXACT = 10**15  # Excel keeps 15 digits of a number
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold
+_TO_ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+_DIGITS = re.compile(r"(0+)(?:\.(0+))?")  # a number format that shows so many digits
 
 
-def read_workbook(path: Path, sheet: str | None = None) -> Rows:
+def _read_workbook(path: Path, sheet: str | None = None) -> Rows:
     """The rows of a sheet as strings, all as long as the longest is filled.
 
     Numbers are as they are shown where zeros say so (a cell 123 in the format 0000 is "0123"), and
@@ -697,11 +697,11 @@ def _shown(value: Any, number_format: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        if zeros := DIGITS.fullmatch(number_format):
+        if zeros := _DIGITS.fullmatch(number_format):
             decimals = len(zeros[2] or "")
             width = len(zeros[1]) + (decimals and decimals + 1) + (value < 0)
             return f"{value:0{width}.{decimals}f}"
@@ -712,10 +712,10 @@ def _shown(value: Any, number_format: str) -> str:
 
 
 def _has_lost_digits(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) >= EXACT
+    return isinstance(value, int | float) and abs(value) >= _EXACT
 
 
-def write_workbook(path: Path, frame: pl.DataFrame) -> None:
+def _write_workbook(path: Path, frame: pl.DataFrame) -> None:
     """Writes a table of strings as the only sheet of a workbook, its header first.
 
     All cells are text: one that begins with "=" is no formula, and 0123 keeps its zero.
@@ -726,9 +726,9 @@ def write_workbook(path: Path, frame: pl.DataFrame) -> None:
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 
-    if frame.height >= MOST_ROWS:
+    if frame.height >= _MOST_ROWS:
         raise BadInput(
-            f"{frame.height:,} rows; an Excel sheet has room for {MOST_ROWS - 1:,} and their "
+            f"{frame.height:,} rows; an Excel sheet has room for {_MOST_ROWS - 1:,} and their "
             "header: write .csv or .tsv"
         )
     rows = [
@@ -747,10 +747,10 @@ def write_workbook(path: Path, frame: pl.DataFrame) -> None:
 
 def _escaped(text: str, row: int) -> str:
     """The text as a cell holds it; BadInput if it is too long."""
-    escaped = TO_ESCAPE.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
-    if len(escaped) > MOST_CHARACTERS:
+    escaped = _TO_ESCAPE.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
+    if len(escaped) > _MOST_CHARACTERS:
         raise BadInput(
             f"row {row:,}: {text[:40]!r}... has {len(text):,} characters; a cell of Excel has room "
-            f"for {MOST_CHARACTERS:,}: write .csv or .tsv"
+            f"for {_MOST_CHARACTERS:,}: write .csv or .tsv"
         )
     return escaped

@@ -67,7 +67,7 @@ def locked(path: Path, held: str) -> Iterator[None]:
 # Devices, pipes and a process's own output: what is written into, and never replaced by a file.
 
 # What can be neither written into nor replaced: that of a disk, which a device is too, is lost.
-REFUSED = {
+_REFUSED = {
     stat.S_IFDIR: "a folder",
     stat.S_IFBLK: "a disk",
     stat.S_IFSOCK: "a socket",
@@ -86,19 +86,19 @@ def is_stream(path: Path) -> bool:
         kind = stat.S_IFMT(path.stat().st_mode)
     except FileNotFoundError:
         return False
-    if kind in REFUSED:
+    if kind in _REFUSED:
         raise BadInput(
-            f"{path} is {REFUSED[kind]}; expected a file, or the name of a new one: give another"
+            f"{path} is {_REFUSED[kind]}; expected a file, or the name of a new one: give another"
         )
-    return kind != stat.S_IFREG or own_output(path) is not None
+    return kind != stat.S_IFREG or _own_output(path) is not None
 
 
 def is_stdout(path: Path) -> bool:
     """Whether `path` is where this process prints to."""
-    return own_output(path) == 1
+    return _own_output(path) == 1
 
 
-def own_output(path: Path) -> int | None:
+def _own_output(path: Path) -> int | None:
     """1 if `path` is this process's stdout, 2 for its stderr, else None."""
     for descriptor in (1, 2):
         try:
@@ -109,9 +109,9 @@ def own_output(path: Path) -> int | None:
     return None
 
 
-def copy_to_stream(file: Path, stream: Path) -> None:
+def _copy_to_stream(file: Path, stream: Path) -> None:
     """Writes what is in a file to what `is_stream`; a pipe waits for its reader."""
-    own = own_output(stream)
+    own = _own_output(stream)
     if own is not None:  # another descriptor would have a place of its own in the file behind it
         sys.stdout.flush()
         sys.stderr.flush()
@@ -129,7 +129,7 @@ def copy_to_stream(file: Path, stream: Path) -> None:
 # one that gives way to it, and .NAME.lock is held by the process that writes.
 PARTIAL, OLD, LOCK = "partial", "old", "lock"
 # What versions of coder_jax that named such folders after their process may have left.
-OF_A_PROCESS = re.compile(r"(partial|old|replaced)-(\d+)")
+_OF_A_PROCESS = re.compile(r"(partial|old|replaced)-(\d+)")
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as folder:
             unfinished = Path(folder) / "unfinished"
             yield unfinished
-            copy_to_stream(unfinished, path)
+            _copy_to_stream(unfinished, path)
         return
     path = path.resolve()
     unfinished = path.with_name(path.name + ".unfinished")
@@ -176,9 +176,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     folder = folder.resolve()  # with_name needs a name; a link goes on leading to the folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = beside(folder, PARTIAL)
-    with only_writer(folder):
+    with _only_writer(folder):
         recover_folder(folder)
-        remove_leftovers(folder, PARTIAL)
+        _remove_leftovers(folder, PARTIAL)
         try:
             partial.mkdir()
             yield partial
@@ -187,7 +187,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             recover_folder(folder)
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        remove_leftovers(folder, OLD)
+        _remove_leftovers(folder, OLD)
 
 
 def beside(folder: Path, what: str) -> Path:
@@ -203,7 +203,7 @@ def replace_folder(new: Path, folder: Path) -> None:
     """
     folder = folder.resolve()
     old, partial = beside(folder, OLD), beside(folder, PARTIAL)
-    flush_folder(new)
+    _flush_folder(new)
     try:
         os.replace(new, folder)
     except OSError as error:
@@ -244,7 +244,7 @@ def recover_folder(folder: Path) -> None:
             raise
 
 
-def remove_leftovers(folder: Path, what: str) -> None:
+def _remove_leftovers(folder: Path, what: str) -> None:
     """Remove what writers of `folder` left that were killed; for the process that writes it now."""
     for found in leftovers(folder, what):
         shutil.rmtree(found, ignore_errors=True)
@@ -254,13 +254,13 @@ def leftovers(folder: Path, what: str) -> list[Path]:
     """The new (PARTIAL) or the old (OLD) folders that killed writers of `folder` left beside it."""
     found = [path for path in [beside(folder, what)] if path.is_dir()]
     for path in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*")):
-        match = OF_A_PROCESS.fullmatch(path.name.removeprefix(f".{folder.name}."))
-        if match and (match[1] == PARTIAL) == (what == PARTIAL) and not is_running(int(match[2])):
+        match = _OF_A_PROCESS.fullmatch(path.name.removeprefix(f".{folder.name}."))
+        if match and (match[1] == PARTIAL) == (what == PARTIAL) and not _is_running(int(match[2])):
             found.append(path)
     return found
 
 
-def is_running(process: int) -> bool:
+def _is_running(process: int) -> bool:
     """Whether this machine has a process of that number, other than this one."""
     if process == os.getpid():
         return False
@@ -274,7 +274,7 @@ def is_running(process: int) -> bool:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def _only_writer(folder: Path) -> Iterator[None]:
     """Hold the lock of those who write `folder`; it is not there when nobody writes.
 
     Raises:
@@ -309,7 +309,7 @@ def newest_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
     return None
 
 
-def flush_folder(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Wait until the disk has all files of a folder, and their names."""
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
@@ -382,7 +382,7 @@ def write_array(
 
 # Bytes; TensorFlow aborts on a tensor that does not begin at a multiple of it, and XLA on a CPU
 # copies such an array first.
-ALIGNMENT = 64
+_ALIGNMENT = 64
 
 
 def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
@@ -394,11 +394,11 @@ def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
 
     dtype = np.dtype(dtype)
     size = math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize
-    bytes_ = np.empty(size + ALIGNMENT, np.uint8)
-    first = -bytes_.ctypes.data % ALIGNMENT
+    bytes_ = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -bytes_.ctypes.data % _ALIGNMENT
     return bytes_[first : first + size].view(dtype).reshape(shape)
 
 
-def is_aligned(array: np.ndarray) -> bool:
+def _is_aligned(array: np.ndarray) -> bool:
     """Whether TensorFlow and JAX can use the array's memory as it is."""
-    return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+    return array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0

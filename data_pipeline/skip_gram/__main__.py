@@ -28,7 +28,7 @@ from pathlib import Path
 from data_pipeline.process import run_parsed
 from data_pipeline.skip_gram.options import VARIANTS, Settings, SkipGramOptions
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   words alone, of any text:
     python -m data_pipeline.skip_gram --text abstracts.jsonl.gz notes.txt --variant words \\
@@ -43,7 +43,7 @@ examples:
     python -m data_pipeline.skip_gram --text CDR_TrainingSet.PubTator.txt \\
         --variant names_concepts --out vectors/cdr
 """
-SETTINGS = {
+_SETTINGS = {
     "size": "numbers in a vector",
     "window": "most words on each side that are context",
     "negatives": "drawn words for each word and context",
@@ -55,7 +55,7 @@ SETTINGS = {
     "workers": "threads; one gives the same vectors each time, several are quicker and do not",
 }
 
-COMMON = (
+_COMMON = (
     *("--text", "--variant", "--out", "--dictionary", "--dictionary-languages"),
     *("--exclude-concepts", "--stop-names", "--size", "--epochs", "--workers", "--overwrite"),
 )
@@ -64,19 +64,19 @@ COMMON = (
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.skip_gram"
-    return run_parsed(name, __doc__, EXAMPLES, add_arguments, build, argv, common=COMMON)
+    return run_parsed(name, __doc__, _EXAMPLES, add_arguments, _build, argv, common=_COMMON)
 
 
-def build(args: argparse.Namespace) -> int:
+def _build(args: argparse.Namespace) -> int:
     """Makes the folder, and says what is in it."""
     # Imported here: what is not installed is then said by name, and --help is quick.
-    from data_pipeline.skip_gram.build import build_skip_grams, closing_report
+    from data_pipeline.skip_gram.build import build_skip_grams, skip_gram_report
 
     values = vars(args)
-    settings = Settings(**{name: values.pop(name) for name in SETTINGS})
+    settings = Settings(**{name: values.pop(name) for name in _SETTINGS})
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     grams = build_skip_grams(SkipGramOptions(**{**values, **lists}, settings=settings))
-    print(closing_report(grams))
+    print(skip_gram_report(grams))
     return 0
 
 
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_names(parser.add_argument_group("names"))
     training = parser.add_argument_group("training")
-    for name, what in SETTINGS.items():
+    for name, what in _SETTINGS.items():
         default = getattr(Settings, name)
         metavar = "X" if isinstance(default, float) else "N"
         training.add_argument(

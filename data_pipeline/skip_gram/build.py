@@ -32,7 +32,7 @@ from data_pipeline.skip_gram.store import (
     ODD_LINES,
     TABLES,
     SkipGrams,
-    VectorTable,
+    StringVectors,
     write_skip_grams,
 )
 from data_pipeline.sources.text import Document, TextReader, only_words, rules_hash
@@ -46,29 +46,29 @@ from data_pipeline.sources.text import Document, TextReader, only_words, rules_h
 # other, so that both have the words of the name in their window, its neighbours, and each other.
 
 # No word has a ":" or a "_", so a token of a name or of a concept is never that of a word.
-NAME, CONCEPT = "name:", "concept:"
+_NAME, _CONCEPT = "name:", "concept:"
 
 
-def name_token(words: Iterable[str]) -> str:
+def _name_token(words: Iterable[str]) -> str:
     """The token of a name: of all names with the same words one."""
-    return NAME + "_".join(words)
+    return _NAME + "_".join(words)
 
 
-def concept_token(concept: str) -> str:
+def _concept_token(concept: str) -> str:
     """The token of a concept; blanks in an identifier are written as in an address."""
-    return CONCEPT + quote(concept, safe=":")
+    return _CONCEPT + quote(concept, safe=":")
 
 
-def kind_and_string(token: str) -> tuple[str, str]:
+def _kind_and_string(token: str) -> tuple[str, str]:
     """Of which table a token is, and what it stands for: a word, words of a name, a concept."""
-    if token.startswith(NAME):
-        return "names", token.removeprefix(NAME).replace("_", " ")
-    if token.startswith(CONCEPT):
-        return "concepts", unquote(token.removeprefix(CONCEPT))
+    if token.startswith(_NAME):
+        return "names", token.removeprefix(_NAME).replace("_", " ")
+    if token.startswith(_CONCEPT):
+        return "concepts", unquote(token.removeprefix(_CONCEPT))
     return "words", token
 
 
-def sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
+def _sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
     """The sequences of a sentence; the first has each word, name and concept as often as the text.
 
     "names_concepts" has two where there is a name: in the first all names are on the left of their
@@ -83,12 +83,12 @@ def sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
         between = only_words(tokens[behind : mention.first])
         words = only_words(tokens[mention.first : mention.last])
         behind = mention.last
-        tags = [name_token(words)]
+        tags = [_name_token(words)]
         if variant == "names":
             orders[0] += between + tags
             continue
         if mention.concept:
-            tags.append(concept_token(mention.concept))
+            tags.append(_concept_token(mention.concept))
         orders[0] += between + tags + words
         orders[1] += between + words + tags
     rest = only_words(tokens[behind:])
@@ -98,12 +98,12 @@ def sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
 # -------------------------------------------------------------------------------------------------
 # Text in; the corpus of sequences that gensim reads, and what is in it, out.
 
-MOST_NAMES = 10  # that are shown
-AT_ONCE = 1 << 20  # bytes of a file that is hashed
+_MOST_NAMES = 10  # that are shown
+_AT_ONCE = 1 << 20  # bytes of a file that is hashed
 
 
 @dataclass(frozen=True)
-class Corpus:
+class _Corpus:
     """What was written.
 
     Attributes:
@@ -117,7 +117,7 @@ class Corpus:
     odd: list[str] = field(default_factory=list)
 
 
-def write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: Path) -> Corpus:
+def _write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: Path) -> _Corpus:
     """Writes the sequences of all sentences of the text, one a line.
 
     Raises:
@@ -141,7 +141,7 @@ def write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: P
                 if annotator is None:
                     document = Document(document.text)
                 for sentence in (annotator or Annotator(None)).sentences(document):
-                    made = sequences(sentence, options.variant)
+                    made = _sequences(sentence, options.variant)
                     tokens.update(made[0])
                     counts["sentences"] += 1
                     counts["sequences"] += len(made)
@@ -151,12 +151,12 @@ def write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: P
     if annotator is not None:
         counts.update(annotator.counts)
         _check(options, counts, tokens)
-    return Corpus(tokens, counts, reader.odd)
+    return _Corpus(tokens, counts, reader.odd)
 
 
 def _check(options: SkipGramOptions, counts: Counter[str], tokens: Counter[str]) -> None:
     """BadInput if a variant that has names found none."""
-    if any(kind_and_string(token)[0] == "names" for token in tokens):
+    if any(_kind_and_string(token)[0] == "names" for token in tokens):
         return
     types = sorted(
         one.removeprefix("annotations: ") for one in counts if one.startswith("annotations: ")
@@ -174,11 +174,11 @@ def _check(options: SkipGramOptions, counts: Counter[str], tokens: Counter[str])
     )
 
 
-def coverage(corpus: Corpus, names: NameDictionary | None, min_count: int) -> dict[str, int]:
+def _coverage(corpus: _Corpus, names: NameDictionary | None, min_count: int) -> dict[str, int]:
     """How much of the text and of the dictionary gets a vector, as counts with their meaning."""
     kinds: dict[str, list[int]] = {"words": [], "names": [], "concepts": []}
     for token, count in corpus.tokens.items():
-        kinds[kind_and_string(token)[0]].append(count)
+        kinds[_kind_and_string(token)[0]].append(count)
     found = {}
     for kind, counts in kinds.items():
         if counts:
@@ -208,22 +208,22 @@ def _of_dictionary(tokens: Counter[str], names: NameDictionary, min_count: int) 
     return dict(found)
 
 
-def most_frequent_names(tokens: Mapping[str, int]) -> list[tuple[str, int]]:
+def _most_frequent_names(tokens: Mapping[str, int]) -> list[tuple[str, int]]:
     """The names that the text has most often: one that means nothing is for the stop-list."""
     names = [
         (string, count)
         for token, count in tokens.items()
-        for kind, string in [kind_and_string(token)]
+        for kind, string in [_kind_and_string(token)]
         if kind == "names"
     ]
-    return sorted(names, key=lambda one: (-one[1], one[0]))[:MOST_NAMES]
+    return sorted(names, key=lambda one: (-one[1], one[0]))[:_MOST_NAMES]
 
 
-def described(path: Path) -> dict[str, object]:
+def _described(path: Path) -> dict[str, object]:
     """A file's name, size and SHA-256, for the record."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(AT_ONCE):
+        while piece := file.read(_AT_ONCE):
             digest.update(piece)
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
@@ -231,10 +231,10 @@ def described(path: Path) -> dict[str, object]:
 # -------------------------------------------------------------------------------------------------
 # Skip-grams with negative sampling, by gensim (Mikolov et al. 2013; Rehurek and Sojka 2010).
 
-LEAST_RATE = 1e-4  # of learning, at the end: gensim's
+_LEAST_RATE = 1e-4  # of learning, at the end: gensim's
 
 
-def train(
+def _train(
     corpus: Path, counts: Mapping[str, int], settings: Settings
 ) -> tuple[list[str], np.ndarray]:
     """Vectors of the tokens that were seen often enough.
@@ -283,7 +283,7 @@ def train(
             trim_rule=keep_rare_out,
             epochs=settings.epochs,
             alpha=settings.rate,
-            min_alpha=LEAST_RATE,
+            min_alpha=_LEAST_RATE,
             sample=settings.sample,
             seed=settings.seed,
             workers=settings.workers,
@@ -322,7 +322,7 @@ def _told(bar: Progress) -> Iterator[None]:
 # -------------------------------------------------------------------------------------------------
 # `SkipGramOptions` in, a finished folder of skip-grams out: read, match, train, write.
 
-MOST_WARNINGS = 10  # that are written out in the manifest
+_MOST_WARNINGS = 10  # that are written out in the manifest
 
 
 def build_skip_grams(options: SkipGramOptions) -> SkipGrams:
@@ -345,13 +345,13 @@ def build_skip_grams(options: SkipGramOptions) -> SkipGrams:
         raise BadInput("--exclude-concepts: names of which --dictionary? Give it, too")
     with tempfile.TemporaryDirectory(prefix="skip_gram-") as scratch:
         path = Path(scratch) / "corpus.txt"
-        corpus = write_corpus(options, names, path)
+        corpus = _write_corpus(options, names, path)
         tell(
             f"{corpus.counts['words']:,} words in {corpus.counts['sentences']:,} sentences of "
             f"{corpus.counts['documents']:,} documents; training on "
             f"{corpus.counts['sequences']:,} sequences"
         )
-        tokens, vectors = train(path, corpus.tokens, options.settings)
+        tokens, vectors = _train(path, corpus.tokens, options.settings)
     manifest = _manifest(options, corpus, names)
     return write_skip_grams(options.out, _tables(tokens, vectors, corpus), manifest, corpus.odd)
 
@@ -375,37 +375,40 @@ def _check_free(options: SkipGramOptions) -> None:
         )
 
 
-def _tables(tokens: Sequence[str], vectors: np.ndarray, corpus: Corpus) -> dict[str, VectorTable]:
+def _tables(
+    tokens: Sequence[str], vectors: np.ndarray, corpus: _Corpus
+) -> dict[str, StringVectors]:
     """The vectors of tokens, by what these stand for."""
     rows: dict[str, list[int]] = {kind: [] for kind in TABLES}
     strings: dict[str, list[str]] = {kind: [] for kind in TABLES}
     for row, token in enumerate(tokens):
-        kind, string = kind_and_string(token)
+        kind, string = _kind_and_string(token)
         rows[kind].append(row)
         strings[kind].append(string)
     counts = np.array([corpus.tokens[token] for token in tokens], np.int64)
     return {
-        kind: VectorTable(strings[kind], counts[rows[kind]], vectors[rows[kind]]) for kind in TABLES
+        kind: StringVectors(strings[kind], counts[rows[kind]], vectors[rows[kind]])
+        for kind in TABLES
     }
 
 
 def _manifest(
-    options: SkipGramOptions, corpus: Corpus, names: NameDictionary | None
+    options: SkipGramOptions, corpus: _Corpus, names: NameDictionary | None
 ) -> dict[str, Any]:
     import gensim
 
-    warnings = corpus.odd[:MOST_WARNINGS]
-    if len(corpus.odd) > MOST_WARNINGS:
-        more = len(corpus.odd) - MOST_WARNINGS
+    warnings = corpus.odd[:_MOST_WARNINGS]
+    if len(corpus.odd) > _MOST_WARNINGS:
+        more = len(corpus.odd) - _MOST_WARNINGS
         warnings.append(f"{more:,} more odd lines, all of them in {ODD_LINES}")
     return {
         "variant": options.variant,
         "word_rules": rules_hash(),
-        "text": [described(path) for path in options.text],
+        "text": [_described(path) for path in options.text],
         "dictionary": None if names is None else dict(names.record),
         "counts": dict(corpus.counts),
-        "coverage": coverage(corpus, names, options.settings.min_count),
-        "most_frequent_names": most_frequent_names(corpus.tokens),
+        "coverage": _coverage(corpus, names, options.settings.min_count),
+        "most_frequent_names": _most_frequent_names(corpus.tokens),
         "warnings": warnings,
         "options": options.as_json(),
         "versions": {
@@ -416,7 +419,7 @@ def _manifest(
     }
 
 
-def closing_report(grams: SkipGrams) -> str:
+def skip_gram_report(grams: SkipGrams) -> str:
     """What was read, found and learnt, as a table."""
     manifest = grams.manifest
     rows = [(what, f"{count:,}") for what, count in manifest["counts"].items()]

@@ -20,7 +20,7 @@ from data_pipeline.sources.text import Annotation, Document, only_words, sentenc
 
 # Words that head the matches of any dictionary of diseases without meaning one, and words of
 # English that are somebody's abbreviation.
-STOP_NAMES = frozenset(
+_STOP_NAMES = frozenset(
     """
     condition conditions cancer cancers disease diseases tumor tumors tumour tumours diagnosis
     disorder disorders mutation mutations infection infections complex syndrome syndromes symptom
@@ -41,19 +41,19 @@ STOP_NAMES = frozenset(
 )
 
 
-def surface(tokens: Iterable[str]) -> str:
+def _surface(tokens: Iterable[str]) -> str:
     """Tokens as one string in which each stands between blanks of its own: what is matched."""
     return "".join(f" {token} " for token in tokens)
 
 
-def surface_of(name: str) -> str:
+def _surface_of(name: str) -> str:
     """The same of a name."""
-    return surface(token for token, _, _ in token_spans(name))
+    return _surface(token for token, _, _ in token_spans(name))
 
 
 @dataclass(frozen=True)
 class NameDictionary:
-    """Names as `surface` writes them, and concepts.
+    """Names as `_surface` writes them, and concepts.
 
     Attributes:
       concepts_of: the concepts of each name, but for those that are excluded.
@@ -90,14 +90,14 @@ def read_names(
       path: as `read_entries` takes it.
       languages, types: of a dataset, a release or such a table: terms in these languages, concepts
         of these semantic types. Empty: all.
-      exclude: a list of concepts, as `read_concepts` takes it. None of their names is looked for,
+      exclude: a list of concepts, as `_read_concepts` takes it. None of their names is looked for,
         even if others have it, too.
 
     Raises:
       BadInput: another thing, or a list of concepts none of which is in the dictionary.
     """
     held, codes, abbreviations = _read(path, languages, types)
-    excluded = frozenset(read_concepts(exclude)) if exclude is not None else frozenset()
+    excluded = frozenset(_read_concepts(exclude)) if exclude is not None else frozenset()
     known = {concept for concepts in held.values() for concept in concepts}
     if excluded and not excluded & known:
         raise BadInput(
@@ -127,22 +127,22 @@ def read_names(
     )
 
 
-Held = dict[str, dict[str, None]]  # a name or a code -> its concepts, in order
+_Held = dict[str, dict[str, None]]  # a name or a code -> its concepts, in order
 
 
 def _read(
     path: Path, languages: Sequence[str], types: Sequence[str]
-) -> tuple[Held, Held, frozenset[str]]:
+) -> tuple[_Held, _Held, frozenset[str]]:
     """The concepts of each name, and of each other identifier; names in capitals alone."""
-    held: Held = {}
-    codes: Held = {}
+    held: _Held = {}
+    codes: _Held = {}
     small: set[str] = set()
     for name, concept in _pairs(path, languages, types, codes):
         tokens = [token for token, _, _ in token_spans(name)]
         if only_words(tokens):
-            held.setdefault(surface(tokens), {})[concept] = None
+            held.setdefault(_surface(tokens), {})[concept] = None
             if len(tokens) > 1 or not name.isupper():
-                small.add(surface(tokens))
+                small.add(_surface(tokens))
     if not held:
         raise BadInput(f"{path}: found no name that has a word; give another dictionary")
     # A dictionary in capitals throughout says nothing by them.
@@ -150,7 +150,7 @@ def _read(
 
 
 def _pairs(
-    path: Path, languages: Sequence[str], types: Sequence[str], codes: Held
+    path: Path, languages: Sequence[str], types: Sequence[str], codes: _Held
 ) -> Iterator[tuple[str, str]]:
     """(name, concept), in the order of the dictionary; fills in codes."""
     if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF") or languages or types:
@@ -168,7 +168,7 @@ def _pairs(
             yield name, entry.codes[0]
 
 
-def read_concepts(path: Path) -> list[str]:
+def _read_concepts(path: Path) -> list[str]:
     """The identifiers in a list: one a line, or a column of a table with tabs and a header.
 
     Raises:
@@ -190,15 +190,15 @@ def read_concepts(path: Path) -> list[str]:
 
 
 def read_stop_names(path: Path | None) -> frozenset[str]:
-    """`STOP_NAMES` and those of a file, one a line; as `surface` writes them."""
+    """`_STOP_NAMES` and those of a file, one a line; as `_surface` writes them."""
     more = read_text(path).split("\n") if path is not None else []
-    return frozenset(surface_of(name) for name in (*STOP_NAMES, *more) if name.strip())
+    return frozenset(_surface_of(name) for name in (*_STOP_NAMES, *more) if name.strip())
 
 
 # -------------------------------------------------------------------------------------------------
 # Which names stand where in the sentences of a document, and which concept each means.
 
-MOST_TOKENS = 1000  # of a sentence; gensim cuts what has more than 10,000
+_MOST_TOKENS = 1000  # of a sentence; gensim cuts what has more than 10,000
 
 
 class Mention(NamedTuple):
@@ -216,7 +216,7 @@ class Sentence(NamedTuple):
     mentions: list[Mention]
 
 
-class Candidate(NamedTuple):
+class _Candidate(NamedTuple):
     """What may become a mention; the least comes first, and takes its tokens."""
 
     rank: int  # 0: annotated, 1: a name of what the document is about, 2: of the dictionary
@@ -227,16 +227,16 @@ class Candidate(NamedTuple):
     ambiguous: bool
 
 
-SOURCES = ("annotated", "of the document", "of the dictionary")
+_SOURCES = ("annotated", "of the document", "of the dictionary")
 
 
-class NameMatcher:
+class _NameMatcher:
     """Finds the names of a set in tokens, all at once (Aho and Corasick 1975)."""
 
     def __init__(self, names: Iterable[str], stop: Container[str] = ()):
         """
         Args:
-          names: as `surface` writes them.
+          names: as `_surface` writes them.
           stop: names that are not looked for; nor are such of one sign, or without a letter.
         """
         self.names = [name for name in names if name not in stop and _can_be_found(name)]
@@ -249,7 +249,7 @@ class NameMatcher:
         """(first token, the one behind its last, name) of each place of each name."""
         if not self.names:
             return []
-        hits = list(self._automaton.iter(surface(tokens)))
+        hits = list(self._automaton.iter(_surface(tokens)))
         if not hits:
             return []
         token_of, end = {}, -1
@@ -279,7 +279,7 @@ class Annotator:
     Attributes:
       dictionary: None: only annotations and names of documents are mentions, and the identifiers
         that these have are concepts.
-      stop: names, as `surface` writes them, that are mentions only where they are annotated.
+      stop: names, as `_surface` writes them, that are mentions only where they are annotated.
       counts: of mentions by where they come from, and of what was left out.
     """
 
@@ -289,14 +289,14 @@ class Annotator:
 
     def __post_init__(self) -> None:
         names = () if self.dictionary is None else self.dictionary.concepts_of
-        self.matcher = NameMatcher(names, self.stop)
+        self.matcher = _NameMatcher(names, self.stop)
 
     def sentences(self, document: Document) -> Iterator[Sentence]:
         """The sentences of a document that have a word."""
         about = self._concepts(document.concepts)
         own = None
         if len(about) == 1 and document.names:
-            own = NameMatcher(dict.fromkeys(map(surface_of, document.names)), self.stop)
+            own = _NameMatcher(dict.fromkeys(map(_surface_of, document.names)), self.stop)
         waiting = sorted(document.annotations, key=lambda one: one.first, reverse=True)
         for first, last in sentence_spans(document.text):
             spans = token_spans(document.text[first:last])
@@ -308,7 +308,7 @@ class Annotator:
             if own is not None:
                 for start, end, name in own.matches(tokens):
                     if not self._is_excluded(name):
-                        candidates.append(Candidate(1, start - end, start, end, about[0], False))
+                        candidates.append(_Candidate(1, start - end, start, end, about[0], False))
             if self.dictionary is not None:
                 for start, end, name in self.matcher.matches(tokens):
                     if name in self.dictionary.abbreviations:
@@ -316,7 +316,7 @@ class Annotator:
                         if not document.text[first + begin : first + behind].isupper():
                             continue
                     concept, ambiguous = self._meant(self.dictionary.concepts_of[name], about)
-                    candidates.append(Candidate(2, start - end, start, end, concept, ambiguous))
+                    candidates.append(_Candidate(2, start - end, start, end, concept, ambiguous))
             yield from _cut(Sentence(tokens, self._chosen(candidates, len(tokens))))
 
     def _concepts(self, identifiers: Iterable[str]) -> list[str]:
@@ -340,7 +340,7 @@ class Annotator:
 
     def _annotated(
         self, annotations: Iterable[Annotation], spans: list[tuple[str, int, int]], offset: int
-    ) -> Iterator[Candidate]:
+    ) -> Iterator[_Candidate]:
         """The annotations whose first character is in a sentence that begins at `offset`."""
         for one in annotations:
             first, last = one.first - offset, one.last - offset
@@ -349,7 +349,7 @@ class Annotator:
                 self.counts["left out: annotation of a part of a word"] += 1
                 continue
             start, end = inside[0], inside[-1] + 1
-            name = surface(token for token, _, _ in spans[start:end])
+            name = _surface(token for token, _, _ in spans[start:end])
             known = self.dictionary
             if known is not None and (
                 name in known.excluded_names or known.excluded.intersection(one.concepts)
@@ -360,9 +360,9 @@ class Annotator:
             if one.concepts and not concepts:
                 self.counts["annotated with a concept that the dictionary lacks"] += 1
             concept, ambiguous = self._meant(concepts, ())
-            yield Candidate(0, start - end, start, end, concept, ambiguous)
+            yield _Candidate(0, start - end, start, end, concept, ambiguous)
 
-    def _chosen(self, candidates: list[Candidate], length: int) -> list[Mention]:
+    def _chosen(self, candidates: list[_Candidate], length: int) -> list[Mention]:
         """Those that do not overlap, the first of their order; from left to right."""
         if not candidates:
             return []
@@ -372,7 +372,7 @@ class Annotator:
                 continue
             taken[one.first : one.last] = [True] * (one.last - one.first)
             chosen.append(Mention(one.first, one.last, one.concept))
-            self.counts[f"mentions {SOURCES[one.rank]}"] += 1
+            self.counts[f"mentions {_SOURCES[one.rank]}"] += 1
             self.counts["mentions of one of several concepts, without any"] += one.ambiguous
         return sorted(chosen)
 
@@ -380,8 +380,8 @@ class Annotator:
 def _cut(sentence: Sentence) -> Iterator[Sentence]:
     """A sentence, or pieces of one that is too long; a mention that is cut is none."""
     tokens, mentions = sentence
-    for start in range(0, len(tokens), MOST_TOKENS):
-        some = tokens[start : start + MOST_TOKENS]
+    for start in range(0, len(tokens), _MOST_TOKENS):
+        some = tokens[start : start + _MOST_TOKENS]
         inside = [
             Mention(one.first - start, one.last - start, one.concept)
             for one in mentions

@@ -24,11 +24,11 @@ from data_pipeline.process import BadInput
 
 TABLES = ("words", "names", "concepts")
 ODD_LINES = "odd_lines.txt"
-AGAIN = f"make the folder again with `{SKIP_GRAMS.command}`"
+_AGAIN = f"make the folder again with `{SKIP_GRAMS.command}`"
 
 
 @dataclass(frozen=True)
-class VectorTable:
+class StringVectors:
     """Strings, how often each was seen in the text, and its vector.
 
     Attributes:
@@ -62,14 +62,14 @@ class SkipGrams:
 
     folder: Path
     manifest: Mapping[str, Any]
-    words: VectorTable
-    names: VectorTable
-    concepts: VectorTable
+    words: StringVectors
+    names: StringVectors
+    concepts: StringVectors
 
 
 def write_skip_grams(
     out: Path,
-    tables: Mapping[str, VectorTable],
+    tables: Mapping[str, StringVectors],
     manifest: Mapping[str, Any],
     odd: Sequence[str] = (),
 ) -> SkipGrams:
@@ -120,22 +120,22 @@ def open_vectors(folder: str | Path) -> SkipGrams:
     return SkipGrams(folder, manifest, **tables)
 
 
-def _read_table(folder: Path, kind: str, rows: int, width: int) -> VectorTable:
+def _read_table(folder: Path, kind: str, rows: int, width: int) -> StringVectors:
     if not rows:  # an empty file cannot be mapped
-        return VectorTable([], np.zeros(0, np.int64), np.zeros((0, width), np.float32))
+        return StringVectors([], np.zeros(0, np.int64), np.zeros((0, width), np.float32))
     path = folder / f"{kind}.tsv"
     lines = read_text(path).split("\n")[1:-1]
     fields = [line.split("\t") for line in lines]
     if len(fields) != rows or not all(len(one) == 2 and one[1].isdecimal() for one in fields):
         raise BadInput(
             f"{path}: found {len(fields):,} rows, or other than two columns; expected {rows:,} of "
-            f"{kind[:-1]}<TAB>count: {AGAIN}"
+            f"{kind[:-1]}<TAB>count: {_AGAIN}"
         )
-    vectors = map_array(folder / f"{kind}.npy", AGAIN)
+    vectors = map_array(folder / f"{kind}.npy", _AGAIN)
     if vectors.shape != (rows, width) or vectors.dtype != np.float32:
         raise BadInput(
             f"{folder / f'{kind}.npy'}: found {vectors.dtype} {list(vectors.shape)}; expected "
-            f"float32 {[rows, width]}: {AGAIN}"
+            f"float32 {[rows, width]}: {_AGAIN}"
         )
     counts = np.array([int(count) for _, count in fields], np.int64)
-    return VectorTable([string for string, _ in fields], counts, vectors)
+    return StringVectors([string for string, _ in fields], counts, vectors)

@@ -37,16 +37,16 @@ from data_pipeline.process import BadInput, did_you_mean
 # A line `#1<TAB>AnnotatorNotes T1<TAB>note` is a note on it. Lines of other kinds (relations,
 # events, attributes, other notes) are left aside. A corpus is a folder, a .zip or a .tar.gz.
 
-MENTION = re.compile(r"(T\d+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
-NOTE = re.compile(r"#\d+\tAnnotatorNotes (T\d+)\t(.*)", re.DOTALL)
-OTHER_LINES = ("R", "E", "A", "M", "N", "*", "#")  # what else BRAT writes
-TAR_ENDINGS = (".tar.gz", ".tgz", ".tar")
+_MENTION = re.compile(r"(T\d+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
+_NOTE = re.compile(r"#\d+\tAnnotatorNotes (T\d+)\t(.*)", re.DOTALL)
+_OTHER_LINES = ("R", "E", "A", "M", "N", "*", "#")  # what else BRAT writes
+_TAR_ENDINGS = (".tar.gz", ".tgz", ".tar")
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Annotation:
+class BratMention:
     """A mention of an .ann file.
 
     Attributes:
@@ -73,7 +73,7 @@ def read_mentions(
     *,
     check_type: Callable[[str, str], None],
     example: str,
-) -> list[Annotation]:
+) -> list[BratMention]:
     """The mentions of an .ann file, in its order, each with its note.
 
     Args:
@@ -86,11 +86,11 @@ def read_mentions(
       BadInput: a line that is none of BRAT's, a mention that is not where the text has it, a name
         that is there twice, or a note on no mention or on one that has a note.
     """
-    found: dict[str, Annotation] = {}
+    found: dict[str, BratMention] = {}
     notes: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(ann.split("\n"), start=1):
         where, line = f"{place}:{number}", line.removesuffix("\r")
-        if match := MENTION.fullmatch(line):
+        if match := _MENTION.fullmatch(line):
             name, kind, written, words = match.groups()
             check_type(kind, where)
             pieces = [piece.split() for piece in written.split(";")]
@@ -101,8 +101,8 @@ def read_mentions(
                     f"{where}: found {name} again, which line {found[name].line} has; expected "
                     "each name once: mend the line, or fetch the corpus again"
                 )
-            found[name] = Annotation(name, kind, spans, words, number)
-        elif match := NOTE.fullmatch(line):
+            found[name] = BratMention(name, kind, spans, words, number)
+        elif match := _NOTE.fullmatch(line):
             name, note = match.groups()
             if name in notes:
                 raise BadInput(
@@ -110,7 +110,7 @@ def read_mentions(
                     "expected one for each mention: take one of the two out"
                 )
             notes[name] = number, note
-        elif line.strip() and (line[0] not in OTHER_LINES or "AnnotatorNotes" in line):
+        elif line.strip() and (line[0] not in _OTHER_LINES or "AnnotatorNotes" in line):
             note = "#1<TAB>AnnotatorNotes T1<TAB>note"
             raise BadInput(
                 f"{where}: found {line[:80]!r}; expected {note if line[0] == '#' else example}: "
@@ -138,7 +138,7 @@ def check_spans(place: str, text: str, spans: tuple[Span, ...] | list[Span], wor
         )
 
 
-def documents(path: Path) -> Iterator[tuple[PurePosixPath, str, str]]:
+def _documents(path: Path) -> Iterator[tuple[PurePosixPath, str, str]]:
     """(name of the .ann file, what it holds, what its .txt file holds) of each document, sorted.
 
     BadInput for an .ann file without text, or a file that is not UTF-8.
@@ -176,26 +176,26 @@ def contents(path: Path, is_wanted: Callable[[PurePosixPath], bool]) -> dict[Pur
         inside = {PurePosixPath(one.relative_to(path).as_posix()): one for one in files}
         return {name: one.read_bytes() for name, one in inside.items() if wanted(name)}
     try:
-        return dict(_packed_in_tar(path, wanted) if is_tar(path) else _packed_in_zip(path, wanted))
+        return dict(_packed_in_tar(path, wanted) if _is_tar(path) else _packed_in_zip(path, wanted))
     except FileNotFoundError as error:
         raise unreadable(path, error) from error
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        kind = "a .tar.gz" if is_tar(path) else "a .zip"
+        kind = "a .tar.gz" if _is_tar(path) else "a .zip"
         raise BadInput(
             f"{path}: cannot be read as {kind} file ({error}); fetch it again"
         ) from error
 
 
-def is_tar(path: Path) -> bool:
-    return path.name.lower().endswith(TAR_ENDINGS)
+def _is_tar(path: Path) -> bool:
+    return path.name.lower().endswith(_TAR_ENDINGS)
 
 
-def names_in(path: Path) -> list[PurePosixPath]:
+def _names_in(path: Path) -> list[PurePosixPath]:
     """The names of all files in a folder or an archive; none where it cannot be read."""
     try:
         if path.is_dir():
             return [PurePosixPath(one.relative_to(path).as_posix()) for one in path.rglob("*")]
-        if is_tar(path):
+        if _is_tar(path):
             with tarfile.open(path) as packed:
                 return [PurePosixPath(name) for name in packed.getnames()]
         with zipfile.ZipFile(path) as archive:
@@ -238,11 +238,11 @@ def _packed_in_tar(
 # which the mention means. "-1" stands where an annotator found no identifier.
 
 TEXT = re.compile(r"\d+\|[ta]\|")
-JOINED = re.compile(r"[|+]")
+_JOINED = re.compile(r"[|+]")
 # MEDIC, which NCBI disease and BC5CDR are annotated with, has identifiers of two vocabularies.
 PREFIX = re.compile(r"(?:MESH|OMIM):", re.IGNORECASE)
 NONE = "-1"
-LINES_LOOKED_AT = 20
+_LINES_LOOKED_AT = 20
 
 
 class PubTatorMention(NamedTuple):
@@ -273,7 +273,7 @@ def is_pubtator(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             for _, line in zip(
-                range(LINES_LOOKED_AT), bounded_lines(file, str(path)), strict=False
+                range(_LINES_LOOKED_AT), bounded_lines(file, str(path)), strict=False
             ):
                 if line.strip():
                     return TEXT.match(line.decode("utf-8-sig", errors="replace")) is not None
@@ -282,7 +282,7 @@ def is_pubtator(path: Path) -> bool:
     return False
 
 
-def read_pubtator(
+def _read_pubtator(
     path: Path, types: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, Sequence[str], str]]:
     """(place, mention, identifiers, what is wrong or "") of each mention of a file.
@@ -361,7 +361,7 @@ def read_abstracts(path: Path) -> list[Abstract]:
 
 def identifiers_of(field: str) -> list[str]:
     """The identifiers of a field, without the names of their vocabularies."""
-    parts = (PREFIX.sub("", part.strip()) for part in JOINED.split(field))
+    parts = (PREFIX.sub("", part.strip()) for part in _JOINED.split(field))
     return [part for part in parts if part and part != NONE]
 
 
@@ -373,11 +373,11 @@ def identifiers_of(field: str) -> list[str]:
 # meant, not one or the other of it: `##` joins several, and in a plain table `|` does where a whole
 # is no gold.
 
-NAME_SEPARATOR = "##"
-MENTION_COLUMNS = {"mention", "term", "text", "string", "原始词"}
-GOLD_COLUMNS = {"name", "names", "gold", "标准词", "cui", "cuis", "concept", "concepts", "code"}
-GOLD_COLUMNS |= {"codes", "concept_id", "id", "ids", "normalized_result"}
-CSV_FIELD = re.compile(r'"((?:[^"]|"")*)"')  # CHIP-CDN has some whose quotes were left
+_NAME_SEPARATOR = "##"
+_MENTION_COLUMNS = {"mention", "term", "text", "string", "原始词"}
+_GOLD_COLUMNS = {"name", "names", "gold", "标准词", "cui", "cuis", "concept", "concepts", "code"}
+_GOLD_COLUMNS |= {"codes", "concept_id", "id", "ids", "normalized_result"}
+_CSV_FIELD = re.compile(r'"((?:[^"]|"")*)"')  # CHIP-CDN has some whose quotes were left
 
 
 class GoldMention(NamedTuple):
@@ -417,7 +417,7 @@ def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
     if path.suffix.lower() == ".json":
         found = _Reading(_json_rows(path))
     elif not is_workbook(path) and is_pubtator(path):
-        found = _Reading(read_pubtator(path, types))
+        found = _Reading(_read_pubtator(path, types))
     else:
         found = _Reading(_table_rows(path))
     if not found.rows:
@@ -461,28 +461,31 @@ def _json_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
     """Rows of CHIP-CDN: a list of {text, normalized_result}; in its test set the gold is empty."""
     rows = typed(read_json_value(path), list[dict[str, str]], str(path))
     for number, row in enumerate(rows, start=1):
-        mention, joined = unquoted(row.get("text", "")), unquoted(row.get("normalized_result", ""))
-        gold = [unquoted(one) for one in joined.split(NAME_SEPARATOR)]
+        mention, joined = (
+            _unquoted(row.get("text", "")),
+            _unquoted(row.get("normalized_result", "")),
+        )
+        gold = [_unquoted(one) for one in joined.split(_NAME_SEPARATOR)]
         yield f"{path.name}: entry {number}", mention, gold, ""
 
 
-def unquoted(field: str) -> str:
+def _unquoted(field: str) -> str:
     """A string without the quotes of a CSV field around it."""
-    match = CSV_FIELD.fullmatch(field.strip())
+    match = _CSV_FIELD.fullmatch(field.strip())
     return match[1].replace('""', '"') if match else field
 
 
 def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
     """Rows of a table of two columns, a header left out."""
     filled = [(number, fields) for number, fields in rows_of(path) if not is_empty(fields)]
-    if filled and is_header(filled[0][1]):
+    if filled and _is_header(filled[0][1]):
         del filled[0]
     for number, fields in filled:
         place = f"{path.name}:{number}"
         if len(fields) != 2:
             yield place, "", (), f"{len(fields)} columns in place of 2"
         else:
-            yield place, fields[0], fields[1].split(NAME_SEPARATOR), ""
+            yield place, fields[0], fields[1].split(_NAME_SEPARATOR), ""
 
 
 def rows_of(path: Path) -> Rows:
@@ -499,10 +502,10 @@ def rows_of(path: Path) -> Rows:
     return rows if len(first) != 1 else read_rows(path)[1]
 
 
-def is_header(fields: Sequence[str]) -> bool:
+def _is_header(fields: Sequence[str]) -> bool:
     """Whether the fields of a first row name the columns of mentions and gold."""
     lower = [field.strip().lower() for field in fields]
-    return len(lower) == 2 and lower[0] in MENTION_COLUMNS and lower[1] in GOLD_COLUMNS
+    return len(lower) == 2 and lower[0] in _MENTION_COLUMNS and lower[1] in _GOLD_COLUMNS
 
 
 def split_unknown(gold: str, known: Container[str]) -> list[str]:
@@ -522,8 +525,8 @@ def split_unknown(gold: str, known: Container[str]) -> list[str]:
 
 GROUPS = ("ANAT", "CHEM", "DEVI", "DISO", "GEOG", "LIVB", "OBJC", "PHEN", "PHYS", "PROC")
 SETS, PARTS = ("train", "dev", "test"), ("EMEA", "MEDLINE")
-EXAMPLE = "T1<TAB>DISO 15 36<TAB>mention"
-EXPECTED = (
+_EXAMPLE = "T1<TAB>DISO 15 36<TAB>mention"
+_EXPECTED = (
     "the folder QUAERO_FrenchMed or its corpus (or a .tar.gz or .zip of it), with files such as "
     "train/EMEA/318.ann, in one or more of the folders train, dev, test"
 )
@@ -562,11 +565,11 @@ def is_quaero(path: Path) -> bool:
         roots = (path, path / "corpus")
         sets = [root / one / part for root in roots for one in SETS for part in PARTS]
         return any(folder.is_dir() and any(folder.glob("*.ann")) for folder in sets)
-    ends = (*TAR_ENDINGS, ".zip")
-    return path.name.lower().endswith(ends) and any(map(set_of, names_in(path)))
+    ends = (*_TAR_ENDINGS, ".zip")
+    return path.name.lower().endswith(ends) and any(map(_set_of, _names_in(path)))
 
 
-def set_of(name: PurePosixPath) -> tuple[str, str] | None:
+def _set_of(name: PurePosixPath) -> tuple[str, str] | None:
     """("train", "EMEA") of a file of the corpus; None of another."""
     *_, named, part, _ = ("", "", *name.parts) if name.suffix == ".ann" else ("", "", "")
     return (named, part) if named in SETS and part in PARTS else None
@@ -584,27 +587,27 @@ def read_quaero(path: Path) -> dict[tuple[str, str], list[QuaeroMention]]:
     """
     found: dict[tuple[str, str], list[QuaeroMention]] = {}
     folder_of: dict[tuple[str, str], PurePosixPath] = {}
-    for name, ann, text in documents(path):
-        chosen = set_of(name)
+    for name, ann, text in _documents(path):
+        chosen = _set_of(name)
         if chosen is None:
-            raise BadInput(f"{path}: found {name}; expected {EXPECTED}")
+            raise BadInput(f"{path}: found {name}; expected {_EXPECTED}")
         if folder_of.setdefault(chosen, name.parent) != name.parent:
             raise BadInput(
                 f"{path}: found {'/'.join(chosen)} both in {folder_of[chosen]} and in "
                 f"{name.parent}; expected one corpus: give the folder of one"
             )
-        read = read_mentions(ann, text, f"{path}/{name}", check_type=check_group, example=EXAMPLE)
+        read = read_mentions(ann, text, f"{path}/{name}", check_type=_check_group, example=_EXAMPLE)
         document = "/".join((*chosen, name.stem))
         found.setdefault(chosen, []).extend(
             QuaeroMention(document, one.type, one.spans, one.text, one.note) for one in read
         )
     if not any(found.values()):
-        raise BadInput(f"{path}: found no mentions of the QUAERO corpus; expected {EXPECTED}")
+        raise BadInput(f"{path}: found no mentions of the QUAERO corpus; expected {_EXPECTED}")
     order = [(one, part) for one in SETS for part in PARTS]
     return {chosen: found[chosen] for chosen in order if chosen in found}
 
 
-def check_group(found: str, place: str) -> None:
+def _check_group(found: str, place: str) -> None:
     """BadInput for a type of a mention that is none of GROUPS."""
     if found not in GROUPS:
         raise BadInput(
@@ -616,13 +619,13 @@ def check_group(found: str, place: str) -> None:
 # -------------------------------------------------------------------------------------------------
 # Files of mentions and their concepts: what a build leaves out, what an evaluation looks up.
 
-COLUMNS = ("mention", "cui")  # of a header, lower-cased
-LANGUAGE = "language"
+_COLUMNS = ("mention", "cui")  # of a header, lower-cased
+_LANGUAGE = "language"
 
 
 def names_mentions(header: Sequence[str]) -> bool:
     """Whether a first line, lower-cased, names the columns of mentions among others."""
-    return set(COLUMNS) <= set(header) and len(header) > len(COLUMNS)
+    return set(_COLUMNS) <= set(header) and len(header) > len(_COLUMNS)
 
 
 def mention_languages(path: Path) -> list[str] | None:
@@ -633,9 +636,9 @@ def mention_languages(path: Path) -> list[str] | None:
     """
     (_, names), *rows = tab_separated(path)
     header = [name.lower() for name in names]
-    if not names_mentions(header) or LANGUAGE not in header:
+    if not names_mentions(header) or _LANGUAGE not in header:
         return None
-    return [fields[header.index(LANGUAGE)] for _, fields in rows]
+    return [fields[header.index(_LANGUAGE)] for _, fields in rows]
 
 
 def mention_rows(path: Path) -> list[tuple[str, str]]:
@@ -649,7 +652,11 @@ def mention_rows(path: Path) -> list[tuple[str, str]]:
     """
     (_, names), *rows = tab_separated(path)
     header = [name.lower() for name in names]
-    if not set(COLUMNS) <= set(header) or len(header) == len(COLUMNS) and header[0] == COLUMNS[0]:
+    if (
+        not set(_COLUMNS) <= set(header)
+        or len(header) == len(_COLUMNS)
+        and header[0] == _COLUMNS[0]
+    ):
         pairs = two_columns(path, "mention<TAB>CUI")
     else:
         if not rows:
@@ -660,7 +667,7 @@ def mention_rows(path: Path) -> list[tuple[str, str]]:
                     f"{path}:{number}: found {len(fields)} columns; expected the {len(header)} of "
                     "its header: mend the line, or write the file again"
                 )
-        at, cui_at = (header.index(name) for name in COLUMNS)
+        at, cui_at = (header.index(name) for name in _COLUMNS)
         pairs = [(fields[at], fields[cui_at]) for _, fields in rows]
     found = []
     for mentioned, joined in pairs:

@@ -13,14 +13,14 @@ from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import unpack_matching
 from data_pipeline.sources.source import RETIRED, Source, no_retired
 
-VOCABULARY = "LNC"  # as the UMLS calls it
+_VOCABULARY = "LNC"  # as the UMLS calls it
 FILE = re.compile(r"(?:Loinc|MapTo)\.csv", re.IGNORECASE)
-PARTS = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP")
+_PARTS = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP")
 # Columns of names, the preferred one first, and the term types that the UMLS has for them.
-NAMES = {"LONG_COMMON_NAME": "LC", "DisplayName": "DN", "SHORTNAME": "OSN"}
-FULL, RELATED = "LN", "RELATEDNAMES2"
-NEEDED = ("LOINC_NUM", *PARTS, "CLASS", "STATUS", "SHORTNAME", "LONG_COMMON_NAME")
-STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
+_NAMES = {"LONG_COMMON_NAME": "LC", "DisplayName": "DN", "SHORTNAME": "OSN"}
+_FULL, _RELATED = "LN", "RELATEDNAMES2"
+_NEEDED = ("LOINC_NUM", *_PARTS, "CLASS", "STATUS", "SHORTNAME", "LONG_COMMON_NAME")
+_STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 
 
 def read_loinc(
@@ -52,16 +52,16 @@ def read_loinc(
     if "loinc.csv" not in files:
         raise BadInput(f"{root} has no Loinc.csv; expected a release of LOINC: give its folder")
     table = read_table(files["loinc.csv"][0], separator=",")
-    if missing := [name for name in NEEDED if name not in table.frame.columns]:
+    if missing := [name for name in _NEEDED if name not in table.frame.columns]:
         raise BadInput(
             f"{table.path} has no column {missing[0]}; expected LOINC's own table, with "
-            f"{listed(NEEDED)}"
+            f"{listed(_NEEDED)}"
         )
     _check(table)
     frame = table.frame.with_columns(pl.all().str.strip_chars())
-    with_related = "RELATED" in scopes and RELATED in frame.columns
+    with_related = "RELATED" in scopes and _RELATED in frame.columns
     atoms = _atoms(frame, with_related)
-    left_out = 0 if with_related or RELATED not in frame.columns else _related(frame).height
+    left_out = 0 if with_related or _RELATED not in frame.columns else _related(frame).height
     retired = no_retired()
     if "mapto.csv" in files:
         retired = _retired(read_table(files["mapto.csv"][0], separator=","), frame)
@@ -84,7 +84,7 @@ def _check(table: Table) -> None:
     for column, is_wrong, expected in (
         ("LOINC_NUM", ~pl.col("LOINC_NUM").str.contains(r"^\d+-\d$"), "a number such as 4548-4"),
         ("LONG_COMMON_NAME", pl.col("LONG_COMMON_NAME").str.strip_chars() == "", "a name"),
-        ("STATUS", ~pl.col("STATUS").is_in(STATUSES), f"one of {', '.join(STATUSES)}"),
+        ("STATUS", ~pl.col("STATUS").is_in(_STATUSES), f"one of {', '.join(_STATUSES)}"),
     ):
         wrong = table.frame.select(is_wrong.arg_true()).to_series()
         if len(wrong):
@@ -95,10 +95,10 @@ def _check(table: Table) -> None:
 
 
 def _atoms(frame: pl.DataFrame, with_related: bool) -> pl.DataFrame:
-    parts = [pl.when(pl.col(part) != "").then(part) for part in PARTS]
-    columns = {**{name: name for name in NAMES if name in frame.columns}, FULL: FULL}
-    types = {**NAMES, FULL: FULL}
-    full = pl.concat_str(*parts, separator=":", ignore_nulls=True).alias(FULL)
+    parts = [pl.when(pl.col(part) != "").then(part) for part in _PARTS]
+    columns = {**{name: name for name in _NAMES if name in frame.columns}, _FULL: _FULL}
+    types = {**_NAMES, _FULL: _FULL}
+    full = pl.concat_str(*parts, separator=":", ignore_nulls=True).alias(_FULL)
     rows = [
         frame.with_columns(full).select(
             "LOINC_NUM", "STATUS", term=name, term_type=pl.lit(types[name])
@@ -114,7 +114,7 @@ def _atoms(frame: pl.DataFrame, with_related: bool) -> pl.DataFrame:
         .select(
             cui="LOINC_NUM",
             language=pl.lit("ENG"),
-            source=pl.lit(VOCABULARY),
+            source=pl.lit(_VOCABULARY),
             term_type="term_type",
             suppress=pl.when(pl.col("STATUS") == "DEPRECATED")
             .then(pl.lit("O"))
@@ -128,7 +128,9 @@ def _atoms(frame: pl.DataFrame, with_related: bool) -> pl.DataFrame:
 
 def _related(frame: pl.DataFrame) -> pl.DataFrame:
     """The words of RELATEDNAMES2, which semicolons divide."""
-    words = frame.select("LOINC_NUM", "STATUS", term=pl.col(RELATED).str.split(";")).explode("term")
+    words = frame.select("LOINC_NUM", "STATUS", term=pl.col(_RELATED).str.split(";")).explode(
+        "term"
+    )
     return words.with_columns(pl.col("term").str.strip_chars(), term_type=pl.lit("RN")).filter(
         pl.col("term") != ""
     )

@@ -13,7 +13,7 @@ from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import release_paths
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.sources.source import Source
-from data_pipeline.sources.term_tables import is_terms, read_terms, terms_paths
+from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
     "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), an OBO ontology (.obo, .obo.gz), a table "
@@ -22,7 +22,7 @@ EXPECTED = (
 )
 
 
-class Kind(StrEnum):
+class _Kind(StrEnum):
     """What a source is."""
 
     RRF = "UMLS release"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     LOINC = "LOINC release"
 
 
-def kind_of(path: Path) -> Kind:
+def _kind_of(path: Path) -> _Kind:
     """What the source at a path is, by its name, or the names of the files in a folder or .zip.
 
     Raises:
@@ -43,14 +43,14 @@ def kind_of(path: Path) -> Kind:
     name = path.name.lower()
     if path.is_file() and name != "loinc.csv" and not name.endswith(".zip"):
         if name.endswith((".obo", ".obo.gz")):
-            return Kind.OBO
-        return Kind.TERMS if is_terms(path) else Kind.RRF
+            return _Kind.OBO
+        return _Kind.TERMS if is_terms(path) else _Kind.RRF
     names = _names(path)
     if any(one.upper().startswith("MRCONSO.RRF") or one.lower().endswith(".nlm") for one in names):
-        return Kind.RRF
+        return _Kind.RRF
     if any(one.removeprefix("x").startswith("sct2_Concept_") for one in names):
-        return Kind.SNOMED
-    return Kind.LOINC if "loinc.csv" in map(str.lower, names) else Kind.RRF
+        return _Kind.SNOMED
+    return _Kind.LOINC if "loinc.csv" in map(str.lower, names) else _Kind.RRF
 
 
 def _names(path: Path) -> list[str]:
@@ -72,15 +72,15 @@ def source_paths(path: Path) -> list[Path]:
     Raises:
       BadInput: if there is nothing.
     """
-    kind = kind_of(path)
-    if kind == Kind.TERMS:
+    kind = _kind_of(path)
+    if kind == _Kind.TERMS:
         return terms_paths(path)
-    if kind == Kind.LOINC and path.name.lower() == "loinc.csv":
+    if kind == _Kind.LOINC and path.name.lower() == "loinc.csv":
         return sorted(one for one in path.parent.iterdir() if loinc.FILE.fullmatch(one.name))
-    if kind in (Kind.SNOMED, Kind.LOINC) and path.is_dir():
-        wanted = snomed.FILE if kind == Kind.SNOMED else loinc.FILE
+    if kind in (_Kind.SNOMED, _Kind.LOINC) and path.is_dir():
+        wanted = snomed.FILE if kind == _Kind.SNOMED else loinc.FILE
         return sorted(one for one in path.rglob("*") if wanted.fullmatch(one.name))
-    return [path] if kind != Kind.RRF else release_paths(path)
+    return [path] if kind != _Kind.RRF else release_paths(path)
 
 
 def read_source(
@@ -100,14 +100,14 @@ def read_source(
     Raises:
       BadInput: for missing or malformed files.
     """
-    kind = kind_of(path)
+    kind = _kind_of(path)
     scopes = tuple(scope.upper() for scope in synonym_scopes)
-    if kind == Kind.OBO:
+    if kind == _Kind.OBO:
         return read_obo(path, scopes, release)
-    if kind == Kind.TERMS:
-        return read_terms(path, release)
-    if kind == Kind.SNOMED:
+    if kind == _Kind.TERMS:
+        return read_term_source(path, release)
+    if kind == _Kind.SNOMED:
         return snomed.read_snomed(path, scratch, release)
-    if kind == Kind.LOINC:
+    if kind == _Kind.LOINC:
         return loinc.read_loinc(path, scratch, scopes, release)
     return read_rrf(path, scratch, release)

@@ -26,15 +26,15 @@ from data_pipeline import process
 from data_pipeline.files.tables import check_unpacked
 from data_pipeline.process import BadInput, progress_bar
 
-WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
+_WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
 _FILE_NAME = re.compile(
-    rf"({'|'.join(WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
+    rf"({'|'.join(_WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
 )
 _COPY_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class _Part:
     """One stored piece of a release file: in a folder, or a member of a zip archive."""
 
     folder: str  # where it lies, for messages and for telling two releases apart
@@ -83,7 +83,7 @@ def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
     for found in (f"{name}.RRF", f"{name}.RRF.gz"):
         if (path := file.with_name(found)).is_file():
             return _plain_file(
-                f"{name}.RRF", [Part(str(path.parent), found, path.stat().st_size, path)], scratch
+                f"{name}.RRF", [_Part(str(path.parent), found, path.stat().st_size, path)], scratch
             )
     return None
 
@@ -109,18 +109,18 @@ def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[
         ]
 
 
-def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Iterator[Part]:
+def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Iterator[_Part]:
     if root.is_dir():
         for path in root.rglob("*"):
             if wanted.fullmatch(path.name) and path.is_file():
-                yield Part(str(path.parent), path.name, path.stat().st_size, path)
+                yield _Part(str(path.parent), path.name, path.stat().st_size, path)
         return
     archive = _open_zip(root, str(root), archives)
     for info in archive.infolist():
         inside = PurePosixPath(info.filename)
         if wanted.fullmatch(inside.name):
             check_unpacked(f"{info.filename} in {root}", info.compress_size, info.file_size)
-            yield Part(
+            yield _Part(
                 f"{root}/{inside.parent}",
                 inside.name,
                 info.file_size,
@@ -143,26 +143,26 @@ def release_paths(root: Path) -> list[Path]:
     return plain or [path for path in found if path.suffix.lower() in (".nlm", ".zip")]
 
 
-def _find_parts(root: Path, scratch: Path, archives: ExitStack) -> Iterator[Part]:
+def _find_parts(root: Path, scratch: Path, archives: ExitStack) -> Iterator[_Part]:
     for path in release_paths(root):
         if not (match := _FILE_NAME.fullmatch(path.name)):
             yield from _parts_in_archive(path, path.name, scratch, archives)
         elif path == root and match[2]:
             raise BadInput(f"{root} is one part of several; give the folder that holds all parts")
         else:
-            yield Part(str(path.parent), path.name, path.stat().st_size, path)
+            yield _Part(str(path.parent), path.name, path.stat().st_size, path)
 
 
 def _parts_in_archive(
     file: Path | IO[bytes], label: str, scratch: Path, archives: ExitStack
-) -> Iterator[Part]:
+) -> Iterator[_Part]:
     archive = _open_zip(file, label, archives)
     for info in archive.infolist():
         path = PurePosixPath(info.filename)
         check_unpacked(f"{info.filename} in {label}", info.compress_size, info.file_size)
         if _FILE_NAME.fullmatch(path.name):
             folder = str(path.parent)
-            yield Part(folder, path.name, info.file_size, archive=archive, member=info.filename)
+            yield _Part(folder, path.name, info.file_size, archive=archive, member=info.filename)
         elif path.suffix.lower() == ".nlm":
             if info.compress_type == zipfile.ZIP_STORED:
                 inner: Path | IO[bytes] = archives.enter_context(archive.open(info))
@@ -182,7 +182,7 @@ def _open_zip(file: Path | IO[bytes], label: str, archives: ExitStack) -> zipfil
         ) from error
 
 
-def _choose(root: Path, parts: list[Part]) -> dict[str, list[Part]]:
+def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
     """Parts of each wanted file in order; one release only, plain files before packed ones."""
     releases = sorted({p.folder for p in parts if p.name.upper().startswith("MRCONSO")})
     if not releases:
@@ -193,7 +193,7 @@ def _choose(root: Path, parts: list[Part]) -> dict[str, list[Part]]:
         )
     if len(releases) > 1:
         raise BadInput(f"{root} holds {len(releases)} releases: {', '.join(releases)}; give one")
-    by_file: dict[str, dict[str, Part]] = defaultdict(dict)
+    by_file: dict[str, dict[str, _Part]] = defaultdict(dict)
     for part in parts:
         match = _FILE_NAME.fullmatch(part.name)
         assert match is not None
@@ -203,7 +203,7 @@ def _choose(root: Path, parts: list[Part]) -> dict[str, list[Part]]:
     return {name: _ordered(name, found) for name, found in sorted(by_file.items())}
 
 
-def _ordered(name: str, found: dict[str, Part]) -> list[Part]:
+def _ordered(name: str, found: dict[str, _Part]) -> list[_Part]:
     if "" in found:
         return [found[""]]
     suffixes = sorted(found)
@@ -217,7 +217,7 @@ def _ordered(name: str, found: dict[str, Part]) -> list[Part]:
     return [found[suffix] for suffix in suffixes]
 
 
-def _plain_file(name: str, parts: list[Part], scratch: Path) -> Path:
+def _plain_file(name: str, parts: list[_Part], scratch: Path) -> Path:
     if len(parts) == 1 and parts[0].path and not parts[0].name.lower().endswith(".gz"):
         return parts[0].path
     scratch.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def _plain_file(name: str, parts: list[Part], scratch: Path) -> Path:
     return target
 
 
-def _unpack_part(part: Part, plain: IO[bytes]) -> None:
+def _unpack_part(part: _Part, plain: IO[bytes]) -> None:
     bar = progress_bar(
         total=part.size, desc=f"unpack {part.name}", unit="B", unit_scale=True, leave=False
     )

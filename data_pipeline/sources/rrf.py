@@ -29,18 +29,18 @@ COLUMNS = {
 }
 # What the values of a column may be, as "what, shortest, longest, letters" in bytes; of all other
 # columns any string will do. Letters, where there are some, are the values of one byte.
-Rule = tuple[str, int, int, bytes | None]
-CODE: Rule = ("1 to 40 characters", 1, 40, None)
-LANGUAGE: Rule = ("three letters", 3, 3, None)
-SUPPRESSED: Rule = ("N, E, O, Y or nothing", 0, 1, b"NEOY")
-VALUES: dict[str, dict[str, Rule]] = {
-    "MRCONSO": {"CUI": CODE, "LAT": LANGUAGE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
-    "MRREL": {"CUI1": CODE, "CUI2": CODE, "SAB": CODE, "SUPPRESS": SUPPRESSED},
-    "MRSTY": {"CUI": CODE, "TUI": CODE},
-    "MRCUI": {"CUI1": CODE, "REL": CODE},
+_Rule = tuple[str, int, int, bytes | None]
+_CODE: _Rule = ("1 to 40 characters", 1, 40, None)
+_LANGUAGE: _Rule = ("three letters", 3, 3, None)
+_SUPPRESSED: _Rule = ("N, E, O, Y or nothing", 0, 1, b"NEOY")
+_VALUES: dict[str, dict[str, _Rule]] = {
+    "MRCONSO": {"CUI": _CODE, "LAT": _LANGUAGE, "SAB": _CODE, "SUPPRESS": _SUPPRESSED},
+    "MRREL": {"CUI1": _CODE, "CUI2": _CODE, "SAB": _CODE, "SUPPRESS": _SUPPRESSED},
+    "MRSTY": {"CUI": _CODE, "TUI": _CODE},
+    "MRCUI": {"CUI1": _CODE, "REL": _CODE},
     "MRFILES": {},
 }
-NO_CODE = "NOCODE"  # the UMLS writes it where a vocabulary has no codes
+_NO_CODE = "NOCODE"  # the UMLS writes it where a vocabulary has no codes
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _PIPE = ord("\n"), ord("|")
 
@@ -54,9 +54,9 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
     found = unpack_release(root, scratch)
     if not root.is_file() or len(found.files) > 1:
         _require(found, ("MRREL", "MRSTY"))
-    rows = {name: check_lines(path, name) for name, path in found.files.items()}
+    rows = {name: _check_lines(path, name) for name, path in found.files.items()}
     _check_row_counts(found, rows)
-    tables = {name: scan(path, name) for name, path in found.files.items()}
+    tables = {name: _scan(path, name) for name, path in found.files.items()}
     only_terms = "MRREL" not in tables
     return Source(
         name="umls",
@@ -70,7 +70,7 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
     )
 
 
-def scan(path: Path, name: str) -> pl.LazyFrame:
+def _scan(path: Path, name: str) -> pl.LazyFrame:
     """Lazy table of an RRF file whose lines have been checked: every column a string, "" if empty.
 
     The part behind the trailing pipe is read as one more column and dropped.
@@ -88,12 +88,12 @@ def scan(path: Path, name: str) -> pl.LazyFrame:
     return table.select(pl.col(names).fill_null(""))
 
 
-def check_lines(path: Path, name: str) -> int:
+def _check_lines(path: Path, name: str) -> int:
     """Reads an RRF file through once and returns its number of rows.
 
     Raises BadInput, with file and line, for a line that has not exactly one pipe per column, that
     does not end in a pipe, that holds bytes that are not UTF-8 or a value that its column cannot
-    have (`VALUES`); and if the file cannot be read to its end.
+    have (`_VALUES`); and if the file cannot be read to its end.
     """
     rows, rest = 0, b""
     for chunk in _chunks(path):
@@ -136,7 +136,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 def _check_chunk(
     chunk: bytes, path: Path, rows_before: int, name: str, cut_off: bool = False
 ) -> int:
-    """Number of lines in `chunk`, which ends with a line break; raises BadInput as check_lines."""
+    """Number of lines in `chunk`, which ends with a line break; raises BadInput as _check_lines."""
     columns = len(COLUMNS[name].split())
     data = np.frombuffer(chunk, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
@@ -181,7 +181,7 @@ def _check_values(
         pipes: [rows, columns], where their columns end.
     """
     names = COLUMNS[name].split()
-    for column, (what, shortest, longest, letters) in VALUES[name].items():
+    for column, (what, shortest, longest, letters) in _VALUES[name].items():
         number = names.index(column)
         begins = pipes[:, number - 1] + 1 if number else starts
         lengths = pipes[:, number] - begins
@@ -210,7 +210,7 @@ def _require(found: Release, names: tuple[str, ...]) -> None:
 def _check_row_counts(found: Release, rows: dict[str, int]) -> None:
     if "MRFILES" not in found.files:
         return
-    table = scan(found.files["MRFILES"], "MRFILES").select("FIL", "RWS").collect()
+    table = _scan(found.files["MRFILES"], "MRFILES").select("FIL", "RWS").collect()
     listed = {Path(file).name.removesuffix(".RRF"): count for file, count in table.iter_rows()}
     for name, count in rows.items():
         if name == "MRFILES" or name not in listed:
@@ -243,7 +243,7 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
         suppress="SUPPRESS",
         rank=rank,
         term="STR",
-        code=pl.when(pl.col("CODE") != NO_CODE).then("CODE").otherwise(pl.lit("")),
+        code=pl.when(pl.col("CODE") != _NO_CODE).then("CODE").otherwise(pl.lit("")),
     )
 
 
@@ -265,8 +265,8 @@ def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
     path = unpack_beside(mrconso, "MRSTY", scratch)
     if path is None:
         return None
-    check_lines(path, "MRSTY")
-    return _types(scan(path, "MRSTY"))
+    _check_lines(path, "MRSTY")
+    return _types(_scan(path, "MRSTY"))
 
 
 def read_retired(path: Path) -> pl.DataFrame:
@@ -274,8 +274,8 @@ def read_retired(path: Path) -> pl.DataFrame:
 
     Raises BadInput for a malformed file, naming file and line.
     """
-    check_lines(path, "MRCUI")
-    return _retired(scan(path, "MRCUI"))
+    _check_lines(path, "MRCUI")
+    return _retired(_scan(path, "MRCUI"))
 
 
 def _retired(table: pl.LazyFrame) -> pl.DataFrame:

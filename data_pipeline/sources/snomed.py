@@ -21,35 +21,35 @@ from data_pipeline.sources.release_files import unpack_matching
 from data_pipeline.sources.source import ATOMS, Source, both_directions
 from data_pipeline.sources.term_tables import umls_language
 
-VOCABULARY = "SNOMEDCT"
+_VOCABULARY = "SNOMEDCT"
 FILE = re.compile(
     r"x?(sct2_Concept|sct2_Description|sct2_Relationship|der2_cRefset_Language"
     r"|der2_cRefset_Association)(?:Reference)?_?[A-Za-z]*?Snapshot(?:-[A-Za-z-]+)?_\w+_(\d{8})\.txt"
 )
-NEEDED = ("sct2_Concept", "sct2_Description", "sct2_Relationship")
-HEAD = ["id", "effectiveTime", "active", "moduleId"]
-COLUMNS = {
-    "sct2_Concept": [*HEAD, "definitionStatusId"],
+_NEEDED = ("sct2_Concept", "sct2_Description", "sct2_Relationship")
+_HEAD = ["id", "effectiveTime", "active", "moduleId"]
+_COLUMNS = {
+    "sct2_Concept": [*_HEAD, "definitionStatusId"],
     "sct2_Description": [
-        *(*HEAD, "conceptId", "languageCode", "typeId", "term", "caseSignificanceId"),
+        *(*_HEAD, "conceptId", "languageCode", "typeId", "term", "caseSignificanceId"),
     ],
     "sct2_Relationship": [
-        *(*HEAD, "sourceId", "destinationId", "relationshipGroup", "typeId"),
+        *(*_HEAD, "sourceId", "destinationId", "relationshipGroup", "typeId"),
         *("characteristicTypeId", "modifierId"),
     ],
-    "der2_cRefset_Language": [*HEAD, "refsetId", "referencedComponentId", "acceptabilityId"],
-    "der2_cRefset_Association": [*HEAD, "refsetId", "referencedComponentId", "targetComponentId"],
+    "der2_cRefset_Language": [*_HEAD, "refsetId", "referencedComponentId", "acceptabilityId"],
+    "der2_cRefset_Association": [*_HEAD, "refsetId", "referencedComponentId", "targetComponentId"],
 }
-FULLY_SPECIFIED_NAME, SYNONYM = "900000000000003001", "900000000000013009"
-PREFERRED = "900000000000548007"
+_FULLY_SPECIFIED_NAME, _SYNONYM = "900000000000003001", "900000000000013009"
+_PREFERRED = "900000000000548007"
 # Associations of concepts that are no more: what the target is to them.
-SAME = {"900000000000527005": "same_as", "900000000000526001": "replaced_by"}
-OTHER = {
+_SAME = {"900000000000527005": "same_as", "900000000000526001": "replaced_by"}
+_OTHER = {
     "900000000000523009": "possibly_equivalent_to",
     "900000000000528000": "was_a",
     "900000000000530003": "alternative",
 }
-TAG = r"\s*\(([^()]+)\)$"  # of a fully specified name: "Asthma (disorder)"
+_TAG = r"\s*\(([^()]+)\)$"  # of a fully specified name: "Asthma (disorder)"
 
 
 def read_snomed(root: Path, scratch: Path, release: str | None = None) -> Source:
@@ -72,12 +72,12 @@ def read_snomed(root: Path, scratch: Path, release: str | None = None) -> Source
         paths[match[1]].append(path)
         files.append(file)
         dates.append(match[2])
-    if missing := [kind for kind in NEEDED if kind not in paths]:
+    if missing := [kind for kind in _NEEDED if kind not in paths]:
         raise BadInput(
             f"{root} has no {missing[0]}_Snapshot_..._YYYYMMDD.txt; expected a release of SNOMED "
             "CT in Release Format 2: give its Snapshot folder, or the .zip as it was downloaded"
         )
-    tables = {kind: _active_or_not(kind, paths[kind]) for kind in COLUMNS}
+    tables = {kind: _active_or_not(kind, paths[kind]) for kind in _COLUMNS}
     concepts = tables["sct2_Concept"]
     active = concepts.filter("active").select(cui="id")
     names = _names(tables["sct2_Description"].filter("active"), tables["der2_cRefset_Language"])
@@ -103,7 +103,7 @@ def read_snomed(root: Path, scratch: Path, release: str | None = None) -> Source
 
 def _active_or_not(kind: str, paths: list[Path]) -> pl.DataFrame:
     """The rows of files of one kind, active a bool; of a component in several the newest row."""
-    columns = COLUMNS[kind]
+    columns = _COLUMNS[kind]
     tables = [_read(path, columns) for path in paths]
     if not tables:
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.String) | {"active": pl.Boolean})
@@ -155,24 +155,24 @@ def _check_lines(path: Path, columns: list[str]) -> None:
 
 def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:
     """Active names as `Source.atoms`, and their descriptions' ids."""
-    preferred = language.filter("active", pl.col("acceptabilityId") == PREFERRED)
+    preferred = language.filter("active", pl.col("acceptabilityId") == _PREFERRED)
     is_preferred = pl.col("id").is_in(preferred["referencedComponentId"].implode())
     kind = (
-        pl.when(pl.col("typeId") == FULLY_SPECIFIED_NAME)
+        pl.when(pl.col("typeId") == _FULLY_SPECIFIED_NAME)
         .then(pl.lit("FN"))
         .when(is_preferred)
         .then(pl.lit("PT"))
         .otherwise(pl.lit("SY"))
     )
     return (
-        descriptions.filter(pl.col("typeId").is_in([FULLY_SPECIFIED_NAME, SYNONYM]))
+        descriptions.filter(pl.col("typeId").is_in([_FULLY_SPECIFIED_NAME, _SYNONYM]))
         .with_columns(term_type=kind)
         .select(
             "term_type",
             "term",
             cui="conceptId",
             language=umls_language(pl.col("languageCode")),
-            source=pl.lit(VOCABULARY),
+            source=pl.lit(_VOCABULARY),
             suppress=pl.lit("N"),
             rank=pl.col("term_type").replace_strict(
                 {"PT": 0, "FN": 1, "SY": 2}, return_dtype=pl.UInt8
@@ -185,7 +185,7 @@ def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:
 def _types(names: pl.DataFrame) -> pl.DataFrame:
     """The tags of fully specified names: of a concept the English ones, if it has any."""
     tagged = names.filter(pl.col("term_type") == "FN").select(
-        "cui", is_english=pl.col("language") == "ENG", type=pl.col("term").str.extract(TAG)
+        "cui", is_english=pl.col("language") == "ENG", type=pl.col("term").str.extract(_TAG)
     )
     is_right = pl.col("is_english") | ~pl.col("is_english").any().over("cui")
     return (
@@ -201,21 +201,21 @@ def _relations(relationships: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame
     called = (
         names.sort(pl.col("language") != "ENG", "rank", maintain_order=True)
         .unique("cui", keep="first", maintain_order=True)
-        .select(typeId="cui", relation=pl.col("term").str.replace(TAG, ""))
+        .select(typeId="cui", relation=pl.col("term").str.replace(_TAG, ""))
     )
     return both_directions(
         relationships.join(called, on="typeId", how="left", maintain_order="left").select(
             head="sourceId",
             relation=pl.coalesce("relation", "typeId"),
             tail="destinationId",
-            source=pl.lit(VOCABULARY),
+            source=pl.lit(_VOCABULARY),
         )
     )
 
 
 def _retired(concepts: pl.DataFrame, associations: pl.DataFrame) -> pl.DataFrame:
     """Inactive concepts, and what their associations lead to."""
-    known = {**SAME, **OTHER}
+    known = {**_SAME, **_OTHER}
     led = associations.filter(pl.col("refsetId").is_in(list(known))).select(
         id="referencedComponentId",
         relation=pl.col("refsetId").replace_strict(known, return_dtype=pl.String),
@@ -230,7 +230,7 @@ def _retired(concepts: pl.DataFrame, associations: pl.DataFrame) -> pl.DataFrame
             relation=pl.col("relation").fill_null("inactive"),
             cui=pl.col("cui").fill_null(""),
             merged=(
-                pl.col("relation").is_in(list(SAME.values())) & pl.col("cui").is_in(alive)
+                pl.col("relation").is_in(list(_SAME.values())) & pl.col("cui").is_in(alive)
             ).fill_null(False),
         )
         .unique()

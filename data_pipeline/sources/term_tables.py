@@ -26,7 +26,7 @@ from data_pipeline.sources.source import Source, both_directions
 
 # What columns are called, without case, blanks, "_" and "-". The names of a later group count only
 # where none of an earlier one is there.
-NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
+_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "concept": (
         ("concept", "conceptid", "conceptcode", "conceptidentifier", "cui", "cuis", "sctid"),
         ("code", "id", "identifier"),
@@ -45,11 +45,11 @@ EXPECTED = (
     "concept (concept, cui, code, id, ...)"
 )
 SAVE_AS_UTF8 = "save it as UTF-8, or as .xlsx"
-YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
-NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym")
+_YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
+_NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym")
 UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
 # The UMLS's three letters by those of ISO 639-1, and by ISO 639-3's where these are others.
-LANGUAGES = {
+_LANGUAGES = {
     **{"ar": "ARA", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA"},
     **{"et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN"},
     **{"it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT"},
@@ -77,15 +77,15 @@ class TermTable:
     columns: frozenset[str]
 
 
-def roles(header: Sequence[str], path: Path) -> dict[str, int]:
-    """Role (a key of `NAMES`, or "code") -> place of its column in a header.
+def _roles(header: Sequence[str], path: Path) -> dict[str, int]:
+    """Role (a key of `_NAMES`, or "code") -> place of its column in a header.
 
     Raises:
       BadInput: two columns could have the same role.
     """
     names = [folded(name) for name in header]
     found: dict[str, int] = {}
-    for role, groups in NAMES.items():
+    for role, groups in _NAMES.items():
         places = next(
             filter(None, ([i for i, n in enumerate(names) if n in g] for g in groups)), []
         )
@@ -105,7 +105,7 @@ def roles(header: Sequence[str], path: Path) -> dict[str, int]:
 
 def has_terms(header: Sequence[str], path: Path) -> bool:
     """Whether a header names a column of terms and one of concepts."""
-    return {"term", "concept"} <= roles(header, path).keys()
+    return {"term", "concept"} <= _roles(header, path).keys()
 
 
 def header_of(rows: Rows) -> tuple[int, list[str]]:
@@ -125,7 +125,7 @@ def read_term_table(path: Path) -> TermTable:
 def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
     """As `read_term_table`, of rows that were read."""
     _, header = header_of(rows)
-    found = roles(header, path)
+    found = _roles(header, path)
     if not {"term", "concept"} <= found.keys():
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}")
     table = table_of(path, dialect, rows)
@@ -134,13 +134,13 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
         pl.col(columns[role]).str.strip_chars().alias(role)
         if role in columns
         else pl.lit("").alias(role)
-        for role in (*NAMES, "code")
+        for role in (*_NAMES, "code")
     )
     _check(table, frame, columns)
     frame = frame.with_columns(
         pl.col("concept").str.split(CONCEPT_SEPARATOR),
         language=umls_language(pl.col("language")),
-        preferred=pl.col("preferred").str.to_lowercase().is_in(YES),
+        preferred=pl.col("preferred").str.to_lowercase().is_in(_YES),
     )
     frame = frame.explode("concept").with_columns(pl.col("concept").str.strip_chars())
     return TermTable(path, frame.filter(pl.col("concept") != ""), frozenset(columns))
@@ -148,7 +148,7 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
 
 def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
     """BadInput, with file and line, for a row without term or concept, or another preferred."""
-    is_known = pl.col("preferred").str.to_lowercase().is_in((*YES, *NO))
+    is_known = pl.col("preferred").str.to_lowercase().is_in((*_YES, *_NO))
     for role, is_right, expected in (
         ("term", pl.col("term") != "", "a term in every row"),
         ("concept", pl.col("concept").str.strip_chars("| ") != "", "a concept in every row"),
@@ -166,7 +166,7 @@ def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
 def umls_language(codes: pl.Expr) -> pl.Expr:
     """Languages as the UMLS writes them: "en" and "en-US" are "ENG"; others in capitals."""
     first = codes.str.to_lowercase().str.extract(r"^([a-z]{2,3})(?:[-_].*)?$")
-    return pl.coalesce(first.replace_strict(LANGUAGES, default=None), codes.str.to_uppercase())
+    return pl.coalesce(first.replace_strict(_LANGUAGES, default=None), codes.str.to_uppercase())
 
 
 # -------------------------------------------------------------------------------------------------
@@ -175,23 +175,23 @@ def umls_language(codes: pl.Expr) -> pl.Expr:
 #     concept <TAB> name          <TAB> language <TAB> vocabulary <TAB> type    <TAB> preferred
 #     C-LEFT  <TAB> Hemiplegia, l <TAB> en       <TAB> LOCAL      <TAB> Disease <TAB> Y
 #
-# Columns are found by their names (`NAMES`), in any order; all but concept and name may be missing.
-# Relations stand in terms.relations.tsv beside terms.tsv (or .csv, .xlsx), with the columns head,
-# relation and tail, which read as a sentence: asthma, isa, lung disease.
+# Columns are found by their names (`_NAMES`), in any order; all but concept and name may be
+# missing. Relations stand in terms.relations.tsv beside terms.tsv (or .csv, .xlsx), with the
+# columns head, relation and tail, which read as a sentence: asthma, isa, lung disease.
 
-ENDINGS = (".tsv", ".csv", ".txt", ".xlsx")
-RELATION_COLUMNS = ("head", "relation", "tail")
+_ENDINGS = (".tsv", ".csv", ".txt", ".xlsx")
+_RELATION_COLUMNS = ("head", "relation", "tail")
 
 
 def is_terms(path: Path) -> bool:
     """Whether a path has the ending of a table."""
-    return path.name.lower().removesuffix(".gz").endswith(ENDINGS)
+    return path.name.lower().removesuffix(".gz").endswith(_ENDINGS)
 
 
 def terms_paths(path: Path) -> list[Path]:
     """The files that a table of terms is read from: itself, and its relations."""
     stem = _stem(path)
-    names = (f"{stem}.relations{ending}{gz}" for ending in ENDINGS for gz in ("", ".gz"))
+    names = (f"{stem}.relations{ending}{gz}" for ending in _ENDINGS for gz in ("", ".gz"))
     beside = [path.with_name(name) for name in names if path.with_name(name).is_file()]
     if len(beside) > 1:
         both = " and ".join(file.name for file in beside)
@@ -201,7 +201,7 @@ def terms_paths(path: Path) -> list[Path]:
     return [path, *beside]
 
 
-def read_terms(path: Path, release: str | None = None) -> Source:
+def read_term_source(path: Path, release: str | None = None) -> Source:
     """The table at `path`, and its relations, as a `Source`.
 
     A row without language has "UND"; one without vocabulary the name of the file. Of each concept
@@ -222,13 +222,13 @@ def read_terms(path: Path, release: str | None = None) -> Source:
         name=_stem(path),
         release=release or "unknown",
         files=[{"file": file.name, "bytes": file.stat().st_size} for file in (path, *beside)],
-        atoms=term_atoms(table).lazy(),
+        atoms=_term_atoms(table).lazy(),
         relations=_relations(beside[0], _stem(path)).lazy() if beside else None,
         types=types.unique().sort("cui", "type").lazy() if types.height else None,
     )
 
 
-def term_atoms(table: TermTable) -> pl.DataFrame:
+def _term_atoms(table: TermTable) -> pl.DataFrame:
     """The rows of a table as those of `Source.atoms`."""
     is_preferred = (
         pl.col("preferred")
@@ -250,12 +250,12 @@ def term_atoms(table: TermTable) -> pl.DataFrame:
 
 def _relations(path: Path, vocabulary: str) -> pl.DataFrame:
     table = read_table(path)
-    names = [table.find_column(name, f"{path.name}: column") for name in RELATION_COLUMNS]
+    names = [table.find_column(name, f"{path.name}: column") for name in _RELATION_COLUMNS]
     frame = table.frame.select(
         pl.col(name).str.strip_chars().alias(role)
-        for role, name in zip(RELATION_COLUMNS, names, strict=True)
+        for role, name in zip(_RELATION_COLUMNS, names, strict=True)
     )
-    for role in RELATION_COLUMNS:
+    for role in _RELATION_COLUMNS:
         empty = frame.select((pl.col(role) == "").arg_true()).to_series()
         if len(empty):
             raise BadInput(

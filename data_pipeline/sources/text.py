@@ -27,12 +27,12 @@ from data_pipeline.sources.obo import definitions
 # JSON lines, PubTator, definitions of an OBO ontology, and plain text; all but the ontology are
 # read line by line, so that a file may be larger than memory.
 
-EXPECTED = (
+_EXPECTED = (
     "JSON lines (.jsonl) with a field of text, PubTator, an OBO ontology (.obo) with definitions, "
     "or plain text (.txt) with a blank line between documents; each may be packed (.gz)"
 )
-JSON_LINES = (".jsonl", ".ndjson", ".json")
-PLAIN = (".txt", ".text", "")
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
+_PLAIN = (".txt", ".text", "")
 
 
 @dataclass(frozen=True)
@@ -92,21 +92,21 @@ class TextReader:
             yield document
         if self.counts["documents"] == before:
             first = f" ({self.odd[odd]})" if len(self.odd) > odd else ""
-            raise BadInput(f"{path}: found no text{first}; expected {EXPECTED}")
+            raise BadInput(f"{path}: found no text{first}; expected {_EXPECTED}")
 
     def _read(self, path: Path) -> Iterator[Document]:
         kind = Path(path.name.removesuffix(".gz")).suffix.lower()
         if kind == ".obo":
             return self._definitions(path)
         lines = self._lines(path)
-        if kind in JSON_LINES:
+        if kind in _JSON_LINES:
             return self._json_lines(path, lines)
         first = next((line for line in lines if line[1].strip()), None)
         if first is not None and TEXT.match(first[1]):
             return self._pubtator(path, _again(first, lines))
-        if kind in PLAIN:
+        if kind in _PLAIN:
             return self._paragraphs(_again(first, lines) if first else lines)
-        raise BadInput(f"{path}: found a file that ends in {kind}; expected {EXPECTED}")
+        raise BadInput(f"{path}: found a file that ends in {kind}; expected {_EXPECTED}")
 
     def _note(self, place: str, what: str) -> None:
         self.counts[f"odd: {what}"] += 1
@@ -160,7 +160,7 @@ class TextReader:
     def _definitions(self, path: Path) -> Iterator[Document]:
         """Each definition behind the name that it defines, which is annotated."""
         if not path.is_file():
-            raise BadInput(f"{path} does not exist; expected {EXPECTED}")
+            raise BadInput(f"{path} does not exist; expected {_EXPECTED}")
         for identifier, name, definition in definitions(path):
             yield Document(f"{name}: {definition}", (Annotation(0, len(name), (identifier,)),))
         self.advance(path.stat().st_size)
@@ -238,8 +238,8 @@ def _again(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[
 # - Every other mark stands alone. It is no word, but names are matched with their marks.
 
 STOP_WORDS = frozenset(("an", "the", "and", "of", "in", "on", "at", "other", "others", "nos"))
-HYPHENS = frozenset("-\u2010\u2011\u2012\u2013\u2014")
-POSSESSIVE = "'s"
+_HYPHENS = frozenset("-\u2010\u2011\u2012\u2013\u2014")
+_POSSESSIVE = "'s"
 
 _ALNUM = "[^\\W_\u0300-\u036f]"
 _LETTER = "[^\\W\\d_]"
@@ -265,20 +265,20 @@ def token_spans(text: str) -> list[tuple[str, int, int]]:
     """
     found = []
     for match in TOKEN.finditer(text):
-        token = POSSESSIVE if match["possessive"] else match[0].lower()
-        if token not in HYPHENS:
+        token = _POSSESSIVE if match["possessive"] else match[0].lower()
+        if token not in _HYPHENS:
             found.append((token, match.start(), match.end()))
     return found
 
 
-def is_word(token: str) -> bool:
+def _is_word(token: str) -> bool:
     """Whether a token is a word: no mark, and none of the stop words."""
-    return token not in STOP_WORDS and (token == POSSESSIVE or token[0].isalnum())
+    return token not in STOP_WORDS and (token == _POSSESSIVE or token[0].isalnum())
 
 
 def only_words(tokens: Iterable[str]) -> list[str]:
     """The tokens that are words, in their order."""
-    return [token for token in tokens if is_word(token)]
+    return [token for token in tokens if _is_word(token)]
 
 
 def words_of(name: str) -> list[str]:
@@ -301,9 +301,9 @@ def rules_hash() -> str:
 # "!" or "?" before blanks and a capital, a digit or an opening mark, unless the dot ends an
 # abbreviation or an initial; and at a blank line.
 
-END = re.compile(r"[.!?][\"')\]\u201d]*\s+(?=[\"'(\[\u201c]*[^\W_a-z])|\n\s*\n")
-LAST_WORD = re.compile(r"[^\s(\[]*$")
-ABBREVIATIONS = frozenset(
+_END = re.compile(r"[.!?][\"')\]\u201d]*\s+(?=[\"'(\[\u201c]*[^\W_a-z])|\n\s*\n")
+_LAST_WORD = re.compile(r"[^\s(\[]*$")
+_ABBREVIATIONS = frozenset(
     "e.g i.e vs cf fig figs ref refs dr mr mrs ms prof st no nos approx ca al resp vol pp".split()
 )
 
@@ -311,7 +311,7 @@ ABBREVIATIONS = frozenset(
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     """(first character, the one behind its last) of each sentence, blanks around it included."""
     first = 0
-    for match in END.finditer(text):
+    for match in _END.finditer(text):
         if match[0][0] == "." and _is_abbreviated(text, match.start()):
             continue
         if text[first : match.end()].strip():
@@ -323,9 +323,9 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _is_abbreviated(text: str, dot: int) -> bool:
     """Whether the dot ends an abbreviation, or an initial such as that of "E. coli"."""
-    match = LAST_WORD.search(text, max(0, dot - 12), dot)
+    match = _LAST_WORD.search(text, max(0, dot - 12), dot)
     word = match[0] if match else ""
-    return word.lower() in ABBREVIATIONS or (len(word) == 1 and word.isupper())
+    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
 
 
 # -------------------------------------------------------------------------------------------------

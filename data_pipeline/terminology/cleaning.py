@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 # languages.
 
 Strings = TypeVar("Strings", pl.Expr, pl.Series)
-TERMS_AT_ONCE = 1 << 20  # looked at: more need more memory
+_TERMS_AT_ONCE = 1 << 20  # looked at: more need more memory
 
 # A balanced pair of round brackets with up to two further levels inside.
-BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 
 
 # What ends a fully specified name of SNOMED CT in brackets and says which hierarchy the concept is
 # of; of the international edition, with some that were in use before.
-SEMANTIC_TAGS = frozenset(
+_SEMANTIC_TAGS = frozenset(
     " ".join(
         """
     administration method, administrative concept, assessment scale, attribute, basic dose form,
@@ -86,7 +86,7 @@ def _paper_rules(terms: Strings) -> Strings:
     # Two blanks in front and behind let " nos " match at the ends and leave one blank to spare.
     blank_ends = terms.str.to_lowercase().str.replace(r"^", "  ").str.replace(r"$", "  ")
     without_nos = blank_ends.str.replace_all(r"\s(?:nos\s+)+", " ")
-    without_brackets = without_nos.str.replace_all(BRACKETED, "")
+    without_brackets = without_nos.str.replace_all(_BRACKETED, "")
     return _fold_blanks(without_brackets.str.replace_all("-", " ", literal=True))
 
 
@@ -95,7 +95,7 @@ def _lookup_rules(terms: Strings) -> Strings:
 
     "Cold (disorder)" -> "Cold"; "Hemiplegia (left)" and "Diabetes mellitus (type 2)" stay.
     """
-    return without_tags(_fold_blanks(terms), SEMANTIC_TAGS)
+    return without_tags(_fold_blanks(terms), _SEMANTIC_TAGS)
 
 
 def _mlnorm_rules(terms: Strings) -> Strings:
@@ -124,7 +124,7 @@ class _Ascii(dict[int, str]):
 
 # Letters of chemistry and genetics that anyascii reads as modern Greek does ("v" for beta).
 _CLASSICAL = {"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"}
-TO_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
+_TO_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
 """What becomes of each code point, for `str.translate`."""
 
 
@@ -132,7 +132,7 @@ def _to_ascii(terms: Strings) -> Strings:
     if isinstance(terms, pl.Expr):
         return terms.map_batches(_to_ascii, return_dtype=pl.String, is_elementwise=True)
     beyond = (terms.str.len_bytes() != terms.str.len_chars()).arg_true()
-    folded = [term.translate(TO_ASCII) for term in terms.gather(beyond)]
+    folded = [term.translate(_TO_ASCII) for term in terms.gather(beyond)]
     return terms.clone().scatter(beyond, pl.Series(folded, dtype=pl.String))
 
 
@@ -146,15 +146,15 @@ def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
     """
     if not tags:
         return terms
-    return terms.str.replace(rf"(?i)(\S)\s+\((?:{either(tags)})\)\s*$", "${1}")
+    return terms.str.replace(rf"(?i)(\S)\s+\((?:{_either(tags)})\)\s*$", "${1}")
 
 
 def semantic_tags(terms: Sequence[str] | pl.Series) -> frozenset[str]:
-    """Those of SEMANTIC_TAGS that end one or more of the terms."""
-    pattern = rf"(?i)\S\s+\(({either(SEMANTIC_TAGS)})\)\s*$"
+    """Those of _SEMANTIC_TAGS that end one or more of the terms."""
+    pattern = rf"(?i)\S\s+\(({_either(_SEMANTIC_TAGS)})\)\s*$"
     found: set[str] = set()
-    for first in range(0, len(terms), TERMS_AT_ONCE):
-        part = pl.Series(terms[first : first + TERMS_AT_ONCE], dtype=pl.String)
+    for first in range(0, len(terms), _TERMS_AT_ONCE):
+        part = pl.Series(terms[first : first + _TERMS_AT_ONCE], dtype=pl.String)
         found.update(part.str.extract(pattern).drop_nulls().str.to_lowercase().unique())
     return frozenset(found)
 
@@ -167,7 +167,7 @@ def lookup_rules(terms: Sequence[str] | pl.Series) -> str:
     return "lookup" if semantic_tags(terms) else "none"
 
 
-def either(tags: Collection[str]) -> str:
+def _either(tags: Collection[str]) -> str:
     """A pattern for one of them."""
     return "|".join(map(re.escape, sorted(tags)))
 
@@ -196,11 +196,11 @@ def clean(terms: Strings, rules: str) -> Strings:
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
-    check_rules(rules)
+    _check_rules(rules)
     return CLEANING[rules](terms)
 
 
-def check_rules(rules: str) -> None:
+def _check_rules(rules: str) -> None:
     """BadInput for a name that is no rule set's."""
     if rules not in CLEANING:
         raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
@@ -218,12 +218,12 @@ def check_rules(rules: str) -> None:
 # children: the child by a byte b lies at base ^ b and repeats b, and where a key ends, a leaf at
 # the base itself has its value: where its string begins.
 
-BLOCK = 256  # the children of a unit lie within one block, as bytes differ in the last 8 bits only
-BLOCKS = 16  # the last ones, in which room is looked for
-LEAF, HAS_LEAF, OFFSET = 1 << 31, 1 << 8, 10  # of a unit: bits 0 to 7 are the byte
+_BLOCK = 256  # the children of a unit lie within one block, as bytes differ in the last 8 bits only
+_BLOCKS = 16  # the last ones, in which room is looked for
+_LEAF, _HAS_LEAF, _OFFSET = 1 << 31, 1 << 8, 10  # of a unit: bits 0 to 7 are the byte
 
 
-def character_map(strings: Mapping[str, str]) -> bytes:
+def _character_map(strings: Mapping[str, str]) -> bytes:
     """The table of `strings`, from keys to what replaces them.
 
     Args:
@@ -264,20 +264,20 @@ class _DoubleArray:
                 for byte in node:
                     self.units[base ^ byte] = byte
             else:
-                self.units[place] |= HAS_LEAF
+                self.units[place] |= _HAS_LEAF
                 if node not in self.leaves:
                     self.leaves[node] = self._take([0])
-                    self.units[self.leaves[node]] = LEAF | node
+                    self.units[self.leaves[node]] = _LEAF | node
                 base = self.leaves[node]
-            self.units[place] |= (place ^ base) << OFFSET
+            self.units[place] |= (place ^ base) << _OFFSET
 
     def _grow(self) -> None:
-        self.free.append(set(range(len(self.units), len(self.units) + BLOCK)))
-        self.units += [0] * BLOCK
+        self.free.append(set(range(len(self.units), len(self.units) + _BLOCK)))
+        self.units += [0] * _BLOCK
 
     def _take(self, children: list[int]) -> int:
         """A base that no other unit has, whose children by these bytes have free places."""
-        for free in self.free[-BLOCKS:]:
+        for free in self.free[-_BLOCKS:]:
             for place in free:
                 base = place ^ children[0]
                 if base not in self.bases and all(base ^ byte in free for byte in children):
@@ -307,26 +307,26 @@ _END = "\u0080end of cleaning\u0080"
 _NOWHERE = "\u0080in no clean string\u0080"  # before the name of an added token
 
 
-def cleaning_normalizers(rules: str) -> list[Any]:
+def _cleaning_normalizers(rules: str) -> list[Any]:
     """What gives `clean(terms, rules)` of each string, to be applied one after the other.
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
     from tokenizers import normalizers
 
-    check_rules(rules)
+    _check_rules(rules)
     fold_blanks = [_replace(r"\s+", " "), normalizers.Strip()]
     if rules == "paper":
         return [
             _replace(_FINAL_SIGMA, "ς"),
             normalizers.Lowercase(),
             _replace(r"(?<=\A|\s)nos(?=\s|\z)", ""),
-            _replace(BRACKETED, ""),
+            _replace(_BRACKETED, ""),
             normalizers.Replace("-", " "),
             *fold_blanks,
         ]
     if rules == "lookup":
-        return [*fold_blanks, _replace(rf"(?i)(?<=\S)\s+\((?:{either(SEMANTIC_TAGS)})\)$", "")]
+        return [*fold_blanks, _replace(rf"(?i)(?<=\S)\s+\((?:{_either(_SEMANTIC_TAGS)})\)$", "")]
     if rules == "mlnorm":
         return [
             *_ascii_normalizers(),
@@ -346,7 +346,7 @@ def _replace(pattern: str, by: str) -> Any:
 
 @functools.cache
 def _ascii_normalizers() -> tuple[Any, ...]:
-    """What gives `str.translate(TO_ASCII)` of each string.
+    """What gives `str.translate(_TO_ASCII)` of each string.
 
     `normalizers.Precompiled` takes together what a reader sees as one character, such as a letter
     with its marks, and may drop all but the first code point: so these are parted before.
@@ -354,10 +354,10 @@ def _ascii_normalizers() -> tuple[Any, ...]:
     from tokenizers import normalizers
 
     beyond = (point for point in range(0x80, 0x110000) if not 0xD800 <= point < 0xE000)
-    ascii_of = {chr(point): TO_ASCII[point] for point in beyond}
+    ascii_of = {chr(point): _TO_ASCII[point] for point in beyond}
     return (
         _replace(r"(?<=[^\x00-\x7F])", _BREAK),
-        normalizers.Precompiled(character_map({a: b for a, b in ascii_of.items() if b})),
+        normalizers.Precompiled(_character_map({a: b for a, b in ascii_of.items() if b})),
         _replace(r"[^\x00-\x7F]", ""),
     )
 
@@ -365,20 +365,20 @@ def _ascii_normalizers() -> tuple[Any, ...]:
 def with_cleaning(tokenizer: Tokenizer, rules: str) -> Tokenizer:
     """The tokenizer, which is changed, as one that cleans what it is given.
 
-    See `cleaning_normalizers`. Tokens that were added to a vocabulary, such as the runs of blanks
+    See `_cleaning_normalizers`. Tokens that were added to a vocabulary, such as the runs of blanks
     of ModernBERT's, are looked for in clean strings, and cleaned for that themselves: one that no
     clean string has would be found where it is not, or be empty. It gets a name that no string has.
     """
     from tokenizers import normalizers
 
-    clean = normalizers.Sequence(cleaning_normalizers(rules)).normalize_str
+    clean = normalizers.Sequence(_cleaning_normalizers(rules)).normalize_str
     added = tokenizer.get_added_tokens_decoder().values()
     looked_for = [one.content for one in added if one.normalized and not one.special]
     hidden = {name: _NOWHERE + name for name in looked_for if clean(name) != name}
     tokenizer = _renamed(tokenizer, hidden, normalized=False)
     own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
     end = normalizers.Replace(_END, _END)
-    tokenizer.normalizer = normalizers.Sequence([*cleaning_normalizers(rules), end, *own])
+    tokenizer.normalizer = normalizers.Sequence([*_cleaning_normalizers(rules), end, *own])
     return tokenizer
 
 

@@ -20,7 +20,7 @@ from data_pipeline.terminology.semantic_groups import GROUPS, group_number, grou
 # Filters are applied to the distinct combinations of the filtered columns (a few thousand rows at
 # most), so that counting the drops costs one grouped scan.
 
-NO_SOURCE = "source not asked for"
+_NO_SOURCE = "source not asked for"
 NO_GROUP = "semantic group not asked for"
 SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by source and type
 
@@ -81,7 +81,7 @@ def term_drop_reason(filters: Filters) -> pl.Expr:
     of whole concepts: see `needs_mirror`.
     """
     needed = [
-        _reason_unless((pl.col("language") != language) | _allowed("source", sources), NO_SOURCE)
+        _reason_unless((pl.col("language") != language) | _allowed("source", sources), _NO_SOURCE)
         for language, sources in filters.language_sources.items()
         if filters.mirror in (None, language)
     ]
@@ -180,8 +180,8 @@ def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
 
 def _shared_reasons(filters: Filters) -> list[pl.Expr]:
     reasons = [
-        _reason_unless(_allowed("source", filters.sources), NO_SOURCE),
-        _reason_unless(~pl.col("source").is_in(filters.without_sources), NO_SOURCE),
+        _reason_unless(_allowed("source", filters.sources), _NO_SOURCE),
+        _reason_unless(~pl.col("source").is_in(filters.without_sources), _NO_SOURCE),
     ]
     if not filters.keep_suppressed:
         suppressed = pl.col("suppress").is_in(SUPPRESSED)

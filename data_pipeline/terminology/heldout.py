@@ -25,8 +25,8 @@ from data_pipeline.terminology.terminology import Terminology
 # depend on the order of the rows, and other filters change it only where they change a concept's
 # terms.
 
-MENTIONS, DICTIONARY = "mentions.tsv", "dictionary.tsv"
-TERMS_AT_ONCE = 1 << 20  # compared with the mentions
+_MENTIONS, _DICTIONARY = "mentions.tsv", "dictionary.tsv"
+_TERMS_AT_ONCE = 1 << 20  # compared with the mentions
 
 
 def hold_out(
@@ -71,7 +71,7 @@ def hold_out(
         "terms held out": mentions.height,
         "terms kept": kept.height,
     }
-    kept = without_strings(kept, mentions["term"])
+    kept = _without_strings(kept, mentions["term"])
     without = dataclasses.replace(terminology, terms=kept, report=report)
     return without, mentions.select("CUI", "language", "concept", mention="term")
 
@@ -85,7 +85,7 @@ def _chosen(
     concepts = eligible["concept"].unique(maintain_order=True)
     count = _count(amount, len(concepts), language)
     cuis = terminology.cuis.gather(concepts)
-    hashes = np.array([hash_of(cui, seed) for cui in cuis], np.uint64)
+    hashes = np.array([_hash_of(cui, seed) for cui in cuis], np.uint64)
     chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
     chosen = chosen.sort("hash", "CUI").head(count)
     # The same hash picks the term: bits that the order above does not depend on.
@@ -102,7 +102,7 @@ def _chosen(
     )
 
 
-def without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
+def _without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
     """The terms without strings of the source that are mentions, case and blanks aside.
 
     Cleaned anew, a cleaned term may become another one ("Pain-NOS", "pain nos", "pain"), so that
@@ -114,7 +114,7 @@ def without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
 
     is_mention = alike(pl.element()).is_in(alike(mentions).to_list())
     kept = pl.col("strings").list.eval(pl.when(~is_mention).then(pl.element()))
-    return pl.concat(part.with_columns(kept) for part in terms.iter_slices(TERMS_AT_ONCE))
+    return pl.concat(part.with_columns(kept) for part in terms.iter_slices(_TERMS_AT_ONCE))
 
 
 def write_heldout(
@@ -152,7 +152,7 @@ def write_heldout(
     others = np.flatnonzero(~is_asked)
     if per_concept[others].sum() > room:
         hashes = np.array(
-            [hash_of(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64
+            [_hash_of(cui, seed) for cui in terminology.cuis.gather(others)], np.uint64
         )
         others = others[np.argsort(hashes, kind="stable")]
         others = others[np.cumsum(per_concept[others]) <= room]
@@ -163,8 +163,8 @@ def write_heldout(
         "term", CUI=terminology.cuis.gather(terminology.terms["concept"].filter(in_dictionary))
     )
     several = ["language"] if mentions["language"].n_unique() > 1 else []
-    write_tsv(mentions.select("mention", "CUI", *several), folder / MENTIONS)
-    write_tsv(dictionary, folder / DICTIONARY)
+    _write_tsv(mentions.select("mention", "CUI", *several), folder / _MENTIONS)
+    _write_tsv(dictionary, folder / _DICTIONARY)
     return {"mentions": mentions.height, "dictionary": dictionary.height}
 
 
@@ -209,13 +209,13 @@ def _count(amount: float, eligible: int, language: str) -> int:
     return count
 
 
-def hash_of(cui: str, seed: int) -> int:
+def _hash_of(cui: str, seed: int) -> int:
     """The hash that says which concepts are taken first."""
     digest = hashlib.blake2b(f"{seed}:{cui}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
-def write_tsv(table: pl.DataFrame, path: Path) -> None:
+def _write_tsv(table: pl.DataFrame, path: Path) -> None:
     """Writes a table of cleaned terms."""
     # Cleaned terms hold neither tabs nor line breaks, so nothing needs quoting.
     table.write_csv(path, separator="\t", quote_style="never")
@@ -227,7 +227,7 @@ def write_tsv(table: pl.DataFrame, path: Path) -> None:
 #
 # The choice is a stateless hash of the concept's identifier and a seed, as that of synonyms is.
 
-CONCEPTS = "concepts.tsv"
+_CONCEPTS = "concepts.tsv"
 
 
 def hold_out_concepts(
@@ -267,7 +267,7 @@ def hold_out_concepts(
             f"--hold-out-concepts {count:,}: found {len(concepts):,} concepts that can be held out "
             f"(with two terms or more that no other concept has{among}); expected 1 to so many"
         )
-    hashes = np.array([hash_of(cui, seed) for cui in terminology.cuis.gather(concepts)], np.uint64)
+    hashes = np.array([_hash_of(cui, seed) for cui in terminology.cuis.gather(concepts)], np.uint64)
     held = concepts[np.argsort(hashes, kind="stable")[:count]]
     pool = pool.filter(pl.col("concept").is_in(held.tolist()))
     names = pool.select("term", CUI=terminology.cuis.gather(pool["concept"]))
@@ -293,7 +293,7 @@ def _without_concepts(terminology: Terminology, held: np.ndarray) -> Terminology
         terminology,
         cuis=cuis,
         successors=terminology.successors.filter(pl.col("cui").is_in(cuis.implode())),
-        terms=without_strings(terms, gone["term"]),
+        terms=_without_strings(terms, gone["term"]),
         codes=rows(terminology.codes),
         heads=number[terminology.heads[is_edge]],
         relations=terminology.relations[is_edge],
@@ -313,5 +313,5 @@ def _without_concepts(terminology: Terminology, held: np.ndarray) -> Terminology
 def write_heldout_concepts(folder: Path, names: pl.DataFrame) -> dict[str, int]:
     """Writes concepts.tsv (term, CUI), with a header; returns how many of each it has."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_tsv(names, folder / CONCEPTS)
+    _write_tsv(names, folder / _CONCEPTS)
     return {"concepts": names["CUI"].n_unique(), "terms": names.height}

@@ -21,18 +21,18 @@ from data_pipeline.process import BadInput, progress_bar, tell
 # A keyword-attentive ranker (Liang, Xue and Ruan, arXiv 2101.09101, section 3.2) looks at the words
 # of each kind apart. A file of them has word<TAB>kind in each line.
 
-MOST_KINDS = 7  # a bit each in a uint8, of which the ranker needs one for all text
-HEADER = ("word", "kind")
+_MOST_KINDS = 7  # a bit each in a uint8, of which the ranker needs one for all text
+_HEADER = ("word", "kind")
 # Characters that are written without blanks between words: a word may begin or end anywhere.
-UNSPACED = re.compile(
+_UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-UNIT = re.compile(f"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})[^\\W_])+")
+_UNIT = re.compile(f"{_UNSPACED.pattern}|(?:(?!{_UNSPACED.pattern})[^\\W_])+")
 
 
 @dataclass(frozen=True)
-class Match:
+class KeywordMatch:
     """A keyword in a string: string[first:last] is `word`, whatever the case, of kind `kind`."""
 
     first: int
@@ -59,20 +59,20 @@ class KeywordVocabulary:
     @cached_property
     def _by_length(self) -> list[tuple[list[int], frozenset[str]]]:
         """Of each kind the lengths of its words, longest first, and the words in lower case."""
-        folded = [frozenset(map(lower, words)) for words in self.words.values()]
+        folded = [frozenset(map(_lower, words)) for words in self.words.values()]
         return [(sorted({len(word) for word in one}, reverse=True), one) for one in folded]
 
-    def matches(self, string: str) -> list[Match]:
+    def matches(self, string: str) -> list[KeywordMatch]:
         """The keywords of a string, kind by kind, the longest of a kind first.
 
         Of a word its first occurrence counts; one within a longer match of its kind is dropped.
         Where words have blanks between them, a keyword is a whole word or several: "ear" is not in
         "heart". Chinese, Japanese, Korean and Thai words are found anywhere. Case does not count.
         """
-        text, found = lower(string), []
-        may_begin = [not is_inside(text, place) for place in range(len(text) + 1)]
+        text, found = _lower(string), []
+        may_begin = [not _is_inside(text, place) for place in range(len(text) + 1)]
         for kind, (lengths, words) in enumerate(self._by_length):
-            kept: list[Match] = []
+            kept: list[KeywordMatch] = []
             seen: set[str] = set()
             for length in lengths:
                 for first in range(len(text) - length + 1):
@@ -81,7 +81,7 @@ class KeywordVocabulary:
                         continue
                     seen.add(word)
                     if not any(one.first <= first and last <= one.last for one in kept):
-                        kept.append(Match(first, last, kind, word))
+                        kept.append(KeywordMatch(first, last, kind, word))
             found += kept
         return found
 
@@ -108,35 +108,35 @@ class KeywordVocabulary:
         )
 
 
-def lower(string: str) -> str:
+def _lower(string: str) -> str:
     """A string in lower case, character by character, so that places stay the same."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in string)
 
 
-def is_inside(text: str, place: int) -> bool:
+def _is_inside(text: str, place: int) -> bool:
     """Whether a place is inside a word that is written with blanks around it."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
     if not (before.isalnum() and after.isalnum()):
         return False
-    return not (UNSPACED.match(before) or UNSPACED.match(after))
+    return not (_UNSPACED.match(before) or _UNSPACED.match(after))
 
 
-def units(string: str) -> list[tuple[int, int]]:
+def _units(string: str) -> list[tuple[int, int]]:
     """(first, last) of what a string is made of: words, or characters where no blanks divide."""
-    return [match.span() for match in UNIT.finditer(string)]
+    return [match.span() for match in _UNIT.finditer(string)]
 
 
 def read_keywords(path: Path) -> KeywordVocabulary:
     """A file of word<TAB>kind, with that header or without; kinds in the order of the file.
 
     Raises:
-      BadInput: a row that is not two columns, or more than MOST_KINDS kinds.
+      BadInput: a row that is not two columns, or more than _MOST_KINDS kinds.
     """
     words: dict[str, dict[str, None]] = {}
     for place, (number, fields) in enumerate(tab_separated(path)):
-        if not place and tuple(field.lower() for field in fields) == HEADER:
+        if not place and tuple(field.lower() for field in fields) == _HEADER:
             continue
         if len(fields) != 2 or not all(fields):
             raise BadInput(
@@ -144,10 +144,10 @@ def read_keywords(path: Path) -> KeywordVocabulary:
                 "word<TAB>kind: mend the line"
             )
         words.setdefault(fields[1], {})[fields[0]] = None
-    if len(words) > MOST_KINDS:
+    if len(words) > _MOST_KINDS:
         raise BadInput(
             f"{path}: found {len(words)} kinds of keywords ({', '.join(words)}); expected at most "
-            f"{MOST_KINDS}: give some of them the same kind"
+            f"{_MOST_KINDS}: give some of them the same kind"
         )
     return KeywordVocabulary({kind: tuple(found) for kind, found in words.items()})
 
@@ -165,12 +165,12 @@ def keyword_lines(words: Mapping[str, Iterable[str]]) -> str:
 # "procedure", 术), and what it is about before: so endings are types, and parts that keep to one
 # branch of the dictionary's tree, such as a chapter, are sites.
 
-SITE, TYPE = "site", "type"
+_SITE, _TYPE = "site", "type"
 # How many units an ending and a part have: characters, or words where blanks divide them.
-ENDING_CHARACTERS, ENDING_WORDS = (3, 4), (1,)
-PART_CHARACTERS, PART_WORDS = (2, 3, 4), (1, 2, 3)
-SHORTEST_WORD = 3  # in letters, of what a keyword begins or ends with: not "of", "in", "II"
-JOINTS = ("", " ", "-")  # between the units of one keyword
+_ENDING_CHARACTERS, _ENDING_WORDS = (3, 4), (1,)
+_PART_CHARACTERS, _PART_WORDS = (2, 3, 4), (1, 2, 3)
+_SHORTEST_WORD = 3  # in letters, of what a keyword begins or ends with: not "of", "in", "II"
+_JOINTS = ("", " ", "-")  # between the units of one keyword
 
 
 def derive_keywords(
@@ -195,7 +195,7 @@ def derive_keywords(
     Returns:
       "site" and "type", each with its words in lower case.
     """
-    texts = [lower(name) for name in names]
+    texts = [_lower(name) for name in names]
     ends = Counter(one for text in texts for one in _endings(text))
     types = {ending: count for ending, count in ends.items() if count >= ending_names}
     for ending in {piece for one in types for piece in _pieces(one, _endings(one), ends)}:
@@ -210,7 +210,7 @@ def derive_keywords(
     pieces = {part for ending in types for part in _parts(ending)}
     kept = {one for one in kept - pieces if types.keys().isdisjoint(_endings(one))}
     sites = {part: frequent[part] for part in _maximal(kept, frequent)}
-    return {SITE: _ordered(sites), TYPE: _ordered(types)}
+    return {_SITE: _ordered(sites), _TYPE: _ordered(types)}
 
 
 def _ordered(counts: dict[str, int]) -> list[str]:
@@ -219,22 +219,22 @@ def _ordered(counts: dict[str, int]) -> list[str]:
 
 def _endings(text: str) -> list[str]:
     """The ends of a name that may be its type, without what stands behind the last word."""
-    spans = units(text)
+    spans = _units(text)
     found = []
-    for length in (*ENDING_CHARACTERS, *ENDING_WORDS):
+    for length in (*_ENDING_CHARACTERS, *_ENDING_WORDS):
         some = spans[-length:]
-        if len(some) == length and _is_keyword(text, some, ENDING_CHARACTERS, ENDING_WORDS):
+        if len(some) == length and _is_keyword(text, some, _ENDING_CHARACTERS, _ENDING_WORDS):
             found.append(text[some[0][0] : some[-1][1]])
     return found
 
 
 def _parts(text: str) -> Iterator[str]:
     """What of a name may be a keyword."""
-    spans = units(text)
+    spans = _units(text)
     for first in range(len(spans)):
-        for length in {*PART_CHARACTERS, *PART_WORDS}:
+        for length in {*_PART_CHARACTERS, *_PART_WORDS}:
             some = spans[first : first + length]
-            if len(some) == length and _is_keyword(text, some, PART_CHARACTERS, PART_WORDS):
+            if len(some) == length and _is_keyword(text, some, _PART_CHARACTERS, _PART_WORDS):
                 yield text[some[0][0] : some[-1][1]]
 
 
@@ -245,16 +245,16 @@ def _is_keyword(
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     between = zip(spans, spans[1:], strict=False)
-    if any(text[last:first] not in JOINTS for (_, last), (first, _) in between):
+    if any(text[last:first] not in _JOINTS for (_, last), (first, _) in between):
         return False
-    is_unspaced = [UNSPACED.match(text[first:last]) is not None for first, last in spans]
+    is_unspaced = [_UNSPACED.match(text[first:last]) is not None for first, last in spans]
     if all(is_unspaced):
         return len(spans) in characters
     if any(is_unspaced) or len(spans) not in words:
         return False
     edges = (text[slice(*spans[0])], text[slice(*spans[-1])])
     return all(
-        len(edge) >= SHORTEST_WORD and edge.isalpha() and edge not in ENGLISH_STOP_WORDS
+        len(edge) >= _SHORTEST_WORD and edge.isalpha() and edge not in ENGLISH_STOP_WORDS
         for edge in edges
     )
 

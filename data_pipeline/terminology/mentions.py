@@ -31,13 +31,13 @@ from data_pipeline.terminology.semantic_groups import group_of
 # Files of them are tables (.tsv, .csv, .xlsx) with the columns mention and cui, and perhaps
 # language and semantic_group; or the QUAERO corpus, whose mentions are French.
 
-VOCABULARY = "supervised"  # that mentions are said to be of
-MENTIONS = ("mention", "cui", "language", "group")
-ROWS = {name: pl.String for name in ("cui", "language", "source", "term", "code")} | {
+_VOCABULARY = "supervised"  # that mentions are said to be of
+_MENTIONS = ("mention", "cui", "language", "group")
+_ROWS = {name: pl.String for name in ("cui", "language", "source", "term", "code")} | {
     "rank": pl.UInt8,
     "needs_mirror": pl.Boolean,
 }
-LAST = np.iinfo(np.uint8).max  # rank: a mention never is the preferred term where there is another
+_LAST = np.iinfo(np.uint8).max  # rank: a mention never is the preferred term where there is another
 
 
 def read_supervised(paths: Sequence[Path], sets: Sequence[str]) -> pl.DataFrame:
@@ -82,7 +82,7 @@ def _of_corpus(path: Path, sets: Sequence[str]) -> pl.DataFrame:
         for mention in mentions
         for cui in [one for one in mention.cuis if one] or [""]
     ]
-    return pl.DataFrame(rows, schema=dict.fromkeys(MENTIONS, pl.String), orient="row")
+    return pl.DataFrame(rows, schema=dict.fromkeys(_MENTIONS, pl.String), orient="row")
 
 
 def rows_of_mentions(
@@ -110,7 +110,7 @@ def rows_of_mentions(
       BadInput: a mention has no language, and no language is asked for.
     """
     if mentions is None:
-        return pl.DataFrame(schema=ROWS)
+        return pl.DataFrame(schema=_ROWS)
     mentions = _with_languages(mentions, filters)
     mentions = _with_concepts(mentions, source, merged, bool(filters.semantic_groups))
     spoken = pl.col("language").is_in(filters.languages) if filters.languages else pl.lit(True)
@@ -135,10 +135,10 @@ def rows_of_mentions(
     return mentions.select(
         "cui",
         "language",
-        source=pl.lit(VOCABULARY),
+        source=pl.lit(_VOCABULARY),
         term="mention",
         code=pl.lit(""),
-        rank=pl.lit(LAST, pl.UInt8),
+        rank=pl.lit(_LAST, pl.UInt8),
         needs_mirror=pl.lit(False),
     )
 
@@ -197,7 +197,7 @@ def _of_other_groups(mentions: pl.DataFrame, source: Source) -> int:
 # which stands for it.
 
 GoldAs = Literal["names", "codes"]
-UNREACHABLE = -1  # a gold concept that the dictionary lacks
+_UNREACHABLE = -1  # a gold concept that the dictionary lacks
 
 
 class Entry(NamedTuple):
@@ -268,7 +268,7 @@ def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
     return ConceptNames(
         concepts=concepts,
         codes=codes,
-        branches=[stems(known) for known in codes],
+        branches=[_stems(known) for known in codes],
         names=[name for of in merged.values() for name in of["names"]],
         name_concepts=np.repeat(
             np.arange(len(concepts), dtype=np.int32), [len(of["names"]) for of in merged.values()]
@@ -277,7 +277,7 @@ def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
     )
 
 
-def stems(codes: Iterable[str]) -> tuple[str, ...]:
+def _stems(codes: Iterable[str]) -> tuple[str, ...]:
     """What codes begin with before the dot: of 01.0900 "01", a chapter of ICD-9-CM-3."""
     return tuple(dict.fromkeys(code.partition(".")[0] for code in codes))
 
@@ -318,7 +318,7 @@ def mention_set(read: GoldMentions, dictionary: ConceptNames) -> MentionSet:
             counts["gold outside the dictionary"] += 1
             odd.append(f"{row.place}: gold outside the dictionary: {one!r}")
         counts["mentions with gold outside the dictionary"] += bool(unknown)
-        gold += [*known, *[UNREACHABLE] * len(unknown)]
+        gold += [*known, *[_UNREACHABLE] * len(unknown)]
         lengths.append(len(known) + len(unknown))
     counts |= {
         "mentions": len(read.rows),

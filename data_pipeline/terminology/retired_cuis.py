@@ -26,8 +26,8 @@ from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_sepa
 from data_pipeline.process import BadInput
 from data_pipeline.sources.rrf import read_retired
 
-IN_DATASET = "retired_cuis.tsv"
-BUILT = ["retired", "relation", "cui", "merged"]  # the header of a dataset's retired_cuis.tsv
+_IN_DATASET = "retired_cuis.tsv"
+_BUILT = ["retired", "relation", "cui", "merged"]  # the header of a dataset's retired_cuis.tsv
 Known = Callable[[Sequence[str]], np.ndarray]  # which keys have a vector, bool [n]
 
 
@@ -101,7 +101,7 @@ def choose_list(given: str | None, dictionary: str | None) -> Path | None:
     """The list for a dictionary: the given one ("none" is none), or what its dataset has."""
     if given:
         return None if given == "none" else Path(given)
-    own = Path(dictionary or "") / IN_DATASET
+    own = Path(dictionary or "") / _IN_DATASET
     return own if dictionary and own.is_file() else None
 
 
@@ -109,16 +109,16 @@ def _read_tsv(path: Path) -> pl.DataFrame:
     """A TSV file as the table of retired concepts of a `Source`."""
     rows = tab_separated(path)
     header = [field.lower() for field in rows[0][1]]
-    expected = BUILT if header == BUILT else ["old CUI", "new CUI"]
+    expected = _BUILT if header == _BUILT else ["old CUI", "new CUI"]
     merges = []
-    for number, fields in rows[1:] if header in (BUILT, ["old", "new"]) else rows:
+    for number, fields in rows[1:] if header in (_BUILT, ["old", "new"]) else rows:
         if len(fields) != len(expected):
             raise BadInput(
                 f"{path}:{number}: found {len(fields)} columns ({' '.join(fields)!r}); expected "
                 f"{len(expected)}: {'<TAB>'.join(expected)}"
             )
-        old, new = (fields[0], fields[2]) if expected is BUILT else fields
-        merged = expected is not BUILT or fields[3] == "true"
+        old, new = (fields[0], fields[2]) if expected is _BUILT else fields
+        merged = expected is not _BUILT or fields[3] == "true"
         if merged and not (old and new):
             raise BadInput(f"{path}:{number}: found an empty column; expected two CUIs")
         merges.append((old, new, merged))

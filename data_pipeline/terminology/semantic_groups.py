@@ -37,7 +37,7 @@ _TYPES = {
 GROUPS: tuple[str, ...] = tuple(_TYPES)
 """The groups by their four letters, A to Z; a group's place is its number."""
 ANY = len(GROUPS)  # the number that stands for "no group given": every concept is in it
-group_of_type: Mapping[str, str] = MappingProxyType(
+_group_of_type: Mapping[str, str] = MappingProxyType(
     {tui: group for group, types in _TYPES.items() for tui in types.split()}
 )
 """TUI -> group, of the 127 semantic types."""
@@ -74,7 +74,7 @@ def group_of(semantic_type: str) -> str | None:
     A group itself may stand in its place ("DISO"). None: no type of the Semantic Network.
     """
     first = semantic_type.partition(" ")[0]
-    return first if first in GROUPS else group_of_type.get(first)
+    return first if first in GROUPS else _group_of_type.get(first)
 
 
 def groups_of(dataset: HasTypes) -> np.ndarray:

@@ -34,10 +34,10 @@ from data_pipeline.terminology.retired_cuis import successors
 #
 # Whatever is dropped is counted.
 
-SELF = -1  # in place of a triplet's key: its head is its tail
+_SELF = -1  # in place of a triplet's key: its head is its tail
 
 
-def read_triplets(
+def _read_triplets(
     source: Source, filters: Filters, lookup: pl.LazyFrame, concepts: int, report: Counter[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
     """Distinct triplets sorted by (head, relation, tail), and the labels that occur in them."""
@@ -59,7 +59,7 @@ def read_triplets(
     head, tail = pl.col("head_id").cast(pl.Int64), pl.col("tail_id")
     key = (
         pl.when(head == tail)
-        .then(SELF)
+        .then(_SELF)
         .otherwise((head * len(labels) + pl.col("relation")) * concepts + tail)
     )
     numbers = pl.LazyFrame({"label": labels}, schema={"label": pl.String})
@@ -73,7 +73,7 @@ def read_triplets(
         .collect(engine="streaming")
         .to_series()
     )
-    known = keys.filter(keys != SELF)  # a null is not kept either
+    known = keys.filter(keys != _SELF)  # a null is not kept either
     report["relations dropped: unknown concept"] = keys.null_count()
     itself = len(keys) - keys.null_count() - len(known)
     report["relations dropped: relation of a concept to itself"] = itself
@@ -210,7 +210,7 @@ def read_terminology(
     del frame
     process.poll()
     codes = _read_codes(in_mirror(rows, mirror), lookup, vocabularies)
-    triplets = read_triplets(source, filters, lookup, len(cuis), report)
+    triplets = _read_triplets(source, filters, lookup, len(cuis), report)
     process.poll()
     types = _read_types(source, lookup, len(cuis))
     return Terminology(

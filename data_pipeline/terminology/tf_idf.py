@@ -9,7 +9,7 @@ import numpy as np
 from data_pipeline import process
 from data_pipeline.process import progress_bar
 
-SCORES_AT_ONCE = 1 << 24  # 128 MB
+_SCORES_AT_ONCE = 1 << 24  # 128 MB
 
 
 class CharacterTfIdf:
@@ -28,7 +28,7 @@ class CharacterTfIdf:
 
     def similarity(self, strings: Sequence[str]) -> Iterator[np.ndarray]:
         """float64 [some, N], for some of the strings at a time: their similarity with each name."""
-        at_once = max(1, SCORES_AT_ONCE // self._names.shape[1])
+        at_once = max(1, _SCORES_AT_ONCE // self._names.shape[1])
         for first in range(0, len(strings), at_once):
             process.poll()
             rows = self._weigh.transform(strings[first : first + at_once])

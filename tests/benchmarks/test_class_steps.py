@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from benchmarks import class_steps
-from benchmarks.class_work import SMALL, ClassWork
-from benchmarks.our_class_step import batch_of, step_of
+from benchmarks.class_work import _SMALL, ClassWork
+from benchmarks.our_class_step import _batch_of, _step_of
 from benchmarks.program_cost import read_cost
 
 ENCODER = dataclasses.replace(
-    SMALL, vocab_size=1_100, hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8
+    _SMALL, vocab_size=1_100, hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8
 )
 TINY = {
     **{"terms": 16, "candidates": 5, "width": 6, "tokens": 5, "steps": 3},
@@ -23,7 +23,7 @@ MEMORY = {"arguments": 3 * 10**8, "temporaries": 10**7, "peak": 32 * 10**7}
 
 
 def losses(name, work):
-    system = class_steps.make_system(name, work)
+    system = class_steps._make_system(name, work)
     batches = [system.prepare(step, work.stored(step)) for step in range(work.steps)]
     return [float(system.step(batch)) for batch in batches]
 
@@ -39,8 +39,8 @@ def test_the_peer_does_the_same_work(step, monkeypatch):
 
 
 def cost_of(work, devices):
-    _, step = step_of(work, devices)
-    return read_cost(step.jitted.lower(step.like, batch_of(work, step, work.stored(0))).compile())
+    _, step = _step_of(work, devices)
+    return read_cost(step.jitted.lower(step.like, _batch_of(work, step, work.stored(0))).compile())
 
 
 @pytest.mark.parametrize("devices", [1, 8])
@@ -65,7 +65,7 @@ class Process:
     """A system in this process."""
 
     def __init__(self, name, work, with_huge_pages, make):
-        assert with_huge_pages and make is class_steps.make_system
+        assert with_huge_pages and make is class_steps._make_system
         self.name, self.losses, self.start_s = name, [5.0, 4.0], 1.0
         self.second = 0.5 if name == "ours" else 1.0
 
@@ -144,7 +144,7 @@ def test_it_needs_no_tensorflow(repo):
         "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'tensorflow_datasets']))\n"
         "from benchmarks import class_steps, our_class_step\n"
         "from benchmarks.class_work import ClassWork\n"
-        "print(our_class_step.step_of(ClassWork(step=2, classes=2000))[0].name)"
+        "print(our_class_step._step_of(ClassWork(step=2, classes=2000))[0].name)"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
     assert found.stdout.strip() == "mlnorm_classes", found.stderr

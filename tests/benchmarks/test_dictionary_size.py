@@ -36,7 +36,7 @@ def test_a_limit_that_is_missed_is_said(part):
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
-    dictionary_size.write_files(folder, TERMS, WIDTH, MENTIONS)
+    dictionary_size._write_files(folder, TERMS, WIDTH, MENTIONS)
     return folder
 
 
@@ -45,8 +45,8 @@ def vectors_of(path):
 
 
 def test_the_invented_dictionary(work):
-    rows = two_columns(work / dictionary_size.DICTIONARY, "")
-    terms, vectors = [term for term, _ in rows], np.load(work / dictionary_size.TERM_VECTORS)
+    rows = two_columns(work / dictionary_size._DICTIONARY, "")
+    terms, vectors = [term for term, _ in rows], np.load(work / dictionary_size._TERM_VECTORS)
     assert len(terms) == len(set(terms)) == TERMS
     assert vectors.shape == (TERMS, WIDTH) and vectors.dtype == np.float16
     np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
@@ -57,18 +57,18 @@ def test_the_invented_dictionary(work):
 
 
 def test_both_parts_give_the_scores_of_brute_force(work):
-    rows = two_columns(work / dictionary_size.DICTIONARY, "")
-    gold = [concept for _, concept in two_columns(work / dictionary_size.MENTIONS, "")]
-    cosines = vectors_of(work / dictionary_size.MENTION_VECTORS) @ (
-        vectors_of(work / dictionary_size.TERM_VECTORS).T
+    rows = two_columns(work / dictionary_size._DICTIONARY, "")
+    gold = [concept for _, concept in two_columns(work / dictionary_size._MENTIONS, "")]
+    cosines = vectors_of(work / dictionary_size._MENTION_VECTORS) @ (
+        vectors_of(work / dictionary_size._TERM_VECTORS).T
     )
     nearest = [rows[row][1].split("|") for row in cosines.argmax(axis=1)]
     pairs = list(zip(nearest, gold, strict=True))
-    scored = dictionary_size.evaluate(work)
+    scored = dictionary_size._evaluate(work)
     assert scored["acc@1"] == pytest.approx(np.mean([(g in c) / len(c) for c, g in pairs]))
     assert 0.3 < scored["acc@1"] < 0.97, "neither all right nor all wrong"
     assert (scored["terms"], scored["mentions"]) == (TERMS, MENTIONS)
-    found = dictionary_size.normalize(work)
+    found = dictionary_size._normalize(work)
     assert found["acc@1"] == pytest.approx(np.mean([c[0] == g for c, g in pairs]))
     assert found["concepts"] == scored["concepts"]
 

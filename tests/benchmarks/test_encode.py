@@ -64,15 +64,15 @@ def test_useful_flops_by_hand():
 
 def test_terms_come_from_a_file_an_ontology_or_the_default(tmp_path, hpo_path):
     (tmp_path / "terms.txt").write_text("pain\nlimb\npain\n", encoding="utf-8")
-    assert encode.read_terms(tmp_path / "terms.txt") == (["pain", "limb"], "terms.txt")
-    terms, name = encode.read_terms(None)
+    assert encode.read_benchmark_terms(tmp_path / "terms.txt") == (["pain", "limb"], "terms.txt")
+    terms, name = encode.read_benchmark_terms(None)
     assert name == "hp.obo" and len(terms) == len(set(terms)) > 30_000
-    assert encode.read_terms(hpo_path) == (terms, name)
+    assert encode.read_benchmark_terms(hpo_path) == (terms, name)
     assert encode.sample(terms, 5) == encode.sample(terms, 5) != terms[:5]
     assert encode.sample(["pain"], 5) == ["pain"]
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(BadInput, match=r"empty.txt: found no terms"):
-        encode.read_terms(tmp_path / "empty.txt")
+        encode.read_benchmark_terms(tmp_path / "empty.txt")
 
 
 def test_variants_of_the_rival():
@@ -98,14 +98,14 @@ def test_rivals_take_turns():
 
 def test_vectors_that_differ_by_more_than_rounding_are_an_error():
     ours = np.float32([[0.6, 0.8]])
-    assert encode.check_same(ours, ours + np.float32(0.01), "bfloat16") == pytest.approx(0.01)
+    assert encode._check_same(ours, ours + np.float32(0.01), "bfloat16") == pytest.approx(0.01)
     for theirs, dtype in (
         (ours + 0.01, "float32"),
         (ours + 0.1, "bfloat16"),
         (ours * np.nan, "float32"),
     ):
         with pytest.raises(BadInput, match="the vectors differ by up to"):
-            encode.check_same(ours, theirs, dtype)
+            encode._check_same(ours, theirs, dtype)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     assert encode.main(arguments) == 0
     (row,) = json.loads(report.read_text())["rows"]
     assert row["max_difference"] < 1e-5 and row["num_terms"] == 60
-    assert row["huge_pages"] == "all" and set(encode.SETTINGS) <= row.keys()
+    assert row["huge_pages"] == "all" and set(encode._SETTINGS) <= row.keys()
     assert quick == ["glibc.malloc.hugetlb=1", "set up"]
     assert len(row["rounds"]["coder_jax"]) == 2 and row["cold_s"] > 0
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out

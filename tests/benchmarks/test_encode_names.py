@@ -19,9 +19,9 @@ ROW = {
     "model": "MiniLM",
     "source": "hp.obo",
     "seconds": {
-        encode_names.OURS: 0.5,
-        encode_names.BERT: 4.0,
-        encode_names.PEER: 10.0,
+        encode_names._OURS: 0.5,
+        encode_names._BERT: 4.0,
+        encode_names._PEER: 10.0,
     },
     "peer": "batch_size 32, float32",
     "huge_pages": "all",
@@ -62,5 +62,5 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     (row,) = json.loads(report.read_text())["rows"]
     assert row["num_terms"] == 60 < row["words"]
     assert [len(taken) for taken in row["rounds"].values()] == [2, 2, 2]
-    assert set(encode_names.SETTINGS) <= row.keys()
+    assert set(encode_names._SETTINGS) <= row.keys()
     assert "| BNE |" in capsys.readouterr().out

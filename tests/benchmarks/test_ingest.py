@@ -9,11 +9,11 @@ import tiny_bert
 from tiny_rrf import write_release
 
 from benchmarks import ingest
-from benchmarks.ingest_loaders import PARTS, check_same, installed, load_ours, load_peer
+from benchmarks.ingest_loaders import PARTS, check_same, installed, load_by_peer, load_ours
 from benchmarks.ingest_peers import clean_term
 from benchmarks.machine import machine
-from benchmarks.synthetic_release import Size
-from benchmarks.synthetic_release import write_release as write_invented
+from benchmarks.synthetic_release import _Size
+from benchmarks.synthetic_release import _write_release as write_invented
 from data_pipeline.build_dataset import build
 from data_pipeline.dataset.tokenizer import WordPieces
 from data_pipeline.process import BadInput
@@ -37,7 +37,7 @@ def loaded(release, model, folder):
     parts = load_ours(release, ours, model)
     assert list(parts) == list(PARTS) and min(parts.values()) > 0
     for name in names:
-        parts = load_peer(name, release, folder / name, model)
+        parts = load_by_peer(name, release, folder / name, model)
         assert list(parts) == list(PARTS) and min(parts.values()) > 0
     return ours, [folder / name for name in names]
 
@@ -52,7 +52,7 @@ def test_every_loader_gives_the_same_arrays(tmp_path, model, monkeypatch, kind):
     if kind == "by hand":
         write_release(release)
     else:
-        write_invented(release, Size(concepts=700, terms=2_500, relations=6_000))
+        write_invented(release, _Size(concepts=700, terms=2_500, relations=6_000))
     ours, peers = loaded(release, model, tmp_path / "out")
     counts = check_same(ours, peers)
     if kind == "by hand":
@@ -112,8 +112,8 @@ def test_the_table_sets_all_beside_ours():
             "copy_bandwidth": 8e9,
             "counts": {"concepts": 1, "terms": 2, "tokens": 3, "triplets": 4},
             "loaders": {
-                "ours": ingest.medians([{"seconds": 10.0, **parts}]),
-                "python": ingest.medians([{"seconds": 25.0, **parts}]),
+                "ours": ingest._medians([{"seconds": 10.0, **parts}]),
+                "python": ingest._medians([{"seconds": 25.0, **parts}]),
             },
         }
     )

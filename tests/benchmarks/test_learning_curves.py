@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks.learning_curves import RESULTS, main, rows_of
+from benchmarks.learning_curves import _RESULTS, _rows_of, main
 from coder_jax.report.curves import read_panels
 from data_pipeline.files.identity import read_json
 
@@ -19,7 +19,7 @@ def test_the_table_tells_what_the_results_hold(repo):
         system, steps, *scores = re.split(r" [|/] ", line)
         key = system.removesuffix(" alone"), int(steps.replace(",", ""))
         told[key] = [float(score) for score in scores]
-    rows = rows_of(read_json(RESULTS / "systems.json")["runs"])
+    rows = _rows_of(read_json(_RESULTS / "systems.json")["runs"])
     kept = {
         (row["system"], row["steps"]): [
             *(100 * row[name][0] for name in SCORES[:3]),
@@ -50,6 +50,6 @@ def test_it_draws_what_it_prints(tmp_path, capsys):
         "SapBERT",
         "CODER++",
     ]
-    kept = RESULTS / "learning_curves.json"
+    kept = _RESULTS / "learning_curves.json"
     assert (made / kept.name).read_bytes() == kept.read_bytes(), "draw the kept figure anew"
     assert (made / "learning_curves.png").read_bytes().startswith(b"\x89PNG")

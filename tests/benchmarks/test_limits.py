@@ -8,15 +8,15 @@ from benchmarks import limits
 def test_rates_count_operations_and_bytes_of_the_fastest_try(monkeypatch):
     """A product of 2 m n k operations and a copy that reads and writes, in half a second each."""
     monkeypatch.setattr(limits, "_fastest", lambda work, seconds: 0.5)
-    monkeypatch.setattr(limits, "SIZES", {"cpu": ((2, 3, 5), (4, 4, 4))})
-    monkeypatch.setattr(limits, "COPIED_BYTES", {"cpu": 1 << 20})
-    assert limits.matmul_peak() == 2 * 4 * 4 * 4 / 0.5
-    assert limits.copy_bandwidth() == 2 * (1 << 20) / 0.5
+    monkeypatch.setattr(limits, "_SIZES", {"cpu": ((2, 3, 5), (4, 4, 4))})
+    monkeypatch.setattr(limits, "_COPIED_BYTES", {"cpu": 1 << 20})
+    assert limits._matmul_peak() == 2 * 4 * 4 * 4 / 0.5
+    assert limits._copy_bandwidth() == 2 * (1 << 20) / 0.5
 
 
 def test_both_libraries_do_the_work_that_is_timed(monkeypatch):
-    monkeypatch.setattr(limits, "SIZES", {"cpu": ((2, 3, 5),)})
-    monkeypatch.setattr(limits, "COPIED_BYTES", {"cpu": 64})
+    monkeypatch.setattr(limits, "_SIZES", {"cpu": ((2, 3, 5),)})
+    monkeypatch.setattr(limits, "_COPIED_BYTES", {"cpu": 64})
     for library in (limits._jax_products, limits._torch_products):
         (((m, n, k), (call, wait)),) = library("float32")
         product = call()
@@ -43,4 +43,4 @@ def test_the_fastest_try_is_taken_per_call(monkeypatch):
 
 def test_an_unknown_dtype_is_named():
     with pytest.raises(ValueError, match="dtype is 'float64'; expected one of float32, tf32"):
-        limits.matmul_peak("float64")
+        limits._matmul_peak("float64")

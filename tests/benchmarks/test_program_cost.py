@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.program_cost import Collective, find_collectives, read_cost
+from benchmarks.program_cost import Collective, _find_collectives, read_cost
 
 ROWS, WIDTH = 1024, 256
 WHOLE = 4 * ROWS * WIDTH  # bytes
@@ -187,10 +187,10 @@ GATHER = "all-gather(%p), channel_id=4, replica_groups=[1,8]<=[8], dimensions={0
 )
 def test_forms_of_other_compilers(line, expected):
     text = PROGRAM.format(line=line, fused="ROOT %n = f32[8,64]{1,0} negate(%p)")
-    assert list(find_collectives(text)) == [expected] * (expected is not None)
+    assert list(_find_collectives(text)) == [expected] * (expected is not None)
 
 
 def test_one_collective_over_several_fused_operations_counts_once():
     fused = f"ROOT %g = f32[8,64]{{1,0}} {GATHER}"
     text = PROGRAM.format(line="ROOT %e = f32[8,64]{1,0} negate(%end)", fused=fused)
-    assert list(find_collectives(text)) == [Collective("all-gather", 4 * 8 * 64, 8, 1, "")]
+    assert list(_find_collectives(text)) == [Collective("all-gather", 4 * 8 * 64, 8, 1, "")]

@@ -8,7 +8,7 @@ from coder_jax.models.hf_weights import load_bert
 
 
 def test_a_folder_is_read_as_any_bert(tmp_path, monkeypatch):
-    sizes = random_encoders.TINY | {"vocab_size": 50}
+    sizes = random_encoders._TINY | {"vocab_size": 50}
     monkeypatch.setitem(random_encoders.SHAPES, "tiny", sizes)
     random_encoders.save_random_encoder(tmp_path / "small", "tiny", vocabulary=40)
     random_encoders.save_random_encoder(tmp_path / "large", "tiny", vocabulary=70)
@@ -27,5 +27,5 @@ def test_the_shapes_are_those_of_the_encoders_they_are_named_after(minilm_path):
     from coder_jax.models.bert_config import BertConfig
 
     config = json.loads((minilm_path / "config.json").read_text())
-    assert BertConfig(**random_encoders.MINILM) == BertConfig.from_hf(config)
+    assert BertConfig(**random_encoders._MINILM) == BertConfig.from_hf(config)
     assert random_encoders.NAMES.keys() == random_encoders.SHAPES.keys()

@@ -13,22 +13,22 @@ from benchmarks import refresh
 def test_recall_by_hand():
     exact = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     found = np.array([[3, 1, 2], [4, 5, 0], [0, 0, 0]])
-    assert refresh.compared(exact, found) == {
+    assert refresh._compared(exact, found) == {
         "recall": pytest.approx((3 + 2 + 0) / 9),
         "whole": pytest.approx(1 / 3),
     }
 
 
 def test_invented_vectors_are_like_real_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(refresh, "ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(refresh, "_ROWS_AT_ONCE", 40)
     real = np.eye(8, dtype=np.float32)[:3]
-    refresh.write_vectors(tmp_path / "v.npy", real, 100)
+    refresh._write_vectors(tmp_path / "v.npy", real, 100)
     vectors = np.load(tmp_path / "v.npy")
     assert vectors.shape == (100, 8) and vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors[:3], real)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     best = (vectors[3:] @ real.T).max(axis=1)
-    assert np.isclose(best, refresh.LIKENESS, atol=1e-5).mean() > 0.9
+    assert np.isclose(best, refresh._LIKENESS, atol=1e-5).mean() > 0.9
     assert len(np.unique(vectors.round(5), axis=0)) == 100
 
 

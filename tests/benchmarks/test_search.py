@@ -7,7 +7,7 @@ import pytest
 from quick_benchmark import quicken
 
 from benchmarks import search
-from benchmarks.search_peers import Found
+from benchmarks.search_peers import SearchResult
 from data_pipeline.process import BadInput
 
 KEYS = np.float32([[1, 0], [0, 1], [0.6, 0.8], [0.6, 0.8]])
@@ -15,38 +15,38 @@ QUERIES = np.float32([[1, 0]])
 
 
 def found(similarity, index):
-    return Found(np.float32([similarity]), np.array([index]))
+    return SearchResult(np.float32([similarity]), np.array([index]))
 
 
 def test_equal_keys_may_change_places():
     ours, theirs = found([1, 0.6, 0.6], [0, 2, 3]), found([1, 0.6, 0.6], [0, 3, 2])
-    compared = search.differences(ours, theirs, QUERIES, KEYS)
+    compared = search._differences(ours, theirs, QUERIES, KEYS)
     assert compared == {"similarity": 0.0, "moved": pytest.approx(2 / 3), "worse": 0.0}
-    search.check_same(compared, "faiss-cpu")
+    search._check_same(compared, "faiss-cpu")
 
 
 def test_a_worse_key_or_another_similarity_is_an_error():
     ours, theirs = found([1, 0.6], [0, 1]), found([1, 0.6], [0, 2])
-    compared = search.differences(ours, theirs, QUERIES, KEYS)
+    compared = search._differences(ours, theirs, QUERIES, KEYS)
     assert compared["worse"] == pytest.approx(0.6)
     with pytest.raises(BadInput, match=r"faiss-cpu differ.*ours is 6.0e-01 less similar"):
-        search.check_same(compared, "faiss-cpu")
-    compared = search.differences(found([1], [0]), found([0.9], [0]), QUERIES, KEYS)
+        search._check_same(compared, "faiss-cpu")
+    compared = search._differences(found([1], [0]), found([0.9], [0]), QUERIES, KEYS)
     with pytest.raises(BadInput, match=r"similarities by up to 1.0e-01"):
-        search.check_same(compared, "faiss-cpu")
+        search._check_same(compared, "faiss-cpu")
 
 
 @pytest.mark.parametrize("values", [[np.nan, 0.6], [1, np.nan], [np.inf, 0.6]])
 def test_what_is_not_finite_is_an_error(values):
     ours = found([1, 0.6], [0, 2])
     with pytest.raises(BadInput, match="faiss-cpu differ"):
-        search.check_same(
-            search.differences(ours, found(values, [0, 2]), QUERIES, KEYS), "faiss-cpu"
+        search._check_same(
+            search._differences(ours, found(values, [0, 2]), QUERIES, KEYS), "faiss-cpu"
         )
     keys = np.where(KEYS == 0.8, np.float32(np.nan), KEYS)
-    compared = search.differences(ours, found([1, 0.6], [0, 1]), QUERIES, keys)
+    compared = search._differences(ours, found([1, 0.6], [0, 1]), QUERIES, keys)
     with pytest.raises(BadInput, match="ours is nan less similar"):
-        search.check_same(compared, "faiss-cpu")
+        search._check_same(compared, "faiss-cpu")
 
 
 def test_the_table_has_rates_shares_and_ratios():
@@ -72,11 +72,11 @@ def test_the_table_has_rates_shares_and_ratios():
 
 def test_vectors_of_a_file_are_spread_over_it(tmp_path):
     np.save(tmp_path / "keys.npy", np.arange(20, dtype=np.float16).reshape(10, 2))
-    vectors = search.read_vectors(tmp_path / "keys.npy", 3)
+    vectors = search._read_vectors(tmp_path / "keys.npy", 3)
     assert vectors.dtype == np.float32 and vectors[:, 0].tolist() == [0, 6, 12]
     np.save(tmp_path / "flat.npy", np.zeros(3))
     with pytest.raises(BadInput, match=r"flat.npy: found an array of shape \(3,\)"):
-        search.read_vectors(tmp_path / "flat.npy", 3)
+        search._read_vectors(tmp_path / "flat.npy", 3)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_the_command(tmp_path, quick, capsys):
 
 
 def test_a_rival_is_needed_and_both_files(monkeypatch, quick, capsys):
-    monkeypatch.setattr("benchmarks.search_peers.faiss_search", lambda keys: {})
-    monkeypatch.setattr("benchmarks.search_peers.torch_search", lambda keys: {})
+    monkeypatch.setattr("benchmarks.search_peers._faiss_search", lambda keys: {})
+    monkeypatch.setattr("benchmarks.search_peers._torch_search", lambda keys: {})
     assert search.main(["--num-queries", "2", "--num-keys", "9", "--width", "4"]) == 2
     assert "no rival" in capsys.readouterr().err
     assert search.main(["--keys", "keys.npy"]) == 2

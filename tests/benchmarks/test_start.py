@@ -9,7 +9,7 @@ from data_pipeline.process import BadInput
 
 
 def test_starts_are_measured_and_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(start, "COMMANDS", {"coder_jax --help": 60.0})
+    monkeypatch.setattr(start, "_COMMANDS", {"coder_jax --help": 60.0})
     assert start.main(["--tries", "1", "--json", str(tmp_path / "start.json")]) == 0
     (row,) = json.loads((tmp_path / "start.json").read_text())["rows"]
     assert row["command"] == "coder_jax --help" and 0 < row["cpu_seconds"] and 0 < row["seconds"]
@@ -24,4 +24,4 @@ def test_a_limit_that_is_missed_is_said():
 
 def test_a_command_that_fails_is_no_figure():
     with pytest.raises(BadInput, match="python -m coder_jax dance failed: .*no verb 'dance'"):
-        start.start(["coder_jax", "dance"])
+        start._start(["coder_jax", "dance"])

@@ -10,7 +10,7 @@ from tiny_bert import write_tokenizer
 from tiny_rrf import write_release
 
 from benchmarks import compiled_step, step_cost
-from benchmarks.compiled_step import figures, find_devices, measure, usual_rows
+from benchmarks.compiled_step import _figures, _usual_rows, find_devices, measure
 from benchmarks.program_cost import Collective, StepCost
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem, coder_eng
@@ -85,8 +85,8 @@ def test_what_a_step_costs(alone, with_relations):
 
 def test_a_loop_over_passes_hides_work_so_none_is_given():
     one = StepCost(8, 2.0, 3.0, 4, 5, 9, (Collective("all-reduce", 80, 8, 1, "sum"),))
-    assert figures(one, passes=1)["flops"] == 2.0
-    found = figures(one, passes=2)
+    assert _figures(one, passes=1)["flops"] == 2.0
+    found = _figures(one, passes=2)
     assert found["flops"] is None and found["bytes_accessed"] is None
     assert found["peak"] == 9 and found["sent_by_kind"] == {"all-reduce": 140}
 
@@ -122,28 +122,28 @@ ROW = {
 
 
 def test_times_are_counts_over_peak_rates():
-    found = step_cost.times(ROW)
+    found = step_cost._times(ROW)
     assert found == pytest.approx({"compute": 10, "memory": 10, "links": 5})
-    assert step_cost.times(ROW | {"flops": None}) == {}
-    assert step_cost.times(ROW | {"chip": "cpu"}) == {}
+    assert step_cost._times(ROW | {"flops": None}) == {}
+    assert step_cost._times(ROW | {"chip": "cpu"}) == {}
 
 
 def test_the_table():
-    row = ROW | {"ms_at_peak": step_cost.times(ROW), "bound": "memory"}
+    row = ROW | {"ms_at_peak": step_cost._times(ROW), "bound": "memory"}
     line = "| v5e x8 | 8 | 27 | 1970 | 8.2 | 2.00 | 1.50 | 3.50 | 500 | 10.0 | 10.0 | 5.0 "
     assert line + "| memory |" in step_cost.table([row])
-    assert "| v5e x8 | 8 | all-reduce 490.0, all-to-all 10.0 |" in step_cost.kinds([row])
+    assert "| v5e x8 | 8 | all-reduce 490.0, all-to-all 10.0 |" in step_cost._kinds([row])
     two = row | {"passes": 2, "shard_encoder": True, "flops": None, "ms_at_peak": {}, "bound": None}
     assert "| v5e x8, 2 passes, encoder sharded | 8 | 27 | - |" in step_cost.table([two])
 
 
 def test_rows_that_were_measured_are_rounded_to_the_devices_of_a_block():
     cut = StepCut(blocks=8, row_multiple=8)
-    assert usual_rows(coder_eng(), cut, None, 0) == 32
-    assert usual_rows(coder_eng(), StepCut(), None, 0) == 187
+    assert _usual_rows(coder_eng(), cut, None, 0) == 32
+    assert _usual_rows(coder_eng(), StepCut(), None, 0) == 187
     other = Config(recipe="other", system=CoderSystem(batch=BatchSpec(triplets=32)))
     with pytest.raises(BadInput, match="1 blocks of 8 groups.*--data DIR"):
-        usual_rows(other, StepCut(), None, 0)
+        _usual_rows(other, StepCut(), None, 0)
 
 
 def test_devices_that_are_not_to_be_had():
@@ -183,7 +183,7 @@ def test_relations_are_those_of_the_dataset(tmp_path, monkeypatch):
         shapes.update(batch, relations=step.like.params["relations"])
         return {}
 
-    monkeypatch.setattr(compiled_step, "compile_and_read", compile_nothing)
+    monkeypatch.setattr(compiled_step, "_compile_and_read", compile_nothing)
     write_tokenizer(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(WIDE.to_hf()))
     source, out = write_release(tmp_path / "META"), tmp_path / "umls"

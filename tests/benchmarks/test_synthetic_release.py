@@ -16,25 +16,25 @@ from tokenizers import Tokenizer
 
 from benchmarks import synthetic_release as synthetic_relations
 from benchmarks import synthetic_release as synthetic_terms
-from benchmarks.synthetic_release import Size, main, write_release
+from benchmarks.synthetic_release import _Size, _write_release, main
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import TRY_AGAIN, BadInput
-from data_pipeline.sources.rrf import COLUMNS, check_lines, read_rrf, scan
+from data_pipeline.sources.rrf import COLUMNS, _check_lines, _scan, read_rrf
 
-SIZE = Size(concepts=2_000, terms=7_200, relations=20_000)
+SIZE = _Size(concepts=2_000, terms=7_200, relations=20_000)
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("synthetic") / "META"
-    write_release(folder, SIZE)
+    _write_release(folder, SIZE)
     return folder
 
 
 def table(folder: Path, name: str) -> pl.DataFrame:
-    return scan(folder / f"{name}.RRF", name).collect()
+    return _scan(folder / f"{name}.RRF", name).collect()
 
 
 def test_files_are_whole_and_counted(release, tmp_path):
@@ -42,7 +42,7 @@ def test_files_are_whole_and_counted(release, tmp_path):
     listed = table(release, "MRFILES")
     for name, columns, rows, size in listed.select("FIL", "CLS", "RWS", "BTS").iter_rows():
         path = release / name
-        assert check_lines(path, name.removesuffix(".RRF")) == int(rows)
+        assert _check_lines(path, name.removesuffix(".RRF")) == int(rows)
         assert path.stat().st_size == int(size)
         assert len(COLUMNS[name.removesuffix(".RRF")].split()) == int(columns)
     counts = dict(listed.select("FIL", "RWS").iter_rows())
@@ -82,7 +82,7 @@ def test_words_follow_zipf(release):
 def test_relations_go_both_ways(release):
     rows = table(release, "MRREL")
     assert rows["CUI1"].is_sorted()
-    labels = synthetic_relations.Labels()
+    labels = synthetic_relations._Labels()
     inverse = {}
     for i in range(0, len(labels.rel), 2):
         there, back = ((labels.rel[j], labels.rela[j]) for j in (i, i + 1))
@@ -116,16 +116,16 @@ def test_the_seed_decides_every_byte(release, tmp_path):
     def bytes_of(folder):
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    write_release(tmp_path / "again", SIZE)
-    write_release(tmp_path / "other", SIZE, seed=1)
+    _write_release(tmp_path / "again", SIZE)
+    _write_release(tmp_path / "other", SIZE, seed=1)
     assert bytes_of(tmp_path / "again") == bytes_of(release)
     assert bytes_of(tmp_path / "other")["MRCONSO.RRF"] != bytes_of(release)["MRCONSO.RRF"]
 
 
 def test_spans_of_heads_change_nothing(release, tmp_path, monkeypatch):
     """Where the rows do not fit into memory, they are drawn once for each span of heads."""
-    monkeypatch.setattr(synthetic_relations, "ROWS_IN_MEMORY", 6_000)
-    write_release(tmp_path / "META", SIZE)
+    monkeypatch.setattr(synthetic_relations, "_ROWS_IN_MEMORY", 6_000)
+    _write_release(tmp_path / "META", SIZE)
     columns = ("CUI1", "REL", "CUI2", "RELA", "RUI")
     assert (
         table(tmp_path / "META", "MRREL")
@@ -135,9 +135,9 @@ def test_spans_of_heads_change_nothing(release, tmp_path, monkeypatch):
 
 
 def test_several_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic_terms, "CHUNK", 1_000)
-    monkeypatch.setattr(synthetic_relations, "CHUNK", 3_000)
-    write_release(tmp_path / "META", SIZE)
+    monkeypatch.setattr(synthetic_terms, "_CHUNK", 1_000)
+    monkeypatch.setattr(synthetic_relations, "_CHUNK", 3_000)
+    _write_release(tmp_path / "META", SIZE)
     assert table(tmp_path / "META", "MRCONSO")["AUI"].n_unique() == SIZE.terms
     assert table(tmp_path / "META", "MRREL")["RUI"].n_unique() == SIZE.relations
     assert read_rrf(tmp_path / "META", tmp_path / "scratch").types is not None
@@ -145,13 +145,13 @@ def test_several_chunks(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("concepts", "terms"), [(10, 10), (1_000, 1_001), (500, 40_000)])
 def test_any_number_of_terms(concepts, terms):
-    start = synthetic_terms.terms_of_concepts(concepts, terms, 0)
+    start = synthetic_terms._terms_of_concepts(concepts, terms, 0)
     assert len(start) == concepts + 1 and start[-1] == terms and np.diff(start).min() >= 1
 
 
 def bad(tmp_path, **rows: int) -> Path:
     folder = tmp_path / "META"
-    write_release(folder, Size(concepts=2_000, terms=7_200, relations=20_000, bad_rows=rows))
+    _write_release(folder, _Size(concepts=2_000, terms=7_200, relations=20_000, bad_rows=rows))
     return folder
 
 
@@ -211,9 +211,9 @@ def test_bad_arguments(tmp_path, capsys, arguments, message):
 
 def test_sizes_that_no_release_has():
     with pytest.raises(BadInput, match="9 terms for 10 concepts: expected one or more each"):
-        Size(concepts=10, terms=9).validate()
+        _Size(concepts=10, terms=9).validate()
     with pytest.raises(BadInput, match="7 relation rows: expected an even number"):
-        Size(concepts=10, terms=10, relations=7).validate()
+        _Size(concepts=10, terms=10, relations=7).validate()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from tiny_bert import write_model
 from tiny_run import SPEC, write_tiny_batches
 
 from benchmarks import train_step
-from benchmarks.train_step_process import NAMES, SystemProcess, make_system
+from benchmarks.train_step_process import NAMES, SystemProcess, _make_system
 from benchmarks.train_step_work import Terms, Work, initial_relations, useful_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
@@ -36,7 +36,7 @@ def work_in(folder, **changes):
 
 
 def losses(name, work):
-    system = make_system(name, work)
+    system = _make_system(name, work)
     batches = [system.prepare(step, work.stored(step)) for step in range(work.steps)]
     return [float(system.step(batch)) for batch in batches]
 
@@ -70,7 +70,7 @@ def without_dropout(folder):
 def test_the_peers_do_the_same_work(without_dropout, name):
     ours = without_dropout("ours")
     assert np.ptp(ours) > 0.02 * ours[0]
-    assert without_dropout(name) == pytest.approx(ours, rel=train_step.LARGEST_DIFFERENCE)
+    assert without_dropout(name) == pytest.approx(ours, rel=train_step._LARGEST_DIFFERENCE)
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, c
     (row,) = json.loads(report.read_text())["rows"]
     assert row["machine"]["versions"]["torch"] and row["relations"] == 7
     assert row["terms"] == SPEC.terms and row["largest_difference"] < 1e-4
-    assert row["huge_pages"] == "all" and set(train_step.SETTINGS) <= row.keys()
+    assert row["huge_pages"] == "all" and set(train_step._SETTINGS) <= row.keys()
     out = capsys.readouterr().out
     assert train_step.table(row) in out
     for name in ("ours", "tuned"):
@@ -117,9 +117,9 @@ def test_systems_that_differ_are_not_compared(monkeypatch, folder):
 
     monkeypatch.setattr(train_step, "SystemProcess", Process)
     with pytest.raises(BadInput, match="differ by 3.3e-04, more than 1e-04"):
-        train_step.check_losses(work_in(folder, dtype="bfloat16", dropout=True), ["ours", "tuned"])
+        train_step._check_losses(work_in(folder, dtype="bfloat16", dropout=True), ["ours", "tuned"])
     third["tuned"] = 3.0
-    assert train_step.check_losses(work_in(folder), ["ours", "tuned"])["ours"] == [1, 2, 3]
+    assert train_step._check_losses(work_in(folder), ["ours", "tuned"])["ours"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -137,14 +137,14 @@ def test_losses_that_are_not_finite_are_refused(monkeypatch, folder, wrong, valu
     monkeypatch.setattr(train_step, "SystemProcess", Process)
     for systems in (list(NAMES), [wrong]):
         with pytest.raises(BadInput, match=f"the losses of {wrong} are .*expected finite"):
-            train_step.check_losses(work_in(folder), systems)
+            train_step._check_losses(work_in(folder), systems)
 
 
 def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
     told = []
     monkeypatch.setattr(train_step, "set_up_xla", lambda: told.append("set up"))
     monkeypatch.setattr("benchmarks.limits.measured", lambda *given: told.append(given) or {})
-    assert train_step.measured_limits("float32", 0.3) == {"device": "cpu"}
+    assert train_step._measured_limits("float32", 0.3) == {"device": "cpu"}
     assert told == ["set up", ("float32", 0.3)]
 
 
@@ -167,12 +167,12 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
 
     monkeypatch.setattr(train_step, "SystemProcess", Process)
     systems = ["ours", "tuned"]
-    found = train_step.time_systems(None, systems, rounds=3, steps=1, in_huge_pages="ours")
+    found = train_step._time_systems(None, systems, rounds=3, steps=1, in_huge_pages="ours")
     assert turns == ["ours", "tuned", "tuned", "ours", "ours", "tuned"]
     assert found["ours"]["rounds_s"] == [1, 4, 5] and found["ours"]["step_s"] == 4
     assert with_huge_pages == {"ours": True, "tuned": False}
     for asked, expected in (("all", True), ("none", False)):
-        train_step.time_systems(None, systems, rounds=1, steps=1, in_huge_pages=asked)
+        train_step._time_systems(None, systems, rounds=1, steps=1, in_huge_pages=asked)
         assert with_huge_pages == {"ours": expected, "tuned": expected}
 
 

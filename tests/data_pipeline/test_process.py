@@ -140,7 +140,7 @@ def test_a_second_signal_does_not_wait_but_one_that_comes_at_once_is_none():
         pass
     os.kill(process.pid, signal.SIGTERM)  # of the command that started it, which got Ctrl-C, too
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(stopping.SAME_REQUEST_SECONDS)
+        process.wait(stopping._SAME_REQUEST_SECONDS)
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=180)
     assert process.returncode == 130
@@ -252,7 +252,7 @@ LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
 
 @pytest.fixture
 def every_update(monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
 
 
 def test_a_log_file_gets_lines_with_the_time_of_day(every_update, capsys):

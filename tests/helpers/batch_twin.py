@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from data_pipeline.batches.order import ROUNDS, STREAMS
+from data_pipeline.batches.order import _ROUNDS, _STREAMS
 from data_pipeline.batches.packing import pack_rows
 
 WORD = 2**64
@@ -22,7 +22,7 @@ def twin_mix(value):
 
 
 def twin_key(seed, stream, *parts):
-    hashed = twin_mix((seed * len(STREAMS) + STREAMS[stream]) % WORD)
+    hashed = twin_mix((seed * len(_STREAMS) + _STREAMS[stream]) % WORD)
     for part in parts:
         hashed = twin_mix(hashed ^ part)
     return hashed
@@ -38,7 +38,7 @@ def twin_permute(index, size, key):
     value = index
     while True:
         right, left = divmod(value, width)
-        for number in range(ROUNDS):
+        for number in range(_ROUNDS):
             round_key = twin_mix(key ^ number)
             if number % 2 == 0:
                 left = (left + twin_mix(round_key ^ right)) % width

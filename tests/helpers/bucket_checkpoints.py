@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from coder_jax.training.checkpoints import atomicity, checkpoint_folder
+from coder_jax.training.checkpoints import _atomicity, _checkpoint_folder
 
 
 def main(out, steps, process=0, processes=1, port=0):
@@ -26,8 +26,8 @@ def main(out, steps, process=0, processes=1, port=0):
         lambda step: {"values": step + jnp.arange(400_000, dtype=jnp.float32)},
         out_shardings={"values": spread},
     )
-    folder = checkpoint_folder(out)
-    options = ocp.CheckpointManagerOptions(max_to_keep=2, atomicity_options=atomicity(folder))
+    folder = _checkpoint_folder(out)
+    options = ocp.CheckpointManagerOptions(max_to_keep=2, atomicity_options=_atomicity(folder))
     manager = ocp.CheckpointManager(folder, options=options)
     latest = manager.latest_step() or 0
     print("found", *sorted(manager.all_steps()), flush=True)

@@ -5,8 +5,8 @@ import os
 
 def quicken(monkeypatch, benchmark) -> list[str | None]:
     """Returns the list that what the benchmark asks of its process is added to."""
-    monkeypatch.setattr("benchmarks.limits.matmul_peak", lambda dtype, seconds: 1e11)
-    monkeypatch.setattr("benchmarks.limits.copy_bandwidth", lambda seconds: 1e10)
+    monkeypatch.setattr("benchmarks.limits._matmul_peak", lambda dtype, seconds: 1e11)
+    monkeypatch.setattr("benchmarks.limits._copy_bandwidth", lambda seconds: 1e10)
     told: list[str | None] = []
 
     def in_this_process(call, *arguments):

@@ -10,7 +10,7 @@ from tiny_bert import write_tokenizer
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.skip_gram.store import SkipGrams, VectorTable, write_skip_grams
+from data_pipeline.skip_gram.store import SkipGrams, StringVectors, write_skip_grams
 from data_pipeline.sources.text import rules_hash, words_of
 
 SITES = "heart lung limb renal cardiac pulmonary".split()
@@ -66,7 +66,7 @@ def tiny_vectors(
     if variant == "names_concepts":
         tables |= {"names": list(dict.fromkeys(names)), "concepts": ["C02", "C07", "C99"]}
     made = {
-        kind: VectorTable(
+        kind: StringVectors(
             strings,
             np.full(len(strings), 3, np.int64),
             rng.normal(0, 0.5, (len(strings), width)).astype(np.float32),

@@ -5,7 +5,7 @@ import numpy as np
 from coder_jax.evaluation.results import Row
 from coder_jax.mapping.confidence import CutoffTable
 from coder_jax.report.curves import Curve, Panel, training_panels
-from coder_jax.report.dictionary import Group, Map, MapFigure, explorer_data, gather_entries
+from coder_jax.report.dictionary import Map, MapFigure, MapGroup, explorer_data, gather_entries
 from coder_jax.report.model_answers import (
     AnsweredMention,
     CandidateAnswers,
@@ -16,7 +16,7 @@ from coder_jax.report.model_answers import (
 )
 from coder_jax.report.page import Report
 from coder_jax.report.pictures import compare_relations
-from coder_jax.report.results import Answer, AnswersShown, Moment, WrongAnswer
+from coder_jax.report.results import AnswersShown, ComparedAnswer, Moment, WrongAnswer
 from data_pipeline.dataset.dictionary import Dictionary
 
 HOSTILE = [
@@ -109,7 +109,7 @@ def full_report():
     dictionary = Dictionary(TERMS, CONCEPTS, "toy.tsv", languages=LANGUAGES, vocabularies=SOURCES)
     types = {"C1": ["<i>Type</i>"], "C2": ["Finding"]}
     entries = gather_entries(dictionary, list(dict.fromkeys(CONCEPTS)), types)
-    groups = [Group(f"concept {i} </script>", TERMS[:3]) for i in range(20)]
+    groups = [MapGroup(f"concept {i} </script>", TERMS[:3]) for i in range(20)]
     places = rng.uniform(-0.7, 0.7, (60, 2))
     figure = MapFigure(groups, [Map("trained", places, 0.75), Map("initial", -places, 0.5)])
     matrices = np.eye(6) + 0.1 * rng.normal(size=(4, 6, 6))
@@ -117,7 +117,11 @@ def full_report():
     moments = [Moment("before", "MiniLM <b>", ["45.3"]), Moment("after", "ours", ["64.9"])]
     return Report(
         title="an encoder </title><b>",
-        answers=[Answer("held-out", "1,149 mentions", "Better.", ["acc@1, %"], moments, ["+19.6"])],
+        answers=[
+            ComparedAnswer(
+                "held-out", "1,149 mentions", "Better.", ["acc@1, %"], moments, ["+19.6"]
+            )
+        ],
         facts=[("pooling", "cls"), ("run", "</dd><script>window.hacked = 3</script>")],
         tables=[(["normalization", "pooling", "acc@1"], rows)],
         given=[ANSWERS],

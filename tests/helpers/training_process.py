@@ -16,7 +16,7 @@ import numpy as np
 from tiny_bert import write_model
 from tiny_run import write_tiny_batches
 
-from coder_jax.training.checkpoints import read_item, saved_steps
+from coder_jax.training.checkpoints import _read_item, saved_steps
 from data_pipeline.batches.spec import BatchSpec
 
 BATCH = ["--groups", "2", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
@@ -196,7 +196,7 @@ def assert_nothing_lost(out, checkpoints=99):
     """The newest checkpoints are whole, and until then every step is in the metrics once."""
     for step in saved_steps(out)[-checkpoints:]:
         for item in ("params", "rest"):
-            read_item(out / "checkpoints" / str(step), item)
+            _read_item(out / "checkpoints" / str(step), item)
     steps = [line["step"] for line in lines_of(out) if "eval" not in line]
     until = newest(out)
     assert [step for step in steps if step <= until] == list(range(1, until + 1))
@@ -206,7 +206,7 @@ def assert_same_end(out, straight, steps):
     """State and metrics are bitwise those of the undisturbed run, and no litter is left."""
     assert_nothing_lost(out)
     for item in ("params", "rest"):
-        got, want = (read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
+        got, want = (_read_item(run / "checkpoints" / str(steps), item) for run in (out, straight))
         jax.tree.map(np.testing.assert_array_equal, got, want)
     lines = [
         [{name: line[name] for name in line.keys() - CHANCE} for line in lines_of(run)]

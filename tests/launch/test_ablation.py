@@ -15,7 +15,7 @@ from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 from launch import ablation
-from launch.experiment import check_settings, markdown, mean_rows, without
+from launch.experiment import _check_settings, markdown, mean_rows, without
 
 MU = RECIPES["small"]().system.mu
 VERSIONS = {"jax": "1"}
@@ -64,7 +64,7 @@ def test_the_table():
         record("look", "cls"),
         record("mcsm", "cls", mcsm=9.5),
     ]
-    row = ablation.row_of("CODER", 250, "cls", records)
+    row = ablation._row_of("CODER", 250, "cls", records)
     assert row == {
         "system": "CODER",
         "steps": 250,
@@ -127,7 +127,7 @@ def test_what_was_cut_off_before_it_was_noted_is_scored_again(words, tmp_path, a
 
 def test_killed_after_the_first_scores_it_goes_on(words, monkeypatch, asked):
     with monkeypatch.context() as patch, pytest.raises(ConnectionError):
-        patch.setattr(ablation, "row_of", killed)
+        patch.setattr(ablation, "_row_of", killed)
         ablation.main([*words, "--systems", "coder"])
     assert [words[1] for words in asked] == ["evaluate"]
     assert ablation.main([*words, "--systems", "coder"]) == 0
@@ -161,9 +161,9 @@ def test_neighbours_are_found_so_often_in_trainings_of_any_length(words, asked):
     assert ablation.main([*words, "--refreshes", "0"]) == 2
 
 
-@pytest.mark.parametrize("name", ablation.SYSTEMS)
+@pytest.mark.parametrize("name", ablation._SYSTEMS)
 def test_every_system_is_a_valid_run(name):
-    parse(ablation.SYSTEMS[name]).validate()
+    parse(ablation._SYSTEMS[name]).validate()
 
 
 def test_a_command_that_fails_ends_all(words, tmp_path, capfd):
@@ -190,7 +190,7 @@ def test_without_a_dataset(words, tmp_path, capsys):
 )
 def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys, name, changed):
     records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]
-    monkeypatch.setattr(ablation, "results_of", lambda *_: records)
+    monkeypatch.setattr(ablation, "_results_of", lambda *_: records)
     assert ablation.main(words) == ablation.main(words) == 0
     write(changed, '{"content_hash": "other"}')
     assert ablation.main(words) == 2
@@ -200,25 +200,25 @@ def test_results_of_other_files_are_not_taken(words, write, monkeypatch, capsys,
 
 
 def test_a_hub_id_and_a_case_study_of_the_paper_have_no_files(words):
-    args, flags = ablation.parse([*words, "look=paper:knowledge", "--init", "org/name"])
-    settings = ablation.settings_of(args, flags)
+    args, flags = ablation._parse([*words, "look=paper:knowledge", "--init", "org/name"])
+    settings = ablation._settings_of(args, flags)
     assert settings["init"] == "org/name"
     assert settings["benchmark"]["look"] == "paper:knowledge"
 
 
 def test_files_that_moved_are_the_same(words, tmp_path):
-    before = ablation.settings_of(*ablation.parse(words))
+    before = ablation._settings_of(*ablation._parse(words))
     for name in ("data", "init", "folds", "en.tsv", "dictionary.tsv", "terms.tsv"):
         (tmp_path / "elsewhere" / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).rename(tmp_path / "elsewhere" / name)
     moved = [word.replace(str(tmp_path), str(tmp_path / "elsewhere")) for word in words]
-    assert ablation.settings_of(*ablation.parse(moved)) == before
+    assert ablation._settings_of(*ablation._parse(moved)) == before
 
 
 @pytest.mark.parametrize("format_", [None, 2])
 def test_settings_of_other_versions(words, write, capsys, format_):
     """Of before there were hashes; of before a configuration had a `system`."""
-    settings = ablation.settings_of(*ablation.parse(words)) | {"format": format_}
+    settings = ablation._settings_of(*ablation._parse(words)) | {"format": format_}
     write("out/ablation.json", json.dumps(settings))
     assert ablation.main(words) == 2
     error = capsys.readouterr().err
@@ -229,9 +229,9 @@ def test_results_of_other_settings_are_not_taken(words, tmp_path, monkeypatch):
     out = tmp_path / "out"
 
     def check(*more):
-        args, flags = ablation.parse([*words, *more])
-        settings = ablation.settings_of(args, flags)
-        check_settings(out, ablation.SETTINGS, settings)
+        args, flags = ablation._parse([*words, *more])
+        settings = ablation._settings_of(args, flags)
+        _check_settings(out, ablation._SETTINGS, settings)
         return settings
 
     first = check("--systems", "coder", "uniform")
@@ -272,7 +272,7 @@ def test_settings_are_kept_of_what_is_done(words, tmp_path, monkeypatch):
         asked.append(name)
         return records
 
-    monkeypatch.setattr(ablation, "results_of", results_of)
+    monkeypatch.setattr(ablation, "_results_of", results_of)
     assert ablation.main([*words, "--systems", "coder", "coder_v1"]) == 0
     assert ablation.main([*words, "--systems", "uniform", "--mu", "0.5"]) == 0
     assert asked == ["initial encoder", "coder", "coder_v1", "initial encoder", "uniform"]
@@ -300,7 +300,7 @@ def test_two_steps_of_each_system(tmp_path, hpo_path, minilm_path, capfd):
     words += ["--dictionary", tmp_path / "terms.tsv", "--triplets", "64"]
     assert ablation.main([str(word) for word in words]) == 0
     rows = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]
-    assert len(rows) == 2 * (1 + len(ablation.SYSTEMS))
+    assert len(rows) == 2 * (1 + len(ablation._SYSTEMS))
     assert len({row["heldout acc@1"] for row in rows if row["pooling"] == "cls"}) > 1
     capfd.readouterr()
     assert ablation.main([str(word) for word in words]) == 0

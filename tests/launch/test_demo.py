@@ -78,7 +78,7 @@ def test_demo(repo, tmp_path, hpo_path, minilm_path):
     line = done.stdout.rstrip().rpartition("\n")[2].strip()
     found = run(shlex.split(line))
     assert found.returncode == 0, found.stderr
-    listed = list(csv.DictReader(demo.LIST.read_text().splitlines()))
+    listed = list(csv.DictReader(demo._LIST.read_text().splitlines()))
     with (out / "coded.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [{name: row[name] for name in ("id", "local_term")} for row in rows] == listed
@@ -100,12 +100,12 @@ def test_its_results_are_what_the_report_reads(tmp_path):
     pytest.importorskip("torch")
     write_model(tmp_path / "model")
     mentions = write_toy(tmp_path) / "heldout" / "mentions.tsv"
-    initial, records = demo.score_initial(str(tmp_path / "model"), mentions)
+    initial, records = demo._score_initial(str(tmp_path / "model"), mentions)
     best, other = records
     assert best.scores["acc@1"] >= other.scores["acc@1"]
     assert initial.settings.pooling == best.encoder.pooling != other.encoder.pooling
     encoder = TermEncoder.from_pretrained(tmp_path / "model")
-    after = demo.score(encoder, mentions, "a run, step 4", "after")
+    after = demo._score(encoder, mentions, "a run, step 4", "after")
     write_records(tmp_path / "results.json", [best, after])
     out = tmp_path / "r.html"
     words = ["--model", str(tmp_path / "model"), "--results", str(tmp_path / "results.json")]
@@ -126,8 +126,8 @@ def test_before_is_the_better_pooling(shares, first, tmp_path, monkeypatch):
         assert stage == "before" and len(weights) == 64
         return types.SimpleNamespace(scores={"acc@1": of[encoder.settings.pooling]})
 
-    monkeypatch.setattr(demo, "score", score)
-    initial, records = demo.score_initial(str(tmp_path / "model"), tmp_path)
+    monkeypatch.setattr(demo, "_score", score)
+    initial, records = demo._score_initial(str(tmp_path / "model"), tmp_path)
     assert initial.settings.pooling == first
     assert [record.scores["acc@1"] for record in records] == sorted(shares, reverse=True)
 
@@ -146,7 +146,7 @@ FOUND = {
 
 
 def test_the_end_names_the_report_and_a_line_to_copy():
-    lines = demo.table(FOUND, "python").splitlines()
+    lines = demo._table(FOUND, "python").splitlines()
     assert "  before                45.3    67.8   mean" in lines
     assert "  after                 64.9    84.3   cls" in lines
     assert any(line.startswith("report   my runs/report.html") for line in lines)
@@ -166,6 +166,6 @@ def test_which_python_to_type(active, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv/bin/python"))
     monkeypatch.setenv("PATH", str(tmp_path / (".venv" if active else "other") / "bin"))
     monkeypatch.chdir(tmp_path)
-    assert demo.python_to_type() == ("python" if active else ".venv/bin/python")
+    assert demo._python_to_type() == ("python" if active else ".venv/bin/python")
     monkeypatch.chdir(tmp_path / "other")
-    assert demo.python_to_type() == ("python" if active else str(tmp_path / ".venv/bin/python"))
+    assert demo._python_to_type() == ("python" if active else str(tmp_path / ".venv/bin/python"))

@@ -4,7 +4,7 @@ import pytest
 
 from coder_jax.report.curves import read_panels
 from launch.experiment import mean_rows
-from launch.learning_curves import panels_of, plot_curves
+from launch.learning_curves import _panels_of, plot_curves
 
 
 def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
@@ -26,9 +26,9 @@ def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
         ],
         ("system", "steps", "pooling"),
     )
-    names, sim = panels_of(rows)
+    names, sim = _panels_of(rows)
     assert (names.title, names.unit, names.x_range) == ("en acc@1", "%", (250, 1000))
-    assert names.log_x and not panels_of(rows, "mean")
+    assert names.log_x and not _panels_of(rows, "mean")
     assert [(curve.name, curve.x) for curve in names.curves] == [
         ("start", [250, 1000]),
         ("coder", [250, 1000]),
@@ -48,7 +48,7 @@ def test_a_system_has_its_colour_in_all_panels():
         for system in ("a", "b")
         for steps in (250, 1000)
     ]
-    names, sim = panels_of(rows)
+    names, sim = _panels_of(rows)
     assert [(curve.name, curve.colour) for curve in names.curves] == [("a", 0), ("b", 1)]
     assert [(curve.name, curve.colour) for curve in sim.curves] == [("b", 1)]
 
@@ -58,7 +58,7 @@ def test_a_score_that_is_nowhere_defined_has_no_panel(tmp_path):
     rows = [
         {"system": "coder", "steps": steps, "pooling": "cls", **undefined} for steps in (250, 1000)
     ]
-    assert [panel.title for panel in panels_of(rows)] == ["en acc@1"]
+    assert [panel.title for panel in _panels_of(rows)] == ["en acc@1"]
     plot_curves(rows, tmp_path)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert read_panels(tmp_path / "curves.json") == panels_of(rows), "for a report"
+    assert read_panels(tmp_path / "curves.json") == _panels_of(rows), "for a report"

@@ -27,8 +27,8 @@ from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number
 # In this order (MLNorm, equation 4). Shapes: N terms, W width of the encoder, D width of the
 # classes.
 
-MOMENTUM = 0.1  # share of the newest batch in the running statistics; PyTorch's default
-EPSILON = 1e-5
+_MOMENTUM = 0.1  # share of the newest batch in the running statistics; PyTorch's default
+_EPSILON = 1e-5
 
 
 def head_shapes(encoder_width: int, width: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,7 +67,7 @@ def new_statistics(shapes: dict[str, Any]) -> dict[str, jax.Array]:
     }
 
 
-def projected(head: dict[str, jax.Array], pooled_NW: jax.Array) -> jax.Array:
+def _projected(head: dict[str, jax.Array], pooled_NW: jax.Array) -> jax.Array:
     """float32 [N, D]: linear and ReLU."""
     linear_ND = jnp.einsum(
         "nw,wd->nd", pooled_NW, head["kernel"], precision=jax.lax.Precision.HIGHEST
@@ -75,11 +75,11 @@ def projected(head: dict[str, jax.Array], pooled_NW: jax.Array) -> jax.Array:
     return jax.nn.relu(linear_ND + head["bias"][None, :])
 
 
-def normalized(
+def _normalized(
     head: dict[str, jax.Array], projected_ND: jax.Array, mean_D: jax.Array, variance_D: jax.Array
 ) -> jax.Array:
     """float32 [N, D]: batch norm with these statistics, then unit length."""
-    root_D = jax.lax.rsqrt(variance_D + EPSILON)
+    root_D = jax.lax.rsqrt(variance_D + _EPSILON)
     normal_ND = (projected_ND - mean_D[None, :]) * (root_D * head["scale"])[None, :]
     return unit_rows(normal_ND + head["shift"][None, :])
 
@@ -96,15 +96,15 @@ def train_head(
         statistics: the running ones before.
         pooled_NW: float32, of all terms of the step.
     """
-    projected_ND = projected(head, pooled_NW)
+    projected_ND = _projected(head, pooled_NW)
     mean_D, variance_D = projected_ND.mean(0), projected_ND.var(0)
     terms = projected_ND.shape[0]
     seen = {"mean": mean_D, "variance": variance_D * (terms / max(terms - 1, 1))}
     running = {
-        name: (1 - MOMENTUM) * statistics[name] + MOMENTUM * jax.lax.stop_gradient(seen[name])
+        name: (1 - _MOMENTUM) * statistics[name] + _MOMENTUM * jax.lax.stop_gradient(seen[name])
         for name in statistics
     }
-    return normalized(head, projected_ND, mean_D, variance_D), running
+    return _normalized(head, projected_ND, mean_D, variance_D), running
 
 
 def apply_head(
@@ -116,15 +116,15 @@ def apply_head(
         head, statistics: of a trained run.
         pooled_NW: float32.
     """
-    projected_ND = projected(head, pooled_NW)
-    return normalized(head, projected_ND, statistics["mean"], statistics["variance"])
+    projected_ND = _projected(head, pooled_NW)
+    return _normalized(head, projected_ND, statistics["mean"], statistics["variance"])
 
 
 # -------------------------------------------------------------------------------------------------
 # ConceptClassifier: mentions and their semantic groups in, concepts and probabilities out.
 
-CHUNK = 1024  # mentions that go through the head, or are compared, at once
-BLOCK = 1 << 15  # classes that they are compared with at once
+_CHUNK = 1024  # mentions that go through the head, or are compared, at once
+_BLOCK = 1 << 15  # classes that they are compared with at once
 
 
 class ConceptClassifier:
@@ -180,8 +180,8 @@ class ConceptClassifier:
         """float32 [M, D]: the unit vectors that are compared with the classes."""
         pooled = self.encoder.encode(list(mentions), unit=False, progress=progress)
         parts = [
-            np.asarray(_apply_head(self.head, jnp.asarray(pooled[first : first + CHUNK])))
-            for first in range(0, len(pooled), CHUNK)
+            np.asarray(_apply_head(self.head, jnp.asarray(pooled[first : first + _CHUNK])))
+            for first in range(0, len(pooled), _CHUNK)
         ]
         width = self.table.shape[1]
         return np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
@@ -222,7 +222,7 @@ class ConceptClassifier:
             keys = self.unit_table if rows.size == len(self.table) else self.unit_table[rows]
             count = min(k, rows.size)
             cosine, found = search(vectors[mine], keys, count)
-            log_sum = log_sums(vectors[mine], keys, self.scale)
+            log_sum = _log_sums(vectors[mine], keys, self.scale)
             index[mine, :count] = rows[found]
             probability[mine, :count] = np.exp(self.scale * cosine - log_sum[:, None])
         return index, probability
@@ -232,7 +232,7 @@ class ConceptClassifier:
         return bool((self.groups >> GROUPS.index(name) & 1).any())
 
 
-def log_sums(vectors: np.ndarray, keys: np.ndarray, scale: float) -> np.ndarray:
+def _log_sums(vectors: np.ndarray, keys: np.ndarray, scale: float) -> np.ndarray:
     """float32 [M]: the logarithm of the sum of exp(scale x cosine) over all keys.
 
     Args:
@@ -241,12 +241,12 @@ def log_sums(vectors: np.ndarray, keys: np.ndarray, scale: float) -> np.ndarray:
         scale: s, at most 40.
     """
     sums = []
-    for first in range(0, len(vectors), CHUNK):
+    for first in range(0, len(vectors), _CHUNK):
         process.poll()
-        part = jnp.asarray(vectors[first : first + CHUNK])
+        part = jnp.asarray(vectors[first : first + _CHUNK])
         total = np.zeros(len(part), np.float64)
-        for start in range(0, len(keys), BLOCK):
-            block = keys[start : start + BLOCK]
+        for start in range(0, len(keys), _BLOCK):
+            block = keys[start : start + _BLOCK]
             total += np.asarray(_sum_of_exponentials(part, jnp.asarray(block), scale=scale))
         sums.append(scale + np.log(total))
     return np.concatenate(sums).astype(np.float32) if sums else np.zeros(0, np.float32)

@@ -26,11 +26,11 @@ from data_pipeline.process import BadInput
 #
 # Shapes: N terms, C rows, D width.
 
-BLOCK = 4096  # rows that are scored at once
+_BLOCK = 4096  # rows that are scored at once
 # Rows are a multiple of the first, and many of the second, whatever the devices: so the same table
 # lies on one device or on many.
-FEW, MANY = 2048, 32_768
-LEAST = 1e-24  # of a squared norm: a row of zeros has no direction
+_FEW, _MANY = 2048, 32_768
+_LEAST = 1e-24  # of a squared norm: a row of zeros has no direction
 
 
 class Scores(NamedTuple):
@@ -46,13 +46,13 @@ class Scores(NamedTuple):
 
 def padded_rows(concepts: int) -> int:
     """C, the rows of a table for so many concepts; those at the end belong to no concept."""
-    multiple = FEW if concepts <= MANY else MANY
+    multiple = _FEW if concepts <= _MANY else _MANY
     return -(-concepts // multiple) * multiple
 
 
 def unit_rows(rows: jax.Array) -> jax.Array:
     """The rows (last dimension) at unit length; zeros stay zeros."""
-    return rows * jax.lax.rsqrt(jnp.maximum((rows**2).sum(-1, keepdims=True), LEAST))
+    return rows * jax.lax.rsqrt(jnp.maximum((rows**2).sum(-1, keepdims=True), _LEAST))
 
 
 def class_scores(
@@ -107,7 +107,7 @@ def _scores_of_rows(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`Scores` on one device, which has c of the rows; `axes` are those that they lie over."""
     rows, width = table_cD.shape
-    block = math.gcd(rows, BLOCK)
+    block = math.gcd(rows, _BLOCK)
     first = 0 if axes is None else jax.lax.axis_index(axes) * rows
 
     def varying(value: jax.Array) -> jax.Array:
@@ -153,7 +153,7 @@ def class_softmax_loss(scores: Scores) -> tuple[jax.Array, dict[str, jax.Array]]
 # -------------------------------------------------------------------------------------------------
 # Classes among candidates: the scores of a step, and where new rows start.
 
-CONCEPTS_AT_ONCE = 65_536
+_CONCEPTS_AT_ONCE = 65_536
 
 
 def candidate_scores(
@@ -217,8 +217,8 @@ def with_means(
         )
     filled = classes_CD.copy()
     new = np.logical_not(np.any(classes_CD, axis=1))
-    for first in range(0, len(filled), CONCEPTS_AT_ONCE):
-        last = min(first + CONCEPTS_AT_ONCE, len(filled))
+    for first in range(0, len(filled), _CONCEPTS_AT_ONCE):
+        last = min(first + _CONCEPTS_AT_ONCE, len(filled))
         start = term_start[first : last + 1]
         sums = np.add.reduceat(vectors[start[0] : start[-1]], start[:-1] - start[0], axis=0)
         norm = np.linalg.norm(sums, axis=1, keepdims=True)

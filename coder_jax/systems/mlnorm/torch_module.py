@@ -3,9 +3,9 @@
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 
     import sys; sys.path.insert(0, FOLDER)
-    from concept_classifier import ConceptClassifier
+    from concept_classifier import TorchConceptClassifier
 
-    classifier = ConceptClassifier(FOLDER)
+    classifier = TorchConceptClassifier(FOLDER)
     for concept, probability in classifier(["mal de tête"], ["DISO"], k=3)[0]:
         print(concept, probability)
 """
@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 
-class ConceptClassifier(torch.nn.Module):
+class TorchConceptClassifier(torch.nn.Module):
     """The softmax of 20 x cosine over all concepts of a mention's semantic group.
 
     Attributes:

@@ -104,10 +104,10 @@ from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 # -------------------------------------------------------------------------------------------------
 # What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
 
-PROVED = 64  # classes
+_PROVED = 64  # classes
 
 
-class ClassHead(Head):
+class _ClassHead(Head):
     """A part that belongs to the classes: rows, or what leads from the encoder to them."""
 
     def __init__(self, name: str, part: Part, width: int, seed: int):
@@ -139,7 +139,7 @@ class ClassHead(Head):
         return jax.random.uniform(of_classes, shapes.shape, minval=-bound, maxval=bound)
 
 
-def check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
+def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
     """BadInput for a width or a scale that cannot be used."""
     check_least(system, 1, "width")
     if not 0 < system.scale <= 40:
@@ -148,20 +148,20 @@ def check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
         )
 
 
-def cosines_with_classes(
+def _cosines_with_classes(
     bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
 ) -> jax.Array:
     """What proves classes beside the encoder: cosines of terms with the first of them."""
     tokens, positions, segments = (rows[name] for name in PACKED)
     pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
     vectors = apply_head(params["head"], statistics, pooled)
-    classes = unit_rows(params["classes"][:PROVED])
+    classes = unit_rows(params["classes"][:_PROVED])
     return jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
+def _saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
     """The same by the classifier that was read of a run."""
-    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:PROVED])))
+    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
     return classifier.encode(terms) @ classes.T
 
 
@@ -182,12 +182,12 @@ def saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]
 #
 # Shapes: B blocks of R rows, L tokens of a row.
 
-NOISE_SITE, DROP_SITE = 1_000_001, 1_000_002  # of random numbers: no other use has these
-ALWAYS_KEPT = 2  # pieces of a term
-LAST = jnp.finfo(jnp.float32).max  # of [SEP]: behind all pieces but those that are left out
+_NOISE_SITE, _DROP_SITE = 1_000_001, 1_000_002  # of random numbers: no other use has these
+_ALWAYS_KEPT = 2  # pieces of a term
+_LAST = jnp.finfo(jnp.float32).max  # of [SEP]: behind all pieces but those that are left out
 
 
-def draws(ids_BRL: jax.Array, site: int) -> jax.Array:
+def _draws(ids_BRL: jax.Array, site: int) -> jax.Array:
     """float32 in (0, 1), uniform on a grid of 2^-23: one for each token, another one at each site.
 
     Args:
@@ -198,12 +198,12 @@ def draws(ids_BRL: jax.Array, site: int) -> jax.Array:
     return ((bits >> 9).astype(jnp.float32) + 0.5) * 2.0**-23
 
 
-def normal(uniform: jax.Array) -> jax.Array:
+def _normal(uniform: jax.Array) -> jax.Array:
     """Draws in (0, 1) as those of a normal distribution of deviation 1."""
     return 2**0.5 * jax.lax.erf_inv(2 * uniform - 1)
 
 
-def jitter(
+def _jitter(
     tokens_RL: jax.Array,
     positions_RL: jax.Array,
     segments_RL: jax.Array,
@@ -228,9 +228,9 @@ def jitter(
     term = jax.lax.cummax(jnp.where(begins, slots, 0), axis=1)  # the slot where it begins
     lower_RLL = is_piece[:, None, :] & (uniform_RL[:, None, :] < uniform_RL[:, :, None])
     lower_RLL &= segments_RL[:, None, :] == segments_RL[:, :, None]
-    dropped = is_piece & (uniform_RL < drop) & (lower_RLL.sum(-1) >= ALWAYS_KEPT)
+    dropped = is_piece & (uniform_RL < drop) & (lower_RLL.sum(-1) >= _ALWAYS_KEPT)
     key = jnp.where(dropped, jnp.inf, positions_RL + noise * normal_RL)
-    key = jnp.where(is_piece, key, jnp.where(begins, -jnp.inf, LAST))
+    key = jnp.where(is_piece, key, jnp.where(begins, -jnp.inf, _LAST))
     key = jnp.where(segments_RL > 0, key, 0.0)  # padding stays where it is
     _, _, tokens_RL, dropped = jax.lax.sort(
         (term, key, tokens_RL, dropped), dimension=1, is_stable=True, num_keys=2
@@ -241,20 +241,20 @@ def jitter(
     return tokens, positions, segments
 
 
-def jittered(batch: Batch, ids_BRL: jax.Array, *, noise: float, drop: float) -> Batch:
+def _jittered(batch: Batch, ids_BRL: jax.Array, *, noise: float, drop: float) -> Batch:
     """The arrays of a pass with the rows of its B blocks jittered.
 
     Args:
         batch: with `tokens`, `positions` and `segments` [B, R, L].
         ids_BRL: uint32, `token_ids` of the batch.
-        noise, drop: of `jitter`.
+        noise, drop: of `_jitter`.
     """
     of_block: Callable[..., tuple[jax.Array, ...]] = jax.vmap(
-        partial(jitter, noise=noise, drop=drop)
+        partial(_jitter, noise=noise, drop=drop)
     )
     tokens, positions, segments = (batch[name] for name in PACKED)
-    normal_BRL = normal(draws(ids_BRL, NOISE_SITE))
-    uniform_BRL = draws(ids_BRL, DROP_SITE)
+    normal_BRL = _normal(_draws(ids_BRL, _NOISE_SITE))
+    uniform_BRL = _draws(ids_BRL, _DROP_SITE)
     rows = of_block(tokens, positions, segments, normal_BRL, uniform_BRL)
     return {**batch, **dict(zip(PACKED, rows, strict=True))}
 
@@ -266,7 +266,7 @@ def jittered(batch: Batch, ids_BRL: jax.Array, *, noise: float, drop: float) -> 
 # terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021, sections 4.2
 # and 4.3.1.
 
-POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
+_POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -313,7 +313,7 @@ class MLNormSystem(EncoderSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        check_scale(self)
+        _check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
@@ -336,7 +336,7 @@ class MLNormSystem(EncoderSystem):
             "class_groups": Part(rate=None, spread=0),
         }
         return tuple(
-            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
     def start_to_record(
@@ -379,12 +379,12 @@ class MLNormSystem(EncoderSystem):
             bert = merge_encoder(graph, params["encoder"])
             if self.jitters and seed is not None:
                 ids = token_ids(batch, step_key, seed)
-                batch = jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
+                batch = _jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
             vector_BGNW = term_vectors(bert, batch, step_key, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
             if seed is not None:
-                pooled_NW = drop_vectors(pooled_NW, seed, step_key, POOLED_SITE, rate)
+                pooled_NW = drop_vectors(pooled_NW, seed, step_key, _POOLED_SITE, rate)
             vector_ND, extra = train_head(params["head"], extra, pooled_NW)
             class_N = batch["concepts"].reshape(-1)
             group_N = batch["semantic_groups"].reshape(-1)
@@ -410,7 +410,7 @@ class MLNormSystem(EncoderSystem):
         """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
         nearest = super().scorer(source, run)
         assert nearest is not None
-        heldout = HeldOutClasses(self, source)
+        heldout = _HeldOutClasses(self, source)
 
         def score(view: View) -> dict[str, dict[str, float]]:
             return {**nearest(view), "classes": heldout.scores(view)}
@@ -422,21 +422,21 @@ class MLNormSystem(EncoderSystem):
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        cosines = cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
+        cosines = _cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        cosines = _saved_cosines(run, _trained_classifier(self, run), terms)
         return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
         found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+        return dataclasses.replace(found, tables={"classes": _trained_classifier(self, run)})
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_classifier(self, run, out, **options)
+        return _export_classifier(self, run, out, **options)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -448,10 +448,10 @@ class MLNormSystem(EncoderSystem):
 # tells the concept of each of its terms from all candidates of its terms, and moves only these
 # rows.
 
-TERMS_AT_ONCE = 16_384
-ONCE = 1 << 40  # steps: more than any run has
+_TERMS_AT_ONCE = 16_384
+_ONCE = 1 << 40  # steps: more than any run has
 # Arrays of a batch: sets that classes have, and the one of these that a class of a term must have.
-AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
+_AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -480,12 +480,12 @@ class MLNormClassesSystem(EncoderSystem):
     within_language: bool = False
     """Whether a term is told only from concepts that have a term in its language. Else a term of a
     language in which few concepts have a name teaches all others that they are not meant in it."""
-    refresh_steps: int = ONCE
+    refresh_steps: int = _ONCE
     """Steps after which candidates are found anew; once, before the first step, in the paper."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        check_scale(self)
+        _check_scale(self)
         check_least(self, 1, "candidates", "refresh_steps")
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -522,7 +522,7 @@ class MLNormClassesSystem(EncoderSystem):
             "class_groups": Part(rate=None, spread=0),
         }
         return tuple(
-            ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
     def parts(self) -> dict[str, Part]:
@@ -644,7 +644,7 @@ class MLNormClassesSystem(EncoderSystem):
             path,
             int(data.term_start[-1]),
             make,
-            chunk=TERMS_AT_ONCE,
+            chunk=_TERMS_AT_ONCE,
             provenance=provenance_of(source.manifest, encoder, head),
             what="vectors of all terms",
         )
@@ -679,7 +679,7 @@ class MLNormClassesSystem(EncoderSystem):
             folder / CANDIDATES,
             len(rows),
             make,
-            chunk=TERMS_AT_ONCE,
+            chunk=_TERMS_AT_ONCE,
             provenance=hashlib.sha256(np.ascontiguousarray(table).data).hexdigest(),
             what="candidates of all terms",
         )
@@ -702,7 +702,7 @@ class MLNormClassesSystem(EncoderSystem):
                 whole["vectors"],
                 params["classes"],
                 whole["classes"],
-                *((whole[sets], whole[own]) for sets, own in AMONG if own in whole),
+                *((whole[sets], whole[own]) for sets, own in _AMONG if own in whole),
                 scale=self.scale,
             )
             loss, metrics = class_softmax_loss(scores)
@@ -714,7 +714,7 @@ class MLNormClassesSystem(EncoderSystem):
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
         """acc@1 and others of the held-out terms, by the classes."""
-        heldout = HeldOutClasses(self, source)
+        heldout = _HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
     # ---- What proves what leaves the run: cosines with the first classes ----
@@ -722,23 +722,23 @@ class MLNormClassesSystem(EncoderSystem):
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        cosines = cosines_with_classes(
+        cosines = _cosines_with_classes(
             bert, params, params["statistics"], rows, terms, self.model.pooling
         )
         return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        cosines = saved_cosines(run, trained_classifier(self, run), terms)
+        cosines = _saved_cosines(run, _trained_classifier(self, run), terms)
         return {**super().saved_outputs(run, terms), "cosines": cosines}
 
     # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
         found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": trained_classifier(self, run)})
+        return dataclasses.replace(found, tables={"classes": _trained_classifier(self, run)})
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_classifier(self, run, out, **options)
+        return _export_classifier(self, run, out, **options)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -760,7 +760,7 @@ class MLNormClassesSystem(EncoderSystem):
 
 # Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
 # those of a step.
-FRENCH, MIRROR, AT_ONCE = 179_992, 544_383, 128
+_FRENCH, _MIRROR, _AT_ONCE = 179_992, 544_383, 128
 
 
 def mlnorm() -> Config[MLNormSystem]:
@@ -775,10 +775,10 @@ def mlnorm() -> Config[MLNormSystem]:
     Quaero's EMEA of 2015. The steps are 15 epochs of its terms: with other data set --steps and
     --warmup-steps. Not trained to its end here.
     """
-    steps = round(15 * (FRENCH + MIRROR) / AT_ONCE / 100) * 100
+    steps = round(15 * (_FRENCH + _MIRROR) / _AT_ONCE / 100) * 100
     return Config(
         recipe="mlnorm",
-        system=MLNormSystem(batch=TermSpec(terms=AT_ONCE)),
+        system=MLNormSystem(batch=TermSpec(terms=_AT_ONCE)),
         optimizer=OptimizerConfig(
             steps=steps, warmup_steps=steps // 10, weight_decay=0.0, clip_norm=0.0
         ),
@@ -871,7 +871,7 @@ def mlnorm_small() -> Config[MLNormSystem]:
 # Held-out terms as a quick look at a run: how often their concept is the most probable one.
 
 
-class HeldOutClasses:
+class _HeldOutClasses:
     """acc@1, acc@5 and mrr of the dataset's held-out terms by the classes, the group given.
 
     The group of a term is one of its concept's; of a term without any the softmax is over all.
@@ -940,10 +940,10 @@ class HeldOutClasses:
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
 
-TABLE, SETTINGS, MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
+_TABLE, _SETTINGS, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
 
-class Settings(TypedDict):
+class _Settings(TypedDict):
     """What classifier.json must have."""
 
     scale: float
@@ -951,10 +951,10 @@ class Settings(TypedDict):
 
 def is_classifier(path: str | Path) -> bool:
     """Whether a folder is an export with classes."""
-    return (Path(path) / SETTINGS).is_file()
+    return (Path(path) / _SETTINGS).is_file()
 
 
-def trained_classifier(
+def _trained_classifier(
     system: MLNormSystem | MLNormClassesSystem, run: SavedRun
 ) -> ConceptClassifier:
     """The classifier of a run."""
@@ -967,7 +967,7 @@ def trained_classifier(
     )
 
 
-def export_classifier(
+def _export_classifier(
     system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
     """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
@@ -977,26 +977,26 @@ def export_classifier(
         out: the folder to write.
         options: of `export_trained`.
     """
-    classifier = trained_classifier(system, run)
+    classifier = _trained_classifier(system, run)
 
     def write(folder: Path) -> dict[str, float]:
-        write_classifier(folder, classifier, run.folder / CLASSES)
-        return {"probabilities in PyTorch": compare_classifier(folder, classifier)}
+        _write_classifier(folder, classifier, run.folder / CLASSES)
+        return {"probabilities in PyTorch": _compare_classifier(folder, classifier)}
 
     return export_trained(system, run, out, beside=write, **options)
 
 
-def write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:
+def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:
     """Write the files beside the encoder's."""
     tensors = {"classes": classifier.table, **classifier.head}
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    save_file(contiguous, folder / TABLE, metadata={"format": "pt"})
+    save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    write_json(folder / SETTINGS, {"scale": classifier.scale})
-    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
+    write_json(folder / _SETTINGS, {"scale": classifier.scale})
+    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
-def compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
+def _compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:
@@ -1004,12 +1004,12 @@ def compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
     """
     import torch
 
-    module = load_module(folder / MODULE)
+    module = load_module(folder / _MODULE)
     known_groups: list[str | None] = [name for name in GROUPS if classifier.known_group(name)]
     known_groups.append(None)
     groups = [known_groups[place % len(known_groups)] for place in range(len(PROBE_TERMS))]
     with torch.inference_mode():
-        theirs = module.ConceptClassifier(folder).probabilities(PROBE_TERMS, groups).numpy()
+        theirs = module.TorchConceptClassifier(folder).probabilities(PROBE_TERMS, groups).numpy()
     index, ours = classifier.nearest(PROBE_TERMS, groups, k=min(100, len(classifier.concepts)))
     known = index >= 0
     picked = np.take_along_axis(theirs, np.maximum(index, 0), axis=1)
@@ -1024,12 +1024,14 @@ def read_classifier(folder: Path) -> ConceptClassifier:
     Raises:
         BadInput: if its files cannot be read.
     """
-    settings = typed(read_json(folder / SETTINGS), Settings, str(folder / SETTINGS))
+    settings = typed(read_json(folder / _SETTINGS), _Settings, str(folder / _SETTINGS))
     try:
-        tensors = load_file(folder / TABLE)
+        tensors = load_file(folder / _TABLE)
         table = tensors.pop("classes")
     except (OSError, KeyError, SafetensorError) as error:
-        raise BadInput(f"{folder / TABLE} cannot be read: {error}; export the run again") from error
+        raise BadInput(
+            f"{folder / _TABLE} cannot be read: {error}; export the run again"
+        ) from error
     return ConceptClassifier(
         TermEncoder.from_pretrained(folder),
         tensors,

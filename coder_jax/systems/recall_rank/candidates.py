@@ -18,12 +18,12 @@ from data_pipeline.process import BadInput
 # -------------------------------------------------------------------------------------------------
 # Nearest vectors and concepts by Euclidean distance, on the exact search by dot products.
 
-MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
-NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
-PAIRS_AT_ONCE = 16384  # whose mean distances are computed at a time
+_MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
+_NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
+_PAIRS_AT_ONCE = 16384  # whose mean distances are computed at a time
 
 
-def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k keys with the smallest Euclidean distance to each query, nearest first.
 
     |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2): keys with one more number, -|v|^2 / 2, are searched by
@@ -44,7 +44,7 @@ def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, 
     # Around their mean: distances stay, and squares lose fewer digits.
     middle = keys.mean(axis=0, dtype=np.float64)
     longer_keys = aligned((len(keys), width + 1), np.float32)
-    at_once = max(1, NUMBERS_AT_ONCE // width)
+    at_once = max(1, _NUMBERS_AT_ONCE // width)
     for first in range(0, len(keys), at_once):
         part = longer_keys[first : first + at_once]
         part[:, :width] = keys[first : first + at_once] - middle
@@ -52,10 +52,10 @@ def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, 
     longer_queries = aligned((len(queries), width + 1), np.float32)
     longer_queries[:, :width] = queries - middle
     longer_queries[:, width] = 1.0
-    _, found = search(longer_queries, longer_keys, min(k + MORE, len(keys)))
+    _, found = search(longer_queries, longer_keys, min(k + _MORE, len(keys)))
     found.sort(axis=1)  # so that a stable order puts the lower index first
     distance = np.empty(found.shape, np.float32)
-    at_once = max(1, NUMBERS_AT_ONCE // (found.shape[1] * width))
+    at_once = max(1, _NUMBERS_AT_ONCE // (found.shape[1] * width))
     for first in range(0, len(queries), at_once):
         some = slice(first, first + at_once)
         difference = queries[some, None].astype(np.float64) - keys[found[some]]
@@ -64,7 +64,7 @@ def nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, 
     return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
 
 
-def nearest_by_mean(
+def _nearest_by_mean(
     queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k keys with the smallest mean distance to each query over several encoders; exact.
@@ -88,13 +88,13 @@ def nearest_by_mean(
         Fagin, Lotem, Naor, Optimal aggregation algorithms for middleware, 2003, section 4.
     """
     if len(keys) == 1:
-        return nearest(queries[0], keys[0], k)
+        return _nearest(queries[0], keys[0], k)
     count = len(keys[0])
     distance, found = (np.empty((len(queries[0]), k), kind) for kind in (np.float32, np.int64))
     left, wanted = np.arange(len(queries[0])), min(4 * k, count)
     while left.size:
         some = [vectors[left] for vectors in queries]
-        lists = [nearest(one, key, wanted) for one, key in zip(some, keys, strict=True)]
+        lists = [_nearest(one, key, wanted) for one, key in zip(some, keys, strict=True)]
         least = np.mean([distances[:, -1] for distances, _ in lists], axis=0)
         index = np.sort(np.concatenate([name for _, name in lists], axis=1), axis=1)
         new = np.ones(index.shape, bool)  # not found by another encoder, too
@@ -114,15 +114,15 @@ def mean_distances(
 ) -> np.ndarray:
     """float64 [p]: the mean distance of pairs of a query and a key, int [p] each."""
     total = np.zeros(len(rows))
-    for first in range(0, len(rows), PAIRS_AT_ONCE):
-        part = slice(first, first + PAIRS_AT_ONCE)
+    for first in range(0, len(rows), _PAIRS_AT_ONCE):
+        part = slice(first, first + _PAIRS_AT_ONCE)
         for query, key in zip(queries, keys, strict=True):
             difference = query[rows[part]].astype(np.float64) - key[index[part]]
             total[part] += np.sqrt(np.square(difference).sum(axis=-1))
     return total / len(keys)
 
 
-def nearest_concepts(
+def _nearest_concepts(
     queries: Sequence[np.ndarray],
     names: Sequence[np.ndarray],
     name_concepts: np.ndarray,
@@ -141,7 +141,7 @@ def nearest_concepts(
         name, nearest first; c is k, or the number of concepts if that is less.
 
     Raises:
-        BadInput, Stopped: as `nearest`.
+        BadInput, Stopped: as `_nearest`.
     """
     k = min(k, len(np.unique(name_concepts)))
     shape = len(queries[0]), k
@@ -149,8 +149,8 @@ def nearest_concepts(
     left, wanted = np.arange(len(queries[0])), k
     while left.size:
         wanted = min(wanted, len(names[0]))
-        distances, name = nearest_by_mean([one[left] for one in queries], names, wanted)
-        first = is_first_of_row(name_concepts[name])
+        distances, name = _nearest_by_mean([one[left] for one in queries], names, wanted)
+        first = _is_first_of_row(name_concepts[name])
         enough = first.sum(axis=1) >= k
         # The first k of a row's new concepts: a stable order puts them in front.
         place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
@@ -160,7 +160,7 @@ def nearest_concepts(
     return distance, found
 
 
-def is_first_of_row(values: np.ndarray) -> np.ndarray:
+def _is_first_of_row(values: np.ndarray) -> np.ndarray:
     """bool [q, n]: whether a value is the first of its kind in its row."""
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
@@ -223,7 +223,7 @@ class Generator(abc.ABC):
             progress: show a progress bar.
         """
         vectors = self.encode(mentions, progress=progress)
-        distances, found = nearest_concepts(vectors, names, name_concepts, k)
+        distances, found = _nearest_concepts(vectors, names, name_concepts, k)
         return CandidateLists(
             names=found.astype(np.int32),
             distances=distances,
@@ -333,7 +333,7 @@ class GeneratorEnsemble(Generator):
         )
 
 
-def nearest_others(
+def nearest_wrong_names(
     mentions: np.ndarray, names: np.ndarray, own: Sequence[np.ndarray], k: int
 ) -> np.ndarray:
     """int32 [M, k]: the names nearest to each mention that are none of its own.
@@ -352,7 +352,7 @@ def nearest_others(
             f"the dictionary has {len(names)} names, of which a mention may mean "
             f"{counts.max()}; expected {k} others: use fewer (--negatives-per-pair)"
         )
-    _, found = nearest(mentions, names, k + int(counts.max(initial=0)))
+    _, found = _nearest(mentions, names, k + int(counts.max(initial=0)))
     rows = np.repeat(np.arange(len(mentions)), counts)
     taken = rows * len(names) + np.concatenate([np.zeros(0, np.int64), *own])
     is_own = np.isin(np.arange(len(mentions))[:, None] * len(names) + found, taken)

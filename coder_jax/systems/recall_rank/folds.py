@@ -14,7 +14,7 @@ from coder_jax.systems.encoder_system import of_another_run
 from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.ranking import ranked
 from coder_jax.systems.recall_rank.training import MentionRun, RecallSystem, dev_scores
-from coder_jax.training.run_folder import read_identity, small_files, system_name
+from coder_jax.training.run_folder import read_run_identity, small_files, system_name
 from data_pipeline.batches.mentions import folds_of, read_fold
 from data_pipeline.dataset.mentions import (
     CANDIDATES,
@@ -83,7 +83,7 @@ def _identity(run: str) -> Mapping[str, Any]:
             f"--folds: {run} is {what}; expected runs of the recipe recall, which say what they "
             "were trained without"
         )
-    return read_identity(small_files(run), MentionRun)
+    return read_run_identity(small_files(run), MentionRun)
 
 
 def _check_data(run: str, identity: Mapping[str, Any], data: MentionDataset) -> None:
@@ -98,7 +98,7 @@ def _check_data(run: str, identity: Mapping[str, Any], data: MentionDataset) -> 
 # -------------------------------------------------------------------------------------------------
 # A folder of mentions with their candidates: what a ranker is trained on.
 
-HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "number")
+_HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "number")
 
 
 def write_candidates(
@@ -143,13 +143,13 @@ def write_candidates(
         manifest = {**data.manifest, "candidates": made_by}
         write_identity(new / MENTIONS.file, MENTIONS, manifest)
         with (new / CANDIDATES_TABLE).open("w", encoding="utf-8", newline="\n") as file:
-            file.write("\t".join(HEADER) + "\n")
+            file.write("\t".join(_HEADER) + "\n")
             for split, mentions in data.splits.items():
                 strings = list(mentions.mentions.strings)
                 by = unseen_by if split == "train" else None
                 lists = generators.lists_by(by, strings, names, data.name_concepts, k)
                 lists.write(new, split)
-                file.writelines(lines_of(split, strings, mentions, lists, data))
+                file.writelines(_lines_of(split, strings, mentions, lists, data))
                 scores = dev_scores(ranked(lists, data.name_concepts, None), mentions.gold_sets())
                 seen = "" if by is None else ", each by the generator that has not seen it"
                 yield f"{split}: {len(strings):,} mentions{seen}, " + ", ".join(
@@ -158,7 +158,7 @@ def write_candidates(
     yield f"{k} candidates of each in {out}"
 
 
-def lines_of(
+def _lines_of(
     split: str,
     strings: list[str],
     mentions: MentionSplit,

@@ -39,10 +39,10 @@ from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
 
 RecallForm = Literal["sum", "max"]
 Fusion = Literal["mean", "recall", "rank"]
-THRESHOLD = 0.8  # theta: a fourth and further concepts score more (section 3.3)
+_THRESHOLD = 0.8  # theta: a fourth and further concepts score more (section 3.3)
 
 
-def recall_scores(distances_MK: np.ndarray, form: RecallForm = "sum") -> np.ndarray:
+def _recall_scores(distances_MK: np.ndarray, form: RecallForm = "sum") -> np.ndarray:
     """float64 [M, k]: 1 - d_i / sum_j d_j (equation 12), or 1 - d_i / max_j d_j.
 
     The paper's form leaves all of ten candidates near .9, so that the ranker decides alone but
@@ -67,9 +67,9 @@ def fused_scores(
         distances_MK: of the candidates.
         rank_MK: their probabilities by a ranker, or None where there is none.
         fusion: which scores count; without a ranker those of the generator.
-        form: of `recall_scores`.
+        form: of `_recall_scores`.
     """
-    recall = recall_scores(distances_MK, form)
+    recall = _recall_scores(distances_MK, form)
     if rank_MK is None or fusion == "recall":
         return recall
     rank = rank_MK.astype(np.float64)
@@ -81,8 +81,8 @@ def best_first(scores_MK: np.ndarray) -> np.ndarray:
     return np.argsort(-scores_MK, axis=1, kind="stable")
 
 
-def answer_counts(
-    sorted_MK: np.ndarray, numbers_MC: np.ndarray, threshold: float = THRESHOLD
+def _answer_counts(
+    sorted_MK: np.ndarray, numbers_MC: np.ndarray, threshold: float = _THRESHOLD
 ) -> np.ndarray:
     """int64 [M]: how many candidates of each mention are its answer (equation 14).
 
@@ -104,8 +104,8 @@ def answer_counts(
 # -------------------------------------------------------------------------------------------------
 # Pairs of a mention and a candidate in, the probability that the candidate is right out.
 
-PAIRS_AT_ONCE = 512
-ROW_LENGTH = 128
+_PAIRS_AT_ONCE = 512
+_ROW_LENGTH = 128
 
 Mask = Literal["after", "before"]
 
@@ -140,7 +140,7 @@ def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
 
 
 # Compiled once for each shape and each structure of an encoder.
-compiled_logits: Any = nnx.jit(rank_logits, static_argnums=(3, 4, 5))
+_compiled_logits: Any = nnx.jit(rank_logits, static_argnums=(3, 4, 5))
 
 
 def probabilities(
@@ -164,23 +164,23 @@ def probabilities(
     Raises:
         Stopped: a signal asked for it.
     """
-    first_of, place = distinct_pairs(pairs)
+    first_of, place = _distinct_pairs(pairs)
     found = np.empty(len(first_of), np.float32)
     lengths = np.diff(pairs.start)
-    row_length = max(ROW_LENGTH, int(lengths.max(initial=1)))
+    row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
     # Pairs of like lengths are packed together.
     order = np.argsort(-lengths[first_of], kind="stable")
-    parts = range(0, len(first_of), PAIRS_AT_ONCE)
+    parts = range(0, len(first_of), _PAIRS_AT_ONCE)
     for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
         process.poll()
-        chosen = order[first : first + PAIRS_AT_ONCE]
+        chosen = order[first : first + _PAIRS_AT_ONCE]
         rows = packed(pairs, first_of[chosen], row_length)
-        logits = compiled_logits(bert, dict(head), rows, PAIRS_AT_ONCE, probes, mask)
+        logits = _compiled_logits(bert, dict(head), rows, _PAIRS_AT_ONCE, probes, mask)
         found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
     return found[place]
 
 
-def distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     """(first, place): int64 [u] and [n].
 
     `first` numbers the pairs that are equal to none before them, and `place` says for each pair
@@ -384,7 +384,7 @@ class Choice:
 
     fusion: Fusion = "mean"
     form: RecallForm = "sum"
-    threshold: float = THRESHOLD
+    threshold: float = _THRESHOLD
 
     @property
     def fused(self) -> str:
@@ -428,9 +428,9 @@ def ranked(
         concepts=name_concepts[names],
         names=names,
         scores=scores,
-        recall=ordered(recall_scores(lists.distances, choice.form)),
+        recall=ordered(_recall_scores(lists.distances, choice.form)),
         rank=None if probability_MK is None else ordered(probability_MK),
-        counts=answer_counts(scores, lists.numbers, threshold),
+        counts=_answer_counts(scores, lists.numbers, threshold),
     )
 
 

@@ -3,9 +3,9 @@
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 
     import sys; sys.path.insert(0, FOLDER)
-    from term_ranker import TermRanker
+    from term_ranker import TorchTermRanker
 
-    ranker = TermRanker(FOLDER)
+    ranker = TorchTermRanker(FOLDER)
     print(ranker.score("attack of the heart", ["heart attack", "heart disease"]))
 """
 
@@ -18,36 +18,36 @@ from safetensors.torch import load_file
 from tokenizers.normalizers import Sequence
 from transformers import AutoModel, AutoTokenizer
 
-END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
+_END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
 # Characters that are written without blanks between words: a keyword may stand anywhere.
-UNSPACED = re.compile(
+_UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
-def lower(string):
+def _lower(string):
     """A string in lower case, character by character, so that places stay the same."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in string)
 
 
-def cleaning_of(tokenizer):
+def _cleaning_of(tokenizer):
     """Takes the rules off by which a tokenizer cleans, as keywords are found in clean strings."""
     normalizer = tokenizer.normalizer
     rules = [normalizer[place] for place in range(len(normalizer))]
-    end = max(place for place, rule in enumerate(rules) if getattr(rule, "content", "") == END)
+    end = max(place for place, rule in enumerate(rules) if getattr(rule, "content", "") == _END)
     tokenizer.normalizer = Sequence(rules[end + 1 :])
     return rules[:end]
 
 
-def divides(text, place):
+def _divides(text, place):
     """Whether a word may begin or end at a place of a text."""
     if not 0 < place < len(text) or not (text[place - 1].isalnum() and text[place].isalnum()):
         return True
-    return bool(UNSPACED.match(text[place - 1]) or UNSPACED.match(text[place]))
+    return bool(_UNSPACED.match(text[place - 1]) or _UNSPACED.match(text[place]))
 
 
-class TermRanker(torch.nn.Module):
+class TorchTermRanker(torch.nn.Module):
     """The probability that a candidate is a name of what a mention means."""
 
     def __init__(self, folder):
@@ -55,7 +55,7 @@ class TermRanker(torch.nn.Module):
         folder = Path(folder)
         self.settings = json.loads((folder / "ranker.json").read_text(encoding="utf-8"))
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.cleaning = cleaning_of(self.tokenizer.backend_tokenizer)
+        self.cleaning = _cleaning_of(self.tokenizer.backend_tokenizer)
         self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
         self.head = torch.nn.Linear(self.encoder.config.hidden_size, 1)
         tensors = load_file(folder / "ranker.safetensors")
@@ -65,14 +65,14 @@ class TermRanker(torch.nn.Module):
         self.words = {kind: set() for kind in self.settings["keyword_kinds"]}
         for line in (folder / "keywords.tsv").read_text(encoding="utf-8").splitlines():
             word, kind = line.split("\t")
-            self.words[kind].add(lower(word))
+            self.words[kind].add(_lower(word))
         names = [f"[unused{number}]" for number in range(1, len(self.words) + 1)]
         self.probes = self.tokenizer.convert_tokens_to_ids(names)
         self.eval()
 
     def kinds_of_characters(self, string):
         """Of each character the kinds of the keywords that it is in, as bits."""
-        text, bits = lower(string), [0] * len(string)
+        text, bits = _lower(string), [0] * len(string)
         for kind, words in enumerate(self.words.values()):
             kept, seen = [], set()
             for length in sorted(map(len, words), reverse=True):
@@ -80,7 +80,7 @@ class TermRanker(torch.nn.Module):
                     last, word = first + length, text[first : first + length]
                     if word not in words or word in seen:
                         continue
-                    if not (divides(text, first) and divides(text, last)):
+                    if not (_divides(text, first) and _divides(text, last)):
                         continue
                     seen.add(word)
                     if not any(one <= first and last <= other for one, other in kept):

@@ -25,7 +25,7 @@ from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import local_copy
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
-from coder_jax.evaluation.several_concepts import recall as recall_at
+from coder_jax.evaluation.several_concepts import recall_at_k as recall_at
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.bert import Bert, Probes, merge_encoder, split_encoder
 from coder_jax.models.hf_files import EncoderSettings, here_or_fetched
@@ -39,14 +39,14 @@ from coder_jax.systems.encoder_system import (
     drop_vectors,
     encoder_of,
     export_trained,
-    read_terms,
+    read_term_blocks,
     trained_bert,
 )
 from coder_jax.systems.group_system import norm
 from coder_jax.systems.recall_rank.candidates import (
     CandidateGenerator,
     mean_distances,
-    nearest_others,
+    nearest_wrong_names,
 )
 from coder_jax.systems.recall_rank.ranking import (
     KEYWORDS,
@@ -129,11 +129,11 @@ class MentionRun(RunWithEncoder):
 # -------------------------------------------------------------------------------------------------
 # What generator and ranker share: mentions as data, one dense layer, the best by accuracy.
 
-INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
+_INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DenseHead(Head):
+class _DenseHead(Head):
     """A dense layer on the encoder."""
 
     name: str
@@ -150,13 +150,13 @@ class DenseHead(Head):
 
     def init_params(self, shapes: Tree) -> Tree:
         normal = jax.random.normal(jax.random.key(self.seed), shapes["kernel"].shape)
-        return {"kernel": INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
+        return {"kernel": _INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
 
     def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
         return run.params[self.name]
 
 
-def summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
+def _summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
     """What the model card tells of the data, from run.json."""
     counts = dataset["counts"]
     return {
@@ -168,7 +168,7 @@ def summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def dev_mentions(data: MentionDataset) -> MentionSplit:
+def _dev_mentions(data: MentionDataset) -> MentionSplit:
     """The mentions that a run is chosen by.
 
     Raises:
@@ -188,7 +188,7 @@ def dev_mentions(data: MentionDataset) -> MentionSplit:
 # Shapes: M mentions, K negatives of each, D width, C classes of the number of concepts.
 
 
-def triplet_margin_loss(
+def _triplet_margin_loss(
     mention_MD: jax.Array, name_MD: jax.Array, others_MKD: jax.Array, margin: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Mean over all triplets of max(0, D(mention, name) + margin - D(mention, other)).
@@ -214,7 +214,7 @@ def triplet_margin_loss(
     }
 
 
-def number_loss(
+def _number_loss(
     logits_MC: jax.Array, numbers_M: jax.Array
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Mean cross-entropy of the number of concepts of each mention (equation 8).
@@ -235,7 +235,7 @@ def number_loss(
 # -------------------------------------------------------------------------------------------------
 # Scores of answers that a run is chosen by, as the paper counts (Liang, Xue, Ruan 2021, 4.2).
 
-RECALL_AT = (1, 2, 5, 10)
+_RECALL_AT = (1, 2, 5, 10)
 
 
 def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float]:
@@ -250,7 +250,7 @@ def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float
     answers = found.answers()
     right = accuracy(answers, gold)
     candidates = found.concepts.tolist()
-    at = [k for k in RECALL_AT if k <= found.concepts.shape[1]]
+    at = [k for k in _RECALL_AT if k <= found.concepts.shape[1]]
     scores = {
         "accuracy": right["total"].value,
         "uni": right["uni"].value,
@@ -267,7 +267,7 @@ def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.1 (multi-task candidate generator, MTCG).
 
-NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of whatever length
+_NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of whatever length
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -297,10 +297,10 @@ class RecallSystem(EncoderSystem):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        return (DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
+        return (_DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
     def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        return summary_of_mentions(dataset)
+        return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
         return {"margin": self.margin, "number weight": self.number_weight}
@@ -341,7 +341,7 @@ class RecallSystem(EncoderSystem):
                     tokens, positions, segments, terms, self.model.pooling, ids
                 )
 
-            vector_BGND, first_BGND = read_terms(read, batch, step_key, mesh, seed)
+            vector_BGND, first_BGND = read_term_blocks(read, batch, step_key, mesh, seed)
             blocks, groups, mentions = batch["numbers"].shape
             width = vector_BGND.shape[-1]
             names = slice(mentions, 2 * mentions)
@@ -352,9 +352,9 @@ class RecallSystem(EncoderSystem):
                 blocks * groups * mentions, -1, width
             )
             first_MD = first_BGND[:, :, :mentions].reshape(-1, width)
-            triplets, metrics = triplet_margin_loss(mention_MD, name_MD, others_MKD, self.margin)
-            logits = number_logits(bert, params["number"], first_MD)
-            numbers, of_numbers = number_loss(logits, batch["numbers"].reshape(-1))
+            triplets, metrics = _triplet_margin_loss(mention_MD, name_MD, others_MKD, self.margin)
+            logits = _number_logits(bert, params["number"], first_MD)
+            numbers, of_numbers = _number_loss(logits, batch["numbers"].reshape(-1))
             total = triplets + self.number_weight * numbers
             losses = {"loss_triplet": triplets, "loss_number": numbers}
             return total, (extra, {**losses, **metrics, **of_numbers})
@@ -381,10 +381,10 @@ class RecallSystem(EncoderSystem):
             encoder = self.generator(params, view.recorded_start, source).encoder
             mentions = list(data.splits["train"].mentions.strings)
             vectors = encoder.encode(mentions, unit=False, progress=True)
-            names = view.computed.get(NAME_VECTORS)
+            names = view.computed.get(_NAME_VECTORS)
             if names is None:
                 names = encoder.encode(list(data.names.strings), unit=False, progress=True)
-            rows = nearest_others(vectors, names, source.gold_names, kn)[source.mention_of]
+            rows = nearest_wrong_names(vectors, names, source.gold_names, kn)[source.mention_of]
             if own_names is not None:
                 pairs = source.own.mentions, source.own.names
                 own_names = source.own.best(-mean_distances([vectors], [names], *pairs))
@@ -399,14 +399,14 @@ class RecallSystem(EncoderSystem):
         """Accuracy, recall at k and accuracy of the number, of the mentions to choose by."""
         assert isinstance(source, RecallBatches)
         data = source.dataset
-        dev = dev_mentions(data)
+        dev = _dev_mentions(data)
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
             generator = self.generator(view.params, view.recorded_start, source)
             names = generator.encode(list(data.names.strings), progress=True)
             if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
-                (view.computed[NAME_VECTORS],) = names
+                (view.computed[_NAME_VECTORS],) = names
             lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 
@@ -435,7 +435,7 @@ class RecallSystem(EncoderSystem):
     ) -> dict[str, jax.Array]:
         tokens, positions, segments = (rows[name] for name in PACKED)
         _, first = bert.vectors_and_first(tokens, positions, segments, terms, self.model.pooling)
-        numbers = jax.nn.softmax(number_logits(bert, params["number"], first))
+        numbers = jax.nn.softmax(_number_logits(bert, params["number"], first))
         return {**super().proof_outputs(bert, params, extra, rows, terms), "numbers": numbers}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
@@ -449,10 +449,10 @@ class RecallSystem(EncoderSystem):
         return dataclasses.replace(found, tables={"number": run.params["number"]})
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_generator(self, run, out, **options)
+        return _export_generator(self, run, out, **options)
 
 
-def number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Array) -> jax.Array:
+def _number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Array) -> jax.Array:
     """float32 [M, C]: scores of one, two, ... concepts, from [CLS] through BERT's pooler.
 
     An encoder without a pooler gives [CLS] as it is.
@@ -468,7 +468,7 @@ def number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Array
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.2 (keyword-attentive ranker, KAR).
 
-HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
+_HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -494,10 +494,10 @@ class RankSystem(EncoderSystem):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        return (DenseHead(name="score", outputs=1, seed=self.batch.seed),)
+        return (_DenseHead(name="score", outputs=1, seed=self.batch.seed),)
 
     def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        return summary_of_mentions(dataset)
+        return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
@@ -547,10 +547,12 @@ class RankSystem(EncoderSystem):
                 probes = Probes(kinds=kinds, types=types, number=number, after=after)
                 return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
 
-            vector_BGND = read_terms(read, batch, step_key, mesh, seed, beside=("kinds", "types"))
+            vector_BGND = read_term_blocks(
+                read, batch, step_key, mesh, seed, beside=("kinds", "types")
+            )
             vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
             if seed is not None:
-                vector_ND = drop_vectors(vector_ND, seed, step_key, HEAD_SITE, self.head_dropout)
+                vector_ND = drop_vectors(vector_ND, seed, step_key, _HEAD_SITE, self.head_dropout)
             logit_N = score_of(vector_ND, params["score"])
             label_N = batch["labels"].reshape(-1).astype(jnp.float32)
             loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
@@ -565,7 +567,7 @@ class RankSystem(EncoderSystem):
         """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
         assert isinstance(source, RankBatches)
         data = source.dataset
-        dev = dev_mentions(data)
+        dev = _dev_mentions(data)
         lists = source.lists["dev"]
         rows = candidate_rows(lists)
         pairs = source.pairs_of(dev.mentions, rows)
@@ -601,7 +603,7 @@ class RankSystem(EncoderSystem):
             max_length=source.manifest["tokenizer"]["max_length"],
             keywords=keywords_of(source.folder / WORDS, kinds),
         )
-        rows, strings = neighbours(len(terms)), inputs_of(table)
+        rows, strings = _neighbours(len(terms)), inputs_of(table)
         pairs = pairs_of(strings, strings, rows, source.probes, self.batch.pair_length)
         chosen = np.arange(len(rows))
         return {
@@ -618,20 +620,20 @@ class RankSystem(EncoderSystem):
         return {**found, "probabilities": jax.nn.sigmoid(logits)}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        scores = trained_ranker(self, run).score_pairs(terms, terms, neighbours(len(terms)))
+        scores = _trained_ranker(self, run).score_pairs(terms, terms, _neighbours(len(terms)))
         return {**super().saved_outputs(run, terms), "probabilities": scores}
 
     # ---- When it is trained ----
 
     def trained(self, run: SavedRun) -> Trained:
         found = super().trained(run)
-        return dataclasses.replace(found, tables={"ranker": trained_ranker(self, run)})
+        return dataclasses.replace(found, tables={"ranker": _trained_ranker(self, run)})
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_ranker(self, run, out, **options)
+        return _export_ranker(self, run, out, **options)
 
 
-def neighbours(terms: int) -> np.ndarray:
+def _neighbours(terms: int) -> np.ndarray:
     """int64 [terms, 2]: pairs of each of some terms and the next one."""
     return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)
 
@@ -657,8 +659,8 @@ def neighbours(terms: int) -> np.ndarray:
 # | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released code
 #     alone |
 
-SMALL = "sentence-transformers/all-MiniLM-L6-v2"
-ADAM = OptimizerConfig(
+_SMALL = "sentence-transformers/all-MiniLM-L6-v2"
+_ADAM = OptimizerConfig(
     steps=1, learning_rate=2e-5, warmup_steps=0, schedule="constant", clip_norm=0.0, eps=1e-6
 )
 
@@ -678,7 +680,7 @@ def recall() -> Config[RecallSystem]:
     return Config(
         recipe="recall",
         system=RecallSystem(),
-        optimizer=dataclasses.replace(ADAM, steps=4_660),
+        optimizer=dataclasses.replace(_ADAM, steps=4_660),
         run=RunConfig(eval_steps=233, save_steps=233),
     )
 
@@ -696,7 +698,7 @@ def rank() -> Config[RankSystem]:
     return Config(
         recipe="rank",
         system=RankSystem(),
-        optimizer=dataclasses.replace(ADAM, steps=10_920),
+        optimizer=dataclasses.replace(_ADAM, steps=10_920),
         run=RunConfig(eval_steps=546, save_steps=546),
     )
 
@@ -718,7 +720,7 @@ def recall_small() -> Config[RecallSystem]:
     base = recall()
     return Config(
         recipe="recall_small",
-        system=dataclasses.replace(base.system, model=ModelConfig(init=SMALL, pooling="mean")),
+        system=dataclasses.replace(base.system, model=ModelConfig(init=_SMALL, pooling="mean")),
         optimizer=dataclasses.replace(
             base.optimizer, steps=640, learning_rate=1e-4, schedule="linear"
         ),
@@ -744,7 +746,7 @@ def rank_small() -> Config[RankSystem]:
         recipe="rank_small",
         system=dataclasses.replace(
             base.system,
-            model=ModelConfig(init=SMALL),
+            model=ModelConfig(init=_SMALL),
             batch=dataclasses.replace(base.system.batch, pairs=32),
         ),
         optimizer=dataclasses.replace(
@@ -766,11 +768,11 @@ def rank_small() -> Config[RankSystem]:
 #   keywords.tsv            word TAB kind
 #   term_ranker.py          all of it in PyTorch, without coder_jax
 
-GENERATOR, NUMBER = "generator.json", "generator.safetensors"
-MODULE = "term_ranker.py"
+_GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
+_MODULE = "term_ranker.py"
 
 
-class GeneratorSettings(TypedDict):
+class _GeneratorSettings(TypedDict):
     """What generator.json must have."""
 
     distance: str
@@ -778,21 +780,21 @@ class GeneratorSettings(TypedDict):
 
 def is_generator(path: str | Path) -> bool:
     """Whether a model, by folder, address or hub id, is the export of a generator."""
-    return (here_or_fetched(path) / GENERATOR).is_file()
+    return (here_or_fetched(path) / _GENERATOR).is_file()
 
 
 # ---- The generator ----
 
 
-def export_generator(
+def _export_generator(
     system: RecallSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
     """Export a run of `recall`; what comes back, and what can go wrong, is as in
     `export_encoder`."""
 
     def write(folder: Path) -> dict[str, float]:
-        write_head(folder / NUMBER, run.params["number"])
-        write_json(folder / GENERATOR, {"distance": "euclidean"})
+        _write_head(folder / _NUMBER, run.params["number"])
+        write_json(folder / _GENERATOR, {"distance": "euclidean"})
         return {}
 
     return export_trained(system, run, out, beside=write, **options)
@@ -804,14 +806,14 @@ def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
     Raises:
         BadInput: if its files cannot be read.
     """
-    typed(read_json(folder / GENERATOR), GeneratorSettings, str(folder / GENERATOR))
-    return CandidateGenerator(encoder, read_head(folder / NUMBER))
+    typed(read_json(folder / _GENERATOR), _GeneratorSettings, str(folder / _GENERATOR))
+    return CandidateGenerator(encoder, read_head(folder / _NUMBER))
 
 
 # ---- The ranker ----
 
 
-def trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
+def _trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
     """The ranker of a run."""
     identity: Any = run.identity
     kinds = identity["start"]["keyword_kinds"]
@@ -827,21 +829,23 @@ def trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
     )
 
 
-def export_ranker(system: RankSystem, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+def _export_ranker(
+    system: RankSystem, run: SavedRun, out: Path, **options: Any
+) -> dict[str, float]:
     """Export a run of `rank`; what comes back, and what can go wrong, is as in
     `export_encoder`."""
-    ranker = trained_ranker(system, run)
+    ranker = _trained_ranker(system, run)
 
     def write(folder: Path) -> dict[str, float]:
-        write_ranker(folder, ranker)
-        return {"probabilities in PyTorch": compare_ranker(folder, ranker)}
+        _write_ranker(folder, ranker)
+        return {"probabilities in PyTorch": _compare_ranker(folder, ranker)}
 
     return export_trained(system, run, out, beside=write, **options)
 
 
-def write_ranker(folder: Path, ranker: TermRanker) -> None:
+def _write_ranker(folder: Path, ranker: TermRanker) -> None:
     """Write the files beside the encoder's."""
-    write_head(folder / SCORE, ranker.head)
+    _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
     settings: RankerSettings = {
         "mask": ranker.mask,
@@ -851,22 +855,22 @@ def write_ranker(folder: Path, ranker: TermRanker) -> None:
         "keyword_kinds": ranker.keywords.kinds,
     }
     write_json(folder / RANKER, dict(settings))
-    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / MODULE)
+    shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
-def compare_ranker(folder: Path, ranker: TermRanker) -> float:
+def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
     """The largest difference of probabilities of the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.
     """
-    module = load_module(folder / MODULE)
+    module = load_module(folder / _MODULE)
     words = [word for some in ranker.keywords.words.values() for word in list(some)[:3]]
     mentions = [*PROBE_TERMS, *words, " ".join(words)]
     names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
     rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
     ours = ranker.score_pairs(mentions, names, rows)
-    theirs = module.TermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
+    theirs = module.TorchTermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
     what = "the exported ranker gives probabilities that"
     return largest_difference(ours, theirs.numpy(), what, folder)
 
@@ -874,7 +878,7 @@ def compare_ranker(folder: Path, ranker: TermRanker) -> float:
 # ---- Both ----
 
 
-def write_head(path: Path, head: Mapping[str, Any]) -> None:
+def _write_head(path: Path, head: Mapping[str, Any]) -> None:
     """A dense layer as a safetensors file."""
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in head.items()}
     save_file(arrays, path, metadata={"format": "pt"})

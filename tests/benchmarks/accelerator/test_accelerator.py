@@ -14,7 +14,7 @@ from tiny_run import write_tiny_batches
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator import prepare
 from benchmarks.accelerator.parts import KINDS
-from benchmarks.accelerator.run_part import Ended
+from benchmarks.accelerator.run_part import EndedPart
 from benchmarks.results_file import keep_rows
 from data_pipeline.batches import files
 from data_pipeline.process import BadInput
@@ -47,9 +47,9 @@ def ran(monkeypatch):
         names.append(part.name)
         log.touch()
         if part.name in failing:
-            return Ended(1.0, failing[part.name])
+            return EndedPart(1.0, failing[part.name])
         out.write_text(json.dumps({"rows": [{"row": part.name}]}))
-        return Ended(1.0, None)
+        return EndedPart(1.0, None)
 
     monkeypatch.setattr(command, "run_part", run_part)
     monkeypatch.setattr(command, "page", lambda parts, about: f"{len(parts)} {about['data']}\n")
@@ -172,7 +172,7 @@ def test_packages_that_travelled_can_be_imported(prepared, ran, monkeypatch):
 def test_nothing_prepared_is_said(tmp_path, capsys):
     assert command.main([str(tmp_path)]) == 2
     assert "batches.json; expected what `bash benchmarks/accelerator.sh" in capsys.readouterr().err
-    assert command.INDEX == files.INDEX
+    assert command._INDEX == files.INDEX
 
 
 def test_options_of_the_other_machine_are_refused(tmp_path, capsys):

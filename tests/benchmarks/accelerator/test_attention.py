@@ -8,8 +8,8 @@ from tiny_run import SPEC, write_tiny_batches
 
 from benchmarks.accelerator import attention
 from benchmarks.accelerator.attention_ways import (
-    BY_CUDNN,
-    BY_XLA,
+    _BY_CUDNN,
+    _BY_XLA,
     DROPPED,
     OURS,
     REFERENCE,
@@ -32,7 +32,7 @@ def by_hand(q, k, v):
 def test_all_ways_compute_the_same():
     ways = make_ways(SEGMENTS, POSITIONS, heads=2, width=8, dtype="float32")
     expected = by_hand(*ways.given[OURS][:3])
-    for name in (OURS, BY_XLA, REFERENCE):
+    for name in (OURS, _BY_XLA, REFERENCE):
         found = ways.all[name](*ways.given[name])
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=name)
     dropped = ways.all[DROPPED](*ways.given[DROPPED])
@@ -52,8 +52,8 @@ def test_only_the_reference_is_float32():
 def test_largest_differences():
     ones = np.ones((2, 2))
     results = {"a": ([ones, ones], ones), "b": ([ones, 3 * ones], 1.5 * ones)}
-    assert attention.largest_differences(results, "what was refused") == {}
-    assert attention.largest_differences(results, "a") == {
+    assert attention._largest_differences(results, "what was refused") == {}
+    assert attention._largest_differences(results, "a") == {
         "a": {"output": 0.0, "gradients": 0.0},
         "b": {"output": 0.5, "gradients": 2.0},
     }
@@ -68,7 +68,7 @@ def batches(tmp_path_factory):
 
 
 def test_the_rows_are_those_of_a_step(batches):
-    segments, positions = attention.read_rows(batches)
+    segments, positions = attention._read_rows(batches)
     assert segments.shape == positions.shape and segments.shape[1] == SPEC.row_length
     starts = (segments > 0) & (positions == 0)
     assert starts.sum() == SPEC.terms and segments.any(axis=1).all()
@@ -79,18 +79,18 @@ def test_without_a_gpu_cudnn_is_a_line(batches):
     args = attention.parse(
         ["--data", str(batches), "--shapes", "tiny", "--rounds", "1", "--calls", "1"]
     )
-    rows = {row["way"]: row for row in attention.compare("tiny", args)}
-    assert rows[BY_CUDNN]["refused"] == "RuntimeError: cuDNN is not detected."
-    assert rows[BY_CUDNN]["forward_us"] is None and rows[BY_CUDNN]["from_ours"] is None
-    for way in (OURS, DROPPED, BY_XLA, REFERENCE):
+    rows = {row["way"]: row for row in attention._compare("tiny", args)}
+    assert rows[_BY_CUDNN]["refused"] == "RuntimeError: cuDNN is not detected."
+    assert rows[_BY_CUDNN]["forward_us"] is None and rows[_BY_CUDNN]["from_ours"] is None
+    for way in (OURS, DROPPED, _BY_XLA, REFERENCE):
         assert rows[way]["refused"] is None
         assert rows[way]["forward_us"] > 0 and rows[way]["both_us"] > 0
     assert rows[DROPPED]["from_float32"] is None
     assert 0 < rows[OURS]["from_float32"]["output"] < 0.05
     assert rows[OURS]["from_ours"] == {"output": 0.0, "gradients": 0.0}
     text = attention.table(list(rows.values()))
-    assert f"| 4 x 16 | {BY_CUDNN} | - | - | - | - | - | - |" in text
-    assert f"Not measured: {BY_CUDNN} (RuntimeError: cuDNN is not detected.)." in text
+    assert f"| 4 x 16 | {_BY_CUDNN} | - | - | - | - | - | - |" in text
+    assert f"Not measured: {_BY_CUDNN} (RuntimeError: cuDNN is not detected.)." in text
 
 
 def test_a_way_that_fails_while_it_runs_is_refused_alone():
@@ -99,8 +99,8 @@ def test_a_way_that_fails_while_it_runs_is_refused_alone():
     def refuse(*given):
         raise ValueError("no such width\nand more")
 
-    made, results, refused = attention.compiled_ways(
-        ways._replace(all={OURS: ways.all[OURS], BY_CUDNN: refuse})
+    made, results, refused = attention._compiled_ways(
+        ways._replace(all={OURS: ways.all[OURS], _BY_CUDNN: refuse})
     )
     assert made.keys() == results.keys() == {OURS}
-    assert refused == {BY_CUDNN: "ValueError: no such width"}
+    assert refused == {_BY_CUDNN: "ValueError: no such width"}

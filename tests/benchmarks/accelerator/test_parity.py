@@ -5,22 +5,22 @@ import pytest
 from tiny_bert import single_row, write_model
 
 from benchmarks.accelerator import parity
-from benchmarks.accelerator.parity_side import Found, read_found, vectors_of
+from benchmarks.accelerator.parity_side import SideResult, _vectors_of, read_found
 from coder_jax.models.hf_weights import load_bert
 from data_pipeline.process import BadInput
 
-CPU = Found(np.array([2.0, 4.0]), np.float32([[1, 0], [0.6, 0.8]]), "cpu")
+CPU = SideResult(np.array([2.0, 4.0]), np.float32([[1, 0], [0.6, 0.8]]), "cpu")
 
 
 def test_the_differences():
-    device = Found(np.array([2.0, 4.004]), np.float32([[1, 0], [0.8, 0.6]]), "GPU")
-    gap = parity.difference(CPU, device)
+    device = SideResult(np.array([2.0, 4.004]), np.float32([[1, 0], [0.8, 0.6]]), "GPU")
+    gap = parity._difference(CPU, device)
     assert gap == {
         "losses": pytest.approx(1e-3),
         "vectors": pytest.approx(0.2),
         "cosine": pytest.approx(0.96),
     }
-    assert parity.difference(CPU, CPU)["losses"] == parity.difference(CPU, CPU)["vectors"] == 0
+    assert parity._difference(CPU, CPU)["losses"] == parity._difference(CPU, CPU)["vectors"] == 0
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -29,9 +29,9 @@ def test_what_is_no_number_is_refused(wrong):
     vectors = CPU._replace(vectors=np.float32([[1, 0], [0, wrong]]), device="GPU")
     for other in (losses, vectors):
         with pytest.raises(BadInput, match="GPU: .*expected finite losses and vectors"):
-            parity.difference(CPU, other)
+            parity._difference(CPU, other)
         with pytest.raises(BadInput, match="GPU"):
-            parity.difference(other, CPU)
+            parity._difference(other, CPU)
 
 
 def test_a_side_is_read_as_it_was_written(tmp_path):
@@ -46,7 +46,7 @@ def test_vectors_are_means_of_each_term_alone(tmp_path):
     terms = [[2, 7, 9, 3], [2, 30, 3], [2, 11, 12, 13, 14, 3]]
     tokens = np.concatenate(terms).astype(np.int32)
     start = np.cumsum([0, *map(len, terms)])
-    found = vectors_of(tmp_path / "model", tokens, start, "float32")
+    found = _vectors_of(tmp_path / "model", tokens, start, "float32")
     bert, _, _ = load_bert(tmp_path / "model")
     for vector, ids in zip(found, terms, strict=True):
         mean = np.asarray(bert(*single_row(ids)))[0].mean(axis=0)
@@ -61,7 +61,7 @@ def test_a_side_that_fails_is_named(tmp_path):
             return self.returncode
 
     with pytest.raises(BadInput, match="process of device, bfloat16 ended with status 3"):
-        parity.finish(parity.SIDES[1], Failed(), tmp_path / "none.npz")
+        parity._finish(parity._SIDES[1], Failed(), tmp_path / "none.npz")
 
 
 def test_only_the_reference_is_put_on_the_cpu(tmp_path, monkeypatch):
@@ -71,8 +71,8 @@ def test_only_the_reference_is_put_on_the_cpu(tmp_path, monkeypatch):
         parity.subprocess, "Popen", lambda command, env: begun.append((command, env))
     )
     args = parity.parse(["--data", "batches", "--encoder", "model"])
-    for side in (parity.REFERENCE, *parity.SIDES):
-        parity.start(side, args, tmp_path / "out.npz")
+    for side in (parity._REFERENCE, *parity._SIDES):
+        parity._start(side, args, tmp_path / "out.npz")
     assert [env["JAX_PLATFORMS"] for _, env in begun] == ["cpu", "cuda", "cuda"]
     dtypes = [command[command.index("--dtype") + 1] for command, _ in begun]
     assert dtypes == ["float32", "float32", "bfloat16"]

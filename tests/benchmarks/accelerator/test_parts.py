@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accelerator import parts
-from benchmarks.accelerator.report import MODULES, TITLES
+from benchmarks.accelerator.report import _MODULES, _TITLES
 
 
 def made(sizes, systems=()):
@@ -26,9 +26,9 @@ def test_parts_have_names_of_their_own_and_need_what_comes_before(sizes):
 def test_every_kind_is_there_and_has_a_table():
     for sizes in (parts.FULL, parts.SMALL):
         assert {part.kind for part in made(sizes)} == set(parts.KINDS)
-    assert MODULES.keys() == TITLES.keys() == set(parts.KINDS)
+    assert _MODULES.keys() == _TITLES.keys() == set(parts.KINDS)
     for part in made(parts.FULL):
-        assert part.module == MODULES[part.kind]
+        assert part.module == _MODULES[part.kind]
 
 
 def test_what_is_expected_of_all_but_spare_parts_fits_into_the_time():
@@ -54,7 +54,7 @@ def test_flags_are_set_and_named():
     assert flag.xla_flags == "--xla_gpu_enable_triton_gemm=false"
     assert flag.name == flag.xla_flags.removeprefix("--") and flag.spare
     assert flag.command.startswith(f"XLA_FLAGS={flag.xla_flags} python -m benchmarks.")
-    assert unknown.xla_flags not in parts.FLAGS
+    assert unknown.xla_flags not in parts._FLAGS
 
 
 def test_a_peer_whose_package_is_missing_is_left_out_and_said(monkeypatch):

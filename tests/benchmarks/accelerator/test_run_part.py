@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accelerator import run_part
-from benchmarks.accelerator.parts import Part
+from benchmarks.accelerator.parts import MeasuredPart
 
 # Stand-ins for benchmarks: `python -P -m benchmarks.NAME ... --json FILE`.
 WRITES = """
@@ -32,7 +32,7 @@ time.sleep(60)
 
 
 def part(name="one", expected=10.0, most=20.0, **more):
-    return Part(name=name, kind="memory", module=name, expected=expected, most=most, **more)
+    return MeasuredPart(name=name, kind="memory", module=name, expected=expected, most=most, **more)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_at_its_limit_it_ends_with_its_children(run, tmp_path):
     ],
 )
 def test_the_reason(said, reason):
-    assert run_part.reason_of(said, 3) == reason
+    assert run_part._reason_of(said, 3) == reason
 
 
 def test_a_part_has_all_the_time_that_later_parts_do_not_need():

@@ -12,7 +12,7 @@ ROW = {
     "relations": 1200,
     "terms": 2048,
     "device": "a card",
-    "flags": step.USUAL,
+    "flags": step._USUAL,
     "compile_s": [31.04, 29.5],
     "planned": {
         "state": 9_000_000_000,
@@ -32,18 +32,18 @@ ROW = {
 def test_planned_memory():
     many = jax.ShapeDtypeStruct((1000, 1000), jnp.float32)
     kept = jax.jit(lambda x: (x + 1, x.sum()), donate_argnums=0).lower(many).compile()
-    found = step.planned_memory(kept)
+    found = step._planned_memory(kept)
     assert found["state"] == 4_000_000
     assert found["results"] < 1000  # what is kept in the place of the argument is no result
     assert found["all"] == sum(found[name] for name in ("state", "results", "work", "code"))
-    new = step.planned_memory(jax.jit(lambda x: x + 1).lower(many).compile())
+    new = step._planned_memory(jax.jit(lambda x: x + 1).lower(many).compile())
     assert new["results"] == 4_000_000
 
     class Silent:
         def memory_analysis(self):
             return None
 
-    assert step.planned_memory(Silent()) is None
+    assert step._planned_memory(Silent()) is None
 
 
 def test_the_table_has_each_flag_beside_the_step_without():
@@ -65,4 +65,4 @@ def test_the_table_has_each_flag_beside_the_step_without():
 
 @pytest.mark.parametrize(("size", "text"), [(None, "-"), (1_234_000_000, "1.23")])
 def test_giga(size, text):
-    assert step.giga(size) == text
+    assert step._giga(size) == text

@@ -23,7 +23,7 @@ from data_pipeline.process import BadInput
     ],
 )
 def test_whether_a_wheel_fits(file, minor, fit):
-    assert wheels.fits(file, (3, minor)) == fit
+    assert wheels._fits(file, (3, minor)) == fit
 
 
 def test_missing_packages_are_unpacked_and_others_left(tmp_path, capsys):

@@ -26,7 +26,7 @@ from coder_jax.encoding.vector_files import TermList, hash_weights
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import read_dictionary
-from data_pipeline.process import BadInput, Stopped, stop_when_asked
+from data_pipeline.process import BadInput, Stopped, _stop_when_asked
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_stop_does_not_wait_for_the_end_of_stdin(model, tmp_path, monkeypatch)
         terms.write(b"pain\n")
         give_up = threading.Timer(60, terms.close)
         give_up.start()
-        with stop_when_asked("stopping"), pytest.raises(Stopped):
+        with _stop_when_asked("stopping"), pytest.raises(Stopped):
             os.kill(os.getpid(), signal.SIGTERM)
             run("--model", model, "--out", tmp_path / "vectors.npy")
         give_up.cancel()
@@ -108,7 +108,7 @@ def test_through_a_link(model, tmp_path):
     assert out.is_symlink() and np.load(out).shape == (2, 32)
     assert {path.name for path in big.iterdir()} == {"vectors.npy", "vectors.npy.json"}
     assert {path.name for path in tmp_path.iterdir()} == {"terms.txt", "big disk", "out.npy"}
-    assert vector_files.work_folder(out).parent == big, "what becomes the file is on its disk"
+    assert vector_files._work_folder(out).parent == big, "what becomes the file is on its disk"
     encoder = TermEncoder.from_pretrained(model)
     listed = TermList(["pain", "limb"], 8)
     read = vector_files.read_vectors(out, encoder, hash_weights(model), listed)
@@ -174,7 +174,7 @@ def test_the_terms_of_a_dataset_are_those_that_normalize_looks_among(tmp_path):
     encode.add_arguments(parser)
     words = ["--model", "m", "--out", "o.npy", "--dictionary", str(data)]
     words += ["--dictionary-languages", "ENG", "--semantic-types", "T047"]
-    with encode.open_terms(parser.parse_args(words)) as terms:
+    with encode._open_terms(parser.parse_args(words)) as terms:
         found = terms.chunk(0)
     assert found == read_dictionary(data, ["ENG"], types=["T047"], raw=True).terms
     assert "Heart disease (disorder)" in found and "Limb pain" not in found
@@ -317,14 +317,14 @@ def test_two_hosts_finish_together(model, tmp_path, monkeypatch):
         monkeypatch.setattr(hosts, name, fake)
         if hasattr(vector_files, name):
             monkeypatch.setattr(vector_files, name, fake)
-    saved, save_chunk = [], vector_files.save_chunk
+    saved, save_chunk = [], vector_files._save_chunk
 
     def save(path, *arguments):
         saved.append(path.name)
         time.sleep(0.1 * (int(path.stem) % 2))  # the second host is behind
         save_chunk(path, *arguments)
 
-    monkeypatch.setattr(vector_files, "save_chunk", save)
+    monkeypatch.setattr(vector_files, "_save_chunk", save)
     threads = [threading.Thread(target=host, args=(number,)) for number in (0, 1)]
     for thread in threads:
         thread.start()

@@ -154,7 +154,7 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
         evaluate.add_arguments(parser)
         words = ["--model", "m", "--json", "o", "--benchmark", f"a={files / 'mentions.tsv'}"]
         words += ["--dictionary", str(files / "data"), *map(str, more)]
-        (benchmark,) = evaluate.read_benchmarks(parser.parse_args(words))
+        (benchmark,) = evaluate._read_benchmarks(parser.parse_args(words))
         return benchmark.folds[0].gold
 
     assert gold() == ["C1"]
@@ -304,7 +304,7 @@ def test_with_kept_vectors_an_evaluation_that_was_stopped_goes_on(
         *("--benchmark", f"toy={files / 'heldout'}", f"pairs={files / 'pairs.tsv'}"),
     )
     chunks = counted_chunks(monkeypatch)
-    save_chunk, saved = vector_files.save_chunk, []
+    save_chunk, saved = vector_files._save_chunk, []
 
     def stop(path, vectors, dtype):
         saved.append(path.parent.name)
@@ -314,7 +314,7 @@ def test_with_kept_vectors_an_evaluation_that_was_stopped_goes_on(
         save_chunk(path, vectors, dtype)
 
     with monkeypatch.context() as patch, pytest.raises(process.Stopped):
-        patch.setattr(vector_files, "save_chunk", stop)
+        patch.setattr(vector_files, "_save_chunk", stop)
         run(*arguments)
     assert len(chunks) == (1 if moment == "the dictionary" else 2)
     chunks.clear()
@@ -692,7 +692,7 @@ def test_fine_tuned_words_and_concepts(all_kinds, capsys, kind, keys):
 def test_what_cannot_be_scored_is_refused_before_anything_is_encoded(
     all_kinds, vectors, benchmark, message, monkeypatch
 ):
-    monkeypatch.setattr(evaluate, "compared", None)
+    monkeypatch.setattr(evaluate, "_compared", None)
     model = ["--model", all_kinds / "mayo.csv", "--vectors-of", *vectors] if vectors else []
     arguments = model or ["--model", "some/model"]
     if benchmark == "look.tsv":

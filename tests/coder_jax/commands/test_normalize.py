@@ -60,7 +60,7 @@ def table_of(text: str) -> list[dict[str, str]]:
 
 
 def test_the_concept_of_each_line(model, dictionary, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(normalize, "MENTIONS_AT_A_TIME", 2)
+    monkeypatch.setattr(normalize, "_MENTIONS_AT_A_TIME", 2)
     (tmp_path / "mentions.txt").write_text("pain\nRenal failure\n\nheart attacks", encoding="utf-8")
     assert run(model, dictionary, tmp_path / "mentions.txt") == 0
     rows = table_of(capsys.readouterr().out)
@@ -170,7 +170,7 @@ def test_lines_and_pauses(tmp_path):
     for stream in ((tmp_path / "mentions.txt").open("rb"), None):
         stream = stream or io.BytesIO((tmp_path / "mentions.txt").read_bytes())
         with stream:
-            read = list(normalize.read_mentions(stream, "mentions.txt"))
+            read = list(normalize._read_mentions(stream, "mentions.txt"))
         assert read == [["a", "", "\u2028b", "last"]]
 
 

@@ -14,10 +14,10 @@ from tiny_bert import WORDS, write_model
 from toy_report import LEARNING
 
 from coder_jax.__main__ import main
-from coder_jax.commands.report import named, short_name
+from coder_jax.commands.report import _named, _short_name
 from coder_jax.encoding import vector_files
 from coder_jax.models.hf_files import EncoderSettings, write_settings
-from coder_jax.report.build import load_subject
+from coder_jax.report.build import _load_subject
 from coder_jax.report.curves import write_panels
 
 
@@ -156,10 +156,10 @@ def test_bad_input_writes_nothing(folder, tmp_path, capsys):
 
 
 def test_names_and_paths():
-    assert named("a=b/c") == ("a", "b/c") and named("b/c") == (None, "b/c")
-    assert named("runs/lr=3e-5/run") == (None, "runs/lr=3e-5/run")
-    assert short_name("org/model") == "org/model"
-    assert short_name(".") == "/".join(Path.cwd().parts[-2:])
+    assert _named("a=b/c") == ("a", "b/c") and _named("b/c") == (None, "b/c")
+    assert _named("runs/lr=3e-5/run") == (None, "runs/lr=3e-5/run")
+    assert _short_name("org/model") == "org/model"
+    assert _short_name(".") == "/".join(Path.cwd().parts[-2:])
 
 
 def test_what_only_a_dictionary_uses_is_not_ignored(folder, tmp_path, capsys):
@@ -177,7 +177,7 @@ def test_a_model_that_says_little_of_itself(folder, tmp_path):
     model = tmp_path / "bare"
     shutil.copytree(folder / "two", model)
     write_settings(model, EncoderSettings(pooling="mean"), {})
-    assert load_subject("bare", str(model)).facts == [("model", str(model))]
+    assert _load_subject("bare", str(model)).facts == [("model", str(model))]
 
 
 def test_one_host_alone(folder, tmp_path, capsys, monkeypatch):

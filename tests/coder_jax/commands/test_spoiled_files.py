@@ -18,14 +18,14 @@ from tiny_run import SPEC as BATCH_SPEC
 from tiny_run import write_tiny_batches
 
 from coder_jax.__main__ import main
-from coder_jax.commands.train import starting_settings
+from coder_jax.commands.train import _starting_settings
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.relations import read_relations
-from coder_jax.report.build import model_subject
+from coder_jax.report.build import _model_subject
 from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.systems.trained_models import load_run
-from coder_jax.training.metrics import keep_lines_until, read_metrics
+from coder_jax.training.metrics import _keep_lines_until, read_metrics
 from data_pipeline.batches.files import BatchFiles
 from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.dictionary import read_dictionary
@@ -89,14 +89,14 @@ def run(folder):
 
 def settings(folder):
     """The settings that --config gives back."""
-    return repr(starting_settings(None, str(folder / "run"))[0])
+    return repr(_starting_settings(None, str(folder / "run"))[0])
 
 
 def going_on(folder):
     """What a run that goes on keeps of its metrics."""
     before = folder / "going_on" / "metrics.jsonl"
     shutil.copy(before, folder / "kept.jsonl")
-    return keep_lines_until(folder / "kept.jsonl", 2), (folder / "kept.jsonl").read_text()
+    return _keep_lines_until(folder / "kept.jsonl", 2), (folder / "kept.jsonl").read_text()
 
 
 def curves(folder):
@@ -111,7 +111,7 @@ def encoder(folder):
 
 
 def facts(folder):
-    subject = model_subject("it", str(folder / "export"), None)
+    subject = _model_subject("it", str(folder / "export"), None)
     return subject.facts, subject.encoder.settings
 
 

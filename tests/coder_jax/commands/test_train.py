@@ -11,7 +11,7 @@ from tiny_bert import write_model
 from tiny_run import write_tiny_batches
 
 from coder_jax.__main__ import main
-from coder_jax.commands.train import PURPOSES, parse
+from coder_jax.commands.train import _PURPOSES, parse
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.system import Config, to_json
 from data_pipeline import process
@@ -54,7 +54,7 @@ def test_without_a_recipe_all_are_listed_with_what_they_are_for():
 
 
 def test_every_recipe_has_a_purpose():
-    assert sorted(name for names in PURPOSES.values() for name in names) == sorted(RECIPES)
+    assert sorted(name for names in _PURPOSES.values() for name in names) == sorted(RECIPES)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -127,7 +127,7 @@ def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
 
 
 def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkeypatch):
-    monkeypatch.setattr(process, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", 0.0)
     flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
     assert main(words(folder, "told", *flags)) == 0
     printed = capsys.readouterr()

@@ -19,7 +19,7 @@ from jax.errors import JaxRuntimeError
 
 from coder_jax.devices import hosts
 from coder_jax.devices import hosts as host_watch
-from coder_jax.devices.hosts import Place, find_place
+from coder_jax.devices.hosts import _find_place, _Place
 from data_pipeline.process import INTERRUPTED, TRY_AGAIN, BadInput
 
 slow = pytest.mark.slow
@@ -41,7 +41,7 @@ def pair(repo, tmp_path) -> Iterator:
 
 
 def test_one_host_starts_nothing_and_waits_for_nothing():
-    hosts.start_hosts()
+    hosts._start_hosts()
     assert not jax.distributed.is_initialized()
     assert (hosts.host_count(), hosts.host_index(), hosts.is_first()) == (1, 0, True)
     hosts.barrier("here")
@@ -248,14 +248,14 @@ READ = [
 
 @pytest.fixture
 def place(monkeypatch):
-    """find_place() in an environment that has of the variables above only those given."""
+    """_find_place() in an environment that has of the variables above only those given."""
 
-    def in_environment(variables: dict[str, str]) -> Place | None:
+    def in_environment(variables: dict[str, str]) -> _Place | None:
         for name in READ:
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        return find_place(os.environ)
+        return _find_place(os.environ)
 
     return in_environment
 
@@ -282,22 +282,22 @@ def test_a_laptop_is_one_host(place):
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        (SLURM, Place("node007:61440", 16, 9, (1,))),
-        (SLURM | {"JAX_COORDINATOR_PORT": "5000"}, Place("node007:5000", 16, 9, (1,))),
+        (SLURM, _Place("node007:61440", 16, 9, (1,))),
+        (SLURM | {"JAX_COORDINATOR_PORT": "5000"}, _Place("node007:5000", 16, 9, (1,))),
         # One task per node has all GPUs of its node, not only the first.
         (
             SLURM | {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "0"},
-            Place("node007:61440", 2, 1, None),
+            _Place("node007:61440", 2, 1, None),
         ),
         # A task that was bound to one GPU sees that one alone, as number 0.
-        (SLURM | {"CUDA_VISIBLE_DEVICES": "3"}, Place("node007:61440", 16, 9, None)),
-        (SLURM | {"CUDA_VISIBLE_DEVICES": "0,1,2"}, Place("node007:61440", 16, 9, (1,))),
-        (SLURM | {"JAX_LOCAL_DEVICE_IDS": "2,3"}, Place("node007:61440", 16, 9, (2, 3))),
-        (SLURM | {"JAX_COORDINATOR_ADDRESS": "ib0:7000"}, Place("ib0:7000", 16, 9, (1,))),
-        (SLURM | EXPLICIT, Place("10.0.0.1:1234", 4, 3, None)),
-        (OPEN_MPI, Place("10.96.0.1:62624", 4, 3, (1,))),
-        (EXPLICIT, Place("10.0.0.1:1234", 4, 3, None)),
-        (EXPLICIT | {"JAX_COORDINATOR_ADDRESS": "[::1]:1234"}, Place("[::1]:1234", 4, 3, None)),
+        (SLURM | {"CUDA_VISIBLE_DEVICES": "3"}, _Place("node007:61440", 16, 9, None)),
+        (SLURM | {"CUDA_VISIBLE_DEVICES": "0,1,2"}, _Place("node007:61440", 16, 9, (1,))),
+        (SLURM | {"JAX_LOCAL_DEVICE_IDS": "2,3"}, _Place("node007:61440", 16, 9, (2, 3))),
+        (SLURM | {"JAX_COORDINATOR_ADDRESS": "ib0:7000"}, _Place("ib0:7000", 16, 9, (1,))),
+        (SLURM | EXPLICIT, _Place("10.0.0.1:1234", 4, 3, None)),
+        (OPEN_MPI, _Place("10.96.0.1:62624", 4, 3, (1,))),
+        (EXPLICIT, _Place("10.0.0.1:1234", 4, 3, None)),
+        (EXPLICIT | {"JAX_COORDINATOR_ADDRESS": "[::1]:1234"}, _Place("[::1]:1234", 4, 3, None)),
     ],
 )
 def test_clusters_and_explicit_variables(place, variables, expected):
@@ -321,7 +321,7 @@ def test_one_process_is_one_host(place, variables):
 def test_a_tpu_slice_on_google_cloud(place, tpu_machine):
     tpu_machine["agent-worker-number"] = "2"
     tpu_machine["worker-network-endpoints"] = "a:b:127.0.0.1,a:b:127.0.0.2,a:b:127.0.0.3"
-    assert place({}) == Place("127.0.0.1:8482", 3, 2, None)
+    assert place({}) == _Place("127.0.0.1:8482", 3, 2, None)
 
 
 def test_several_tpu_slices_on_google_cloud(place, tpu_machine):
@@ -331,7 +331,7 @@ def test_several_tpu_slices_on_google_cloud(place, tpu_machine):
         "MEGASCALE_COORDINATOR_ADDRESS: '127.0.0.1:8080'\n"
         "MEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'"
     )
-    assert place({}) == Place("127.0.0.1:8482", 4, 3, None)
+    assert place({}) == _Place("127.0.0.1:8482", 4, 3, None)
 
 
 def test_one_tpu_machine_is_one_host(place, tpu_machine):
@@ -342,7 +342,7 @@ def test_one_tpu_machine_is_one_host(place, tpu_machine):
 
 def test_a_tpu_slice_on_kubernetes(place, tpu_machine):
     variables = {"TPU_WORKER_HOSTNAMES": "localhost,other", "TPU_WORKER_ID": "1"}
-    assert place(variables) == Place("localhost:8482", 2, 1, None)
+    assert place(variables) == _Place("localhost:8482", 2, 1, None)
 
 
 def test_a_pod_without_the_package_of_kubernetes_is_one_host(place, monkeypatch):
@@ -394,7 +394,7 @@ def test_what_is_half_set_or_wrong_is_named(place, variables, message):
     ],
 )
 def test_the_others_leave_with_the_status_of_the_command(error, status):
-    assert host_watch.status_of(error) == status
+    assert host_watch._status_of(error) == status
 
 
 def caused(error: Exception, cause: Exception) -> Exception:

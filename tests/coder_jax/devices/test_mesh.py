@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from coder_jax.devices import mesh
-from coder_jax.devices.mesh import GIB, check_memory, device_memory
+from coder_jax.devices.mesh import _GIB, check_memory, device_memory
 from data_pipeline.process import BadInput
 
 
@@ -28,25 +28,25 @@ def test_it_is_what_the_compiler_says():
     found = program.memory_analysis()
     said = check_memory(program, devices=1)
     total, limit, held, work = map(float, re.findall(r"(\d+\.\d+)", said))
-    assert limit == pytest.approx(device_memory() / GIB, abs=0.06)
+    assert limit == pytest.approx(device_memory() / _GIB, abs=0.06)
     assert total == pytest.approx(held + work, abs=0.011)
     # The state comes back in the memory it came in: it counts once.
-    assert held == pytest.approx((2**20 + 64) * 4 / GIB, abs=0.006)
-    assert work * GIB >= found.temp_size_in_bytes - 0.006 * GIB
+    assert held == pytest.approx((2**20 + 64) * 4 / _GIB, abs=0.006)
+    assert work * _GIB >= found.temp_size_in_bytes - 0.006 * _GIB
 
 
 @pytest.mark.parametrize(
     ("held", "work", "helps"),
-    [(3 * GIB, GIB, "more devices, or --shard-encoder"), (GIB, 3 * GIB, "--passes 4")],
+    [(3 * _GIB, _GIB, "more devices, or --shard-encoder"), (_GIB, 3 * _GIB, "--passes 4")],
 )
 def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, helps):
-    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * GIB - 1)
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB - 1)
     sizes = {"argument": held, "output": held, "alias": held, "temp": work}
     found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
     program = types.SimpleNamespace(memory_analysis=lambda: found)
     with pytest.raises(BadInput, match=f"4.00 of 4.0 GiB .*this does not fit.*{helps}"):
         check_memory(program, devices=2, more_passes=4)
-    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * GIB)
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB)
     assert check_memory(program, devices=2, more_passes=4).startswith(
         "memory on each of 2 devices: 4.00"
     )

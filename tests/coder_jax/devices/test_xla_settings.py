@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from coder_jax.devices.xla_settings import YNN, set_up_xla
+from coder_jax.devices.xla_settings import _YNN, set_up_xla
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def environment(monkeypatch, tmp_path):
 
 
 def test_what_the_user_has_set_stays():
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=2 {YNN}=dot"
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=2 {_YNN}=dot"
     os.environ["JAX_COMPILATION_CACHE_DIR"] = "/elsewhere"
     before = dict(os.environ)
     set_up_xla()
@@ -33,7 +33,7 @@ def test_other_flags_are_kept_and_the_flag_is_added_once():
     set_up_xla()
     assert os.environ["XLA_FLAGS"].split() == [
         "--xla_force_host_platform_device_count=2",
-        f"{YNN}=reduce",
+        f"{_YNN}=reduce",
     ]
 
 

@@ -8,14 +8,14 @@ from tiny_bert import TERMS, TINY, write_tokenizer
 
 from coder_jax.encoding import embed
 from coder_jax.encoding.embed import (
-    TOKENS_PER_TERM,
-    batches_by_length,
-    batches_of_blocks,
-    block_vectors,
+    _TOKENS_PER_TERM,
+    _batches_by_length,
+    _batches_of_blocks,
+    _block_vectors,
+    _pad_terms,
     embed_chunks,
     embed_terms,
     embed_tokens,
-    pad_terms,
     place,
 )
 from coder_jax.models.hf_weights import random_bert
@@ -64,7 +64,7 @@ def test_vectors_do_not_depend_on_rows_devices_or_chunks(bert, tokenizer, monkey
     assert jax.local_device_count() == 8  # each gets blocks of its own
     small = embed_terms(bert, tokenizer, terms[::-1], rows=4, **arguments)[::-1]
     np.testing.assert_allclose(small, expected, rtol=0, atol=1e-5)
-    monkeypatch.setattr(embed, "CHUNK_TERMS", 100)
+    monkeypatch.setattr(embed, "_CHUNK_TERMS", 100)
     chunked = embed_terms(bert, tokenizer, terms * 2, rows=4, **arguments)
     np.testing.assert_allclose(chunked, np.tile(expected, (2, 1)), rtol=0, atol=1e-5)
 
@@ -105,25 +105,25 @@ def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
 
 
 def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
-    block_vectors.clear_cache()
+    _block_vectors.clear_cache()
     terms = many_terms(600)
     graph, params = nnx.split(bert, nnx.Param)
     for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
         other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
         embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32, rows=8)
-    assert block_vectors._cache_size() == 2
+    assert _block_vectors._cache_size() == 2
 
 
 def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, monkeypatch):
-    monkeypatch.setattr(embed, "WINDOW", 16)
-    monkeypatch.setattr(embed, "BATCHES_WORTH_A_SHAPE", 1)
+    monkeypatch.setattr(embed, "_WINDOW", 16)
+    monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 1)
     longer = "chronic renal failure of the heart and the limb with x and µ and acute heart failure"
     terms = [longer, *many_terms(2000), f"{longer} too"]
     arguments = {"pooling": "mean", "max_length": 64, "rows": 4}
-    block_vectors.clear_cache()
+    _block_vectors.clear_cache()
     vectors = embed_terms(bert, tokenizer, terms, **arguments)
-    assert block_vectors._cache_size() == 2
-    monkeypatch.setattr(embed, "BATCHES_WORTH_A_SHAPE", 1000)
+    assert _block_vectors._cache_size() == 2
+    monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 1000)
     together = embed_terms(bert, tokenizer, terms, **arguments)
     np.testing.assert_allclose(vectors, together, rtol=0, atol=1e-5)
 
@@ -157,11 +157,11 @@ def test_blocks_hold_each_term_once_whole_and_within_their_slots():
     start = np.concatenate([[0], np.cumsum(lengths)])
     tokens = rng.integers(1, 9, start[-1]).astype(np.int32)
     seen = np.zeros(3400, int)
-    for batch in batches_of_blocks(tokens, start, 8, 4):
+    for batch in _batches_of_blocks(tokens, start, 8, 4):
         assert len(batch) == 4
         for block in batch:
             assert block.tokens.shape == block.positions.shape == block.segments.shape == (8, 128)
-            assert len(block.terms) <= 8 * 128 // TOKENS_PER_TERM
+            assert len(block.terms) <= 8 * 128 // _TOKENS_PER_TERM
             assert block.segments.max(initial=0) == len(block.terms)
             for slot, term in enumerate(block.terms, start=1):
                 inside = block.segments == slot
@@ -176,7 +176,7 @@ def test_blocks_hold_each_term_once_whole_and_within_their_slots():
 @pytest.mark.parametrize(("longest", "row_length"), [(5, 128), (128, 128), (129, 256), (300, 384)])
 def test_rows_are_as_long_as_the_longest_term_needs(longest, row_length):
     tokens = np.ones(longest + 3, np.int32)
-    ((block,),) = batches_of_blocks(tokens, np.array([0, longest, longest + 3]), 4, 1)
+    ((block,),) = _batches_of_blocks(tokens, np.array([0, longest, longest + 3]), 4, 1)
     assert block.tokens.shape == (2, row_length)  # the small shape has two rows here
 
 
@@ -185,13 +185,13 @@ def test_rows_are_full():
     lengths = np.clip(rng.gamma(4, 2.3, 20000).astype(int), 3, 32)
     start = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.ones(start[-1], np.int32)
-    blocks = [block for batch in batches_of_blocks(tokens, start, 16, 1) for block in batch]
+    blocks = [block for batch in _batches_of_blocks(tokens, start, 16, 1) for block in batch]
     places = len(blocks) * 16 * 128
     assert start[-1] / places > 0.97
 
 
 def test_padding_terms_that_attend_to_it():
-    tokens, start = pad_terms(np.array([2, 7, 3, 2, 3], np.int32), np.array([0, 3, 5]), 4, 0)
+    tokens, start = _pad_terms(np.array([2, 7, 3, 2, 3], np.int32), np.array([0, 3, 5]), 4, 0)
     assert tokens.tolist() == [2, 7, 3, 0, 2, 3, 0, 0]
     assert start.tolist() == [0, 4, 8]
 
@@ -201,7 +201,7 @@ def test_no_term_crosses_a_window(longest, window):
     rng = np.random.default_rng(0)
     lengths = np.append(rng.integers(3, 20, 500), longest)
     start = np.concatenate([[0], np.cumsum(lengths)])
-    for (block,) in batches_of_blocks(np.ones(start[-1], np.int32), start, 8, 1):
+    for (block,) in _batches_of_blocks(np.ones(start[-1], np.int32), start, 8, 1):
         assert block.window == window and block.tokens.shape[1] % window == 0
         rows, columns = np.nonzero(block.segments)
         windows = rows * 1000 + columns // window
@@ -211,14 +211,14 @@ def test_no_term_crosses_a_window(longest, window):
 
 
 def test_terms_longer_than_a_window_come_after_many_short_ones(monkeypatch):
-    monkeypatch.setattr(embed, "BATCHES_WORTH_A_SHAPE", 2)
+    monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 2)
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 20, 700)
     lengths[[5, 300]] = 70, 150
     start = np.concatenate([[0], np.cumsum(lengths)])
     tokens = rng.integers(1, 9, start[-1]).astype(np.int32)
     shapes, seen = [], np.zeros(700, int)
-    for batch in batches_by_length(tokens, start, 8, 2):
+    for batch in _batches_by_length(tokens, start, 8, 2):
         shapes.append({(block.window, block.tokens.shape) for block in batch})
         for block in batch:
             for slot, term in enumerate(block.terms, start=1):
@@ -229,7 +229,7 @@ def test_terms_longer_than_a_window_come_after_many_short_ones(monkeypatch):
     assert shapes[-1] == {(256, (2, 256))} and len(shapes) > 2
     assert all(shape == {(64, (8, 128))} for shape in shapes[:-1])
     # Too few to be worth another shape: all together.
-    monkeypatch.setattr(embed, "BATCHES_WORTH_A_SHAPE", 100)
+    monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 100)
     assert {
-        block.window for batch in batches_by_length(tokens, start, 8, 2) for block in batch
+        block.window for batch in _batches_by_length(tokens, start, 8, 2) for block in batch
     } == {256}

@@ -17,8 +17,8 @@ from coder_jax.encoding.encoder import (
     EncodedDictionary,
     Match,
     RememberingEncoder,
+    _terms_and_concepts,
     nearest_concepts,
-    terms_and_concepts,
 )
 from coder_jax.models.hf_files import EncoderSettings, read_settings
 from coder_jax.models.hf_weights import random_bert
@@ -374,22 +374,22 @@ def test_every_form_is_the_same_dictionary(tmp_path):
         pandas.DataFrame({"CUI": CONCEPTS, "other": 1, "Term": TERMS_ENCODED_DICTIONARY}),
         pl.DataFrame({"name": TERMS_ENCODED_DICTIONARY, "concept": CONCEPTS}),
     ):
-        assert terms_and_concepts(given) == (TERMS_ENCODED_DICTIONARY, CONCEPTS), type(given)
+        assert _terms_and_concepts(given) == (TERMS_ENCODED_DICTIONARY, CONCEPTS), type(given)
     (tmp_path / "d.tsv").write_text("heart attack\tC1\npain in limb\tC2\n")
     for path in (tmp_path / "d.tsv", str(tmp_path / "d.tsv")):
-        assert terms_and_concepts(path) == (TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])
+        assert _terms_and_concepts(path) == (TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])
 
 
 def test_two_by_two_strings():
     two = (TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])
-    assert terms_and_concepts((TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])) == two, (
+    assert _terms_and_concepts((TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2])) == two, (
         "a tuple of lists: columns"
     )
-    assert terms_and_concepts(PAIRS[:2]) == two, "a list of tuples: pairs"
-    assert terms_and_concepts(iter(PAIRS[:2])) == two
+    assert _terms_and_concepts(PAIRS[:2]) == two, "a list of tuples: pairs"
+    assert _terms_and_concepts(iter(PAIRS[:2])) == two
     for either in (tuple(PAIRS[:2]), [TERMS_ENCODED_DICTIONARY[:2], CONCEPTS[:2]]):
         with pytest.raises(BadInput, match="may be two columns or two pairs; give a dict of term"):
-            terms_and_concepts(either)
+            _terms_and_concepts(either)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_two_by_two_strings():
 )
 def test_what_is_no_dictionary(given, message):
     with pytest.raises(BadInput, match=message):
-        terms_and_concepts(given)
+        _terms_and_concepts(given)
 
 
 def test_saved_and_loaded(encoder_of_encoded_dictionary, tmp_path):

@@ -6,13 +6,13 @@ import pytest
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.search import (
-    NOTHING,
-    merge_block,
-    merge_blocks,
+    _NOTHING,
+    _merge_block,
+    _merge_blocks,
+    _pack,
+    _unpack,
     nearest_others,
-    pack,
     search,
-    unpack,
 )
 from data_pipeline import process
 from data_pipeline.process import BadInput
@@ -110,13 +110,13 @@ def test_padding_beside_the_last_keys_hides_no_better_group():
 def test_packed_keys_sort_by_similarity_and_then_by_index():
     values = np.float32([-np.inf, -2, -1e-45, -0.0, 0.0, 1e-45, 0.5, 0.5, 3, np.inf])
     index = np.array([0, 9, 1, 7, 3, 2, 2**30, 4, 5, 6])
-    packed = pack(values, index)
+    packed = _pack(values, index)
     order = np.lexsort((index, -values))
     np.testing.assert_array_equal(np.argsort(packed), order)
-    similarity, number = unpack(packed)
+    similarity, number = _unpack(packed)
     np.testing.assert_array_equal(similarity, values)
     np.testing.assert_array_equal(number, index)
-    assert NOTHING > packed.max()
+    assert _NOTHING > packed.max()
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -177,17 +177,17 @@ def test_keys_in_a_file_are_read_block_by_block(tmp_path, dtype):
 
 
 def test_one_program_for_any_number_of_blocks():
-    merge_blocks.clear_cache()
+    _merge_blocks.clear_cache()
     for keys in (600, 5000, 1025):
         search(np.ones((3, 4), np.float32), np.ones((keys, 4), np.float32), 2, block_keys=64)
-    assert merge_blocks._cache_size() == 1
+    assert _merge_blocks._cache_size() == 1
 
 
 @pytest.mark.parametrize("as_on_host", [True, False])
 def test_only_cpus_are_held_to_the_order_of_the_factors(as_on_host):
     """A barrier costs what the compiler could have fused; accelerators have no bits to equal."""
     arrays = np.ones((2, 4)), np.ones((64, 4)), np.int32([0, 64]), np.ones((2, 3))
-    lowered = jax.jit(merge_block, static_argnums=(5, 6)).lower(
+    lowered = jax.jit(_merge_block, static_argnums=(5, 6)).lower(
         *map(np.float32, arrays[:2]), arrays[2], np.float32(arrays[3]), np.ones((2, 3), np.int32),
         *(3, as_on_host),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from tiny_bert import write_model
 from coder_jax import TermEncoder
 from coder_jax.encoding import encoder as encoded_dictionary
 from coder_jax.encoding import vector_files
-from coder_jax.encoding.encoder import vectors_in_chunks
+from coder_jax.encoding.encoder import _vectors_in_chunks
 from coder_jax.encoding.vector_files import cached_vectors
 from data_pipeline import process
 from data_pipeline.files.whole import newest_lock
@@ -80,7 +80,7 @@ def test_encoded_once_with_the_bits_of_those_that_are_not_kept(encoder, encoded,
     assert capsys.readouterr().err == (
         f"vectors of 20 terms: read from the cache {folder} (--no-cache makes them anew)\n"
     )
-    apart = vectors_in_chunks(encoder, TERMS, progress=False)
+    apart = _vectors_in_chunks(encoder, TERMS, progress=False)
     for vectors in (first, again):
         assert vectors.shape == (20, 32)
         np.testing.assert_array_equal(np.asarray(vectors), apart)
@@ -140,7 +140,7 @@ def test_of_anything_else_they_are_others(encoder, tiny_folder, kept, tmp_path, 
 
 
 def test_what_was_stopped_goes_on(encoder, encoded, monkeypatch):
-    save_chunk = vector_files.save_chunk
+    save_chunk = vector_files._save_chunk
 
     def stop_at_the_third(path, vectors, dtype):
         if path.stem.endswith("2"):
@@ -148,12 +148,12 @@ def test_what_was_stopped_goes_on(encoder, encoded, monkeypatch):
         save_chunk(path, vectors, dtype)
 
     with monkeypatch.context() as patch, pytest.raises(process.Stopped):
-        patch.setattr(vector_files, "save_chunk", stop_at_the_third)
+        patch.setattr(vector_files, "_save_chunk", stop_at_the_third)
         cached_vectors(encoder, TERMS)
     encoded.clear()
     vectors = cached_vectors(encoder, TERMS)
     assert encoded == [TERMS[12:18], TERMS[18:]]
-    np.testing.assert_array_equal(vectors, vectors_in_chunks(encoder, TERMS, progress=False))
+    np.testing.assert_array_equal(vectors, _vectors_in_chunks(encoder, TERMS, progress=False))
 
 
 def flip(path):
@@ -188,13 +188,13 @@ def test_damaged_ones_are_noticed_and_made_anew(encoder, encoded, kept, capsys, 
 @pytest.mark.parametrize("file", ["about.json", "0000000.npy"])
 def test_damage_of_what_was_begun(encoder, kept, monkeypatch, file):
     with monkeypatch.context() as patch, pytest.raises(process.Stopped):
-        patch.setattr(vector_files, "join", lambda *_: (_ for _ in ()).throw(process.Stopped))
+        patch.setattr(vector_files, "_join", lambda *_: (_ for _ in ()).throw(process.Stopped))
         cached_vectors(encoder, TERMS)
     begun = only_folder(kept) / f"{VECTORS}.partial" / file
     assert begun.stat().st_size > 100
     os.truncate(begun, 60)
     vectors = cached_vectors(encoder, TERMS)
-    np.testing.assert_array_equal(vectors, vectors_in_chunks(encoder, TERMS, progress=False))
+    np.testing.assert_array_equal(vectors, _vectors_in_chunks(encoder, TERMS, progress=False))
 
 
 def test_killed_before_the_sum_was_written(encoder, encoded, kept):
@@ -206,7 +206,7 @@ def test_killed_before_the_sum_was_written(encoder, encoded, kept):
 
 
 def test_of_two_one_encodes_and_the_other_waits(encoder, encoded, monkeypatch, capsys):
-    monkeypatch.setattr(vector_files, "CACHE_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(vector_files, "_CACHE_POLL_SECONDS", 0.01)
     waits = threading.Event()
     tell = vector_files.tell
 
@@ -215,14 +215,14 @@ def test_of_two_one_encodes_and_the_other_waits(encoder, encoded, monkeypatch, c
         if "waiting" in text:
             waits.set()
 
-    save_chunk = vector_files.save_chunk
+    save_chunk = vector_files._save_chunk
 
     def slow(*args):
         assert waits.wait(20), "the other one does not wait"
         save_chunk(*args)
 
     monkeypatch.setattr(vector_files, "tell", told)
-    monkeypatch.setattr(vector_files, "save_chunk", slow)
+    monkeypatch.setattr(vector_files, "_save_chunk", slow)
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(cached_vectors, encoder, TERMS) for _ in range(2)]
         found = [np.asarray(one.result()) for one in both]
@@ -245,7 +245,7 @@ def test_without_a_place_for_them_nothing_is_kept(
         def full(*_):
             raise OSError(errno.ENOSPC, problem)
 
-        monkeypatch.setattr(vector_files, "save_chunk", full)
+        monkeypatch.setattr(vector_files, "_save_chunk", full)
     concepts = ["C"] * 20
     dictionary = encoder.encode_dictionary((TERMS, concepts))
     assert isinstance(dictionary.vectors, np.ndarray)
@@ -273,7 +273,7 @@ def test_the_least_recently_used_go(encoder, kept, monkeypatch):
         age(kept, name, 10 - len(names))
     gc.collect()
     cached_vectors(encoder, lists[0])  # used again: the second is the oldest now
-    size = vector_files.size_of(kept / names[0])
+    size = vector_files._size_of(kept / names[0])
     assert 20 * 32 * 4 < size < 5000
     monkeypatch.setenv("CODER_JAX_CACHE_GB", str((2 * size + 26 * 32 * 4) / 1e9))
     cached_vectors(encoder, lists[3])
@@ -291,7 +291,7 @@ def test_what_is_in_use_is_not_removed(encoder, kept, monkeypatch, capsys):
     assert "CODER_JAX_CACHE_GB leaves 0.00 GB)" in said
     assert np.isfinite(in_use[:]).all()
     (whole,) = kept.rglob(CHECKSUM)
-    with newest_lock(vector_files.used_by(whole.parent), shared=True):
+    with newest_lock(vector_files._used_by(whole.parent), shared=True):
         del in_use
         gc.collect()
         assert cached_vectors(encoder, other) is None, "another process uses it"
@@ -327,7 +327,7 @@ def test_of_whatever_length_they_are_others(encoder, kept):
     unit = np.asarray(cached_vectors(encoder, TERMS))
     raw = np.asarray(cached_vectors(encoder, TERMS, unit=False))
     assert len(folders(kept)) == 2
-    np.testing.assert_array_equal(raw, vectors_in_chunks(encoder, TERMS, unit=False))
+    np.testing.assert_array_equal(raw, _vectors_in_chunks(encoder, TERMS, unit=False))
     lengths = np.linalg.norm(raw, axis=1, keepdims=True)
     assert np.abs(lengths - 1).min() > 0.1
     np.testing.assert_allclose(raw / lengths, unit, atol=1e-6)

@@ -33,7 +33,7 @@ from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline import process
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
-from data_pipeline.files.whole import is_aligned, locked
+from data_pipeline.files.whole import _is_aligned, locked
 from data_pipeline.process import BadInput
 
 WORDS = ["heart attack", "pain", "", "µ limb", "chronic renal failure", "pain"]
@@ -212,7 +212,7 @@ def test_other_settings_neither_go_on_nor_count_as_there(encoder, tmp_path, monk
     ):
         write_vectors(encoder, TERMS, out, other)
     with (
-        locked(work / vector_files.LOCK, "held by the test"),
+        locked(work / vector_files._LOCK, "held by the test"),
         pytest.raises(BadInput, match="another process is encoding there; wait for it"),
     ):
         write_vectors(encoder, TERMS, out, about_of(encoder))
@@ -465,8 +465,8 @@ def test_unit_is_the_same_in_pieces(monkeypatch):
     expected = vectors / np.where(lengths > 0, lengths, 1)
     whole = unit(vectors)
     np.testing.assert_array_equal(whole, expected)
-    assert whole.dtype == np.float32 and is_aligned(whole)
-    monkeypatch.setattr(vector_files, "ROWS_IN_CACHE", 4)
+    assert whole.dtype == np.float32 and _is_aligned(whole)
+    monkeypatch.setattr(vector_files, "_ROWS_IN_CACHE", 4)
     np.testing.assert_array_equal(unit(vectors), expected)
     assert unit(vectors, dtype=np.float64).dtype == np.float64
     assert unit(vectors[:0]).shape == (0, 5)

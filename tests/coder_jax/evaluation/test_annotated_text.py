@@ -8,10 +8,10 @@ from evaluating import ENCODER, records_in, run
 
 from coder_jax.evaluation.annotated_text import (
     AnnotatedText,
-    concepts_of_identifiers,
-    mentions_by_type,
-    pairs_of,
-    read_folds,
+    _concepts_of_identifiers,
+    _mentions_by_type,
+    _pairs_of,
+    _read_folds,
 )
 from coder_jax.evaluation.benchmark import Given
 from coder_jax.evaluation.benchmarks import read_benchmark, score, tables_of
@@ -181,7 +181,7 @@ def test_baselines_on_the_papers_sets(
     assert found[JACCARD]["acc@1"] == pytest.approx(jaccard, abs=0.004)
     assert found[JACCARD]["reached"] == pytest.approx(reached, abs=0.008)
     assert found[JACCARD]["map"] == pytest.approx(averaged, abs=0.001)
-    pairs, place = pairs_of(fold)
+    pairs, place = _pairs_of(fold)
     precision = benchmark.searched.precisions(InOrder(benchmark.baselines[JACCARD]), pairs)
     assert precision[place].mean() == pytest.approx(in_order, abs=0.003)
 
@@ -210,7 +210,7 @@ def given(write, dictionary=MEDIC_TEXT_MENTIONS, text=TEST, **options):
 
 
 def test_what_the_mentions_are(write):
-    diseases, chemicals = mentions_by_type(write("test.txt", TEST)).values()
+    diseases, chemicals = _mentions_by_type(write("test.txt", TEST)).values()
     assert list(zip(diseases.strings, diseases.gold, strict=True)) == [
         ("Wilson disease", ("D006527",)),
         ("Wilson disease", ("D006527",)),
@@ -227,7 +227,7 @@ def test_what_the_mentions_are(write):
 
 
 def test_only_what_the_dictionary_has_counts(write):
-    folds, exact, counts = read_folds(given(write))
+    folds, exact, counts = _read_folds(given(write))
     (fold,) = folds
     assert (fold.name, exact) == ("Disease", {})
     assert fold.gold == ["D006527", "D006527", "D006527", "D1", "D051437"]
@@ -243,7 +243,7 @@ def test_concepts_by_their_codes():
     dictionary = Dictionary(
         ["a", "b", "c"], ["C0000001", "C0000002", "D3"], "toy", about_concepts=about
     )
-    found = concepts_of_identifiers(dictionary, ["D1", "D2", "D3", "222222", "D9"])
+    found = _concepts_of_identifiers(dictionary, ["D1", "D2", "D3", "222222", "D9"])
     assert found == {"D1": "C0000001|C0000002", "222222": "C0000002", "D3": "D3"}
 
 
@@ -257,35 +257,35 @@ TRAINING = (
 def test_exact_matches_of_training_annotations(write, tmp_path):
     train = write("train.txt", TRAINING)
     for argument in (str(train), f"toy={train}"):
-        exact = read_folds(given(write, exact_match=[argument])).exact
+        exact = _read_folds(given(write, exact_match=[argument])).exact
         # The most frequent one; nothing of another type or without an identifier.
         assert exact == {"Disease": ["", "", "", "", "D1"]}
-    assert read_folds(given(write, exact_match=[f"other={train}"])).exact == {}
+    assert _read_folds(given(write, exact_match=[f"other={train}"])).exact == {}
     one = given(write, exact_match=[str(train)])
     merged = Given(
         one.name, one.path, one.dictionary, RetiredCuis({"D1": "D7"}, "toy"), one.options
     )
-    assert read_folds(merged).exact == {"Disease": ["", "", "", "", "D7"]}
+    assert _read_folds(merged).exact == {"Disease": ["", "", "", "", "D7"]}
 
 
 def test_messages(write):
     with pytest.raises(BadInput, match="found mentions in text and no dictionary to search; give"):
-        read_folds(Given("toy", write("test.txt", TEST)))
+        _read_folds(Given("toy", write("test.txt", TEST)))
     with pytest.raises(
         BadInput, match=r"no mention whose concept .such as '222222'. is in the dict"
     ):
-        read_folds(given(write, "D999998||x\n"))
+        _read_folds(given(write, "D999998||x\n"))
 
 
 def test_as_many_mentions_as_the_paper_counts(shared_data):
     """NCBI disease: all; BC5CDR: of 4,424 lines, 53 of them composite, those in MEDIC of 2012."""
     folder = shared_data / "benchmarks"
     dictionary = read_dictionary(folder / "ncbi_disease/dictionary/medic_06Jul2012.txt")
-    ncbi = read_folds(Given("n", folder / "ncbi_disease/test/NCBItestset_corpus.txt", dictionary))
+    ncbi = _read_folds(Given("n", folder / "ncbi_disease/test/NCBItestset_corpus.txt", dictionary))
     (diseases,) = ncbi.folds
     assert len(diseases.mentions) == 960
     assert ncbi.counts["Disease"]["not in the dictionary"] == 0
-    bc5cdr = read_folds(Given("b", folder / "bc5cdr/CDR_TestSet.PubTator.txt", dictionary))
+    bc5cdr = _read_folds(Given("b", folder / "bc5cdr/CDR_TestSet.PubTator.txt", dictionary))
     (diseases,) = bc5cdr.folds
     assert (diseases.name, len(diseases.mentions)) == ("Disease", 4_344)
     counts = bc5cdr.counts["Disease"]

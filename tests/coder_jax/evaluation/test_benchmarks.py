@@ -11,10 +11,10 @@ from coder_jax.evaluation import benchmarks
 from coder_jax.evaluation.annotated_text import AnnotatedText
 from coder_jax.evaluation.benchmarks import (
     BENCHMARKS,
+    _makers_of_tables,
     all_flags,
     flags_by_heading,
     kind_of,
-    makers_of_tables,
     options_with,
     print_records,
     print_table,
@@ -157,8 +157,8 @@ def test_every_kind_is_listed_once_and_in_the_order_of_tables():
         "concept similarity",
     ]
     tables += ["relation classification", "link prediction", "nearest terms"]
-    assert list(makers_of_tables()) == tables
-    assert makers_of_tables()["normalization"] is Mentions
+    assert list(_makers_of_tables()) == tables
+    assert _makers_of_tables()["normalization"] is Mentions
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ import pytest
 
 from coder_jax.encoding import search as searching
 from coder_jax.evaluation.benchmarks import print_records, read_benchmark
-from coder_jax.evaluation.case_studies import CaseStudy, CaseTerm, case_study_record, nearest_terms
+from coder_jax.evaluation.case_studies import (
+    CaseStudy,
+    CaseTerm,
+    _case_study_record,
+    _nearest_terms,
+)
 from coder_jax.evaluation.record import VectorFileProtocol
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
@@ -43,7 +48,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     path = tmp_path / "terms.tsv"
     path.write_text("language\tterm\nFrench\tDorsalgie\nFrench\ttoux\nKorean\t배통\n")
     study = read_benchmark("case", path, dictionary=DICTIONARY)
-    listing = nearest_terms(Table(), study, 2)
+    listing = _nearest_terms(Table(), study, 2)
     assert [one["term"] for one in listing[0]["nearest"]] == ["back pain", "chest pain"]
     cosine = 2 / np.hypot(2, 0.2)
     assert listing[0]["nearest"][0]["cosine"] == pytest.approx(cosine, abs=1e-6)
@@ -51,7 +56,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
         **{"term": "cough", "concept": "C3|C4", "cosine": 0}
     }, "a string of two concepts comes once"
     assert listing[2]["missing"] and listing[2]["nearest"] == []
-    record = case_study_record(study, listing, ENCODER)
+    record = _case_study_record(study, listing, ENCODER)
     assert record.counts == {"terms": 3, "missing": 1}
     print_records([record], k=[1])
     lines = capsys.readouterr().out.splitlines()
@@ -59,7 +64,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
         ["mean", "of", "words"]
     )
     assert "(no vector)" in lines[-1]
-    assert len(nearest_terms(Table(), study, 50)[0]["nearest"]) == 4, "all there are"
+    assert len(_nearest_terms(Table(), study, 50)[0]["nearest"]) == 4, "all there are"
 
 
 def test_vectors_of_the_dictionary_are_looked_up_block_by_block(monkeypatch):
@@ -74,7 +79,7 @@ def test_vectors_of_the_dictionary_are_looked_up_block_by_block(monkeypatch):
     monkeypatch.setattr(searching, "search", partial(searching.search, block_keys=16))
     dictionary = Dictionary(list(places), [f"C{number}" for number in range(80)], "x")
     study = CaseStudy("case", "x", [CaseTerm("toux", "French")], dictionary, "hash")
-    (listing,) = nearest_terms(Watched(), study, 9)
+    (listing,) = _nearest_terms(Watched(), study, 9)
     assert asked[0] == 1 and max(asked) == 16 and sum(asked[1:]) >= 80
     vectors = np.array(list(places.values()), np.float64)
     cosines = vectors @ [1, 2, 0] / np.linalg.norm(vectors, axis=1) / np.sqrt(5)

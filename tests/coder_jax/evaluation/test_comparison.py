@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from evaluating import ENCODER
 
-from coder_jax.evaluation.comparison import HEADER, compare_files, difference, p_by_flips
+from coder_jax.evaluation.comparison import _HEADER, _difference, _p_by_flips, compare_files
 from coder_jax.evaluation.ranks import GoldCounts
 from coder_jax.evaluation.record import EvaluationRecord, write_records
 from data_pipeline.process import BadInput
@@ -51,7 +51,7 @@ def compared(tmp_path):
 
 def test_the_table(compared):
     header, rows = compared(record({"": "1 2 - 5"}), record({"": "1 1 4 1"}))
-    assert header == HEADER and len(rows) == 3
+    assert header == _HEADER and len(rows) == 3
     cells = {row.cells[1]: row.cells for row in rows}
     assert list(cells) == ["acc@1", "acc@3", "MRR"]
     # Two won, none lost: by McNemar's exact test p = 2 / 2^2.
@@ -72,7 +72,7 @@ def test_a_result_beside_itself(compared):
 def test_mcnemar_as_scipy_has_it():
     rng = np.random.default_rng(0)
     a, b = rng.random(200) < 0.6, rng.random(200) < 0.75
-    found = difference("acc@1", [{"acc@1": a * 1.0}], [{"acc@1": b * 1.0}], 0)
+    found = _difference("acc@1", [{"acc@1": a * 1.0}], [{"acc@1": b * 1.0}], 0)
     won, lost = int((b & ~a).sum()), int((a & ~b).sum())
     assert (found.won, found.lost, found.mentions) == (won, lost, 200)
     assert found.p == scipy.stats.binomtest(won, won + lost).pvalue
@@ -86,9 +86,9 @@ def test_permutations_as_all_of_them():
     changes = np.array([0.5, -0.25, 0.5, 0.8, 0.0, 0.25, 0.1])
     signs = np.array(list(itertools.product([-1, 1], repeat=len(changes))))
     exact = np.mean(np.abs(signs @ changes) >= changes.sum() - 1e-9)
-    assert p_by_flips(changes, np.random.default_rng(0)) == pytest.approx(exact, abs=0.012)
-    assert p_by_flips(np.zeros(5), np.random.default_rng(0)) == 1
-    assert p_by_flips(np.full(40, 0.1), np.random.default_rng(0)) < 0.001
+    assert _p_by_flips(changes, np.random.default_rng(0)) == pytest.approx(exact, abs=0.012)
+    assert _p_by_flips(np.zeros(5), np.random.default_rng(0)) == 1
+    assert _p_by_flips(np.full(40, 0.1), np.random.default_rng(0)) < 0.001
 
 
 def test_folds_weigh_alike(compared):

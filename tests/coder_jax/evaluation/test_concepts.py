@@ -7,10 +7,10 @@ from tiny_dataset import tiny_dataset
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.concepts import (
     ConceptSet,
+    _concept_similarity_record,
+    _evaluate_concept_similarity,
+    _read_dataset_concepts,
     bare_type,
-    concept_similarity_record,
-    evaluate_concept_similarity,
-    read_dataset_concepts,
 )
 from coder_jax.evaluation.published import MCSM_TYPES
 from data_pipeline.process import BadInput
@@ -54,7 +54,7 @@ def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
         terms=terms,
     )
     monkeypatch.setattr(store, "open_dataset", lambda path, strings: made)
-    benchmark = read_dataset_concepts("toy", tmp_path, ["Finding", "T025 Cell"])
+    benchmark = _read_dataset_concepts("toy", tmp_path, ["Finding", "T025 Cell"])
     assert benchmark.terms == [terms[i] for i in tiny.term_start[:-1]]
     assert benchmark.of_type["Finding"].tolist() == [True, False, True]
     assert benchmark.of_type["Cell"].tolist() == [False, False, True]
@@ -111,7 +111,7 @@ def concepts():
 def test_the_formula(concepts, k):
     benchmark, vectors = concepts
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    result, counts = evaluate_concept_similarity(table, benchmark, k=k)
+    result, counts = _evaluate_concept_similarity(table, benchmark, k=k)
     for name, mask in benchmark.of_type.items():
         assert result[name].mcsm == pytest.approx(naive_mcsm(vectors, mask, k), rel=1e-6)
         assert result[name].concepts == result[name].scored == mask.sum()
@@ -122,7 +122,7 @@ def test_concepts_without_a_vector_are_counted_and_are_no_neighbours(concepts):
     benchmark, vectors = concepts
     some = np.arange(300) % 4 > 0
     known = {c: v for c, v, held in zip(benchmark.concepts, vectors, some, strict=True) if held}
-    result, counts = evaluate_concept_similarity(Table(known, "concepts"), benchmark, k=5)
+    result, counts = _evaluate_concept_similarity(Table(known, "concepts"), benchmark, k=5)
     assert counts == {"concepts": 300, "missing": 75, "retired": 0}
     for name, mask in benchmark.of_type.items():
         expected = naive_mcsm(vectors[some], mask[some], 5)
@@ -133,7 +133,7 @@ def test_neighbours_of_the_evaluated_types_only(concepts):
     benchmark, vectors = concepts
     inside = benchmark.of_type["Finding"] | benchmark.of_type["Cell"]
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    result, counts = evaluate_concept_similarity(table, benchmark, k=5, only_these_types=True)
+    result, counts = _evaluate_concept_similarity(table, benchmark, k=5, only_these_types=True)
     expected = naive_mcsm(vectors[inside], benchmark.of_type["Cell"][inside], 5)
     assert result["Cell"].mcsm == pytest.approx(expected, rel=1e-6)
     assert counts["concepts"] == inside.sum()
@@ -142,15 +142,15 @@ def test_neighbours_of_the_evaluated_types_only(concepts):
 def test_a_sample_is_scored_against_all(concepts):
     benchmark, vectors = concepts
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    whole = evaluate_concept_similarity(table, benchmark, k=5)[0]["Finding"]
+    whole = _evaluate_concept_similarity(table, benchmark, k=5)[0]["Finding"]
     first, again, other = (
-        evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"]
+        _evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"]
         for seed in (0, 0, 1)
     )
     assert first == again != other
     assert first.scored == 20 and first.concepts == whole.concepts
     many = [
-        evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"].mcsm
+        _evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"].mcsm
         for seed in range(30)
     ]
     error = whole.deviation / np.sqrt(20 * 30)
@@ -161,11 +161,11 @@ def test_equal_vectors_never_count_the_concept_itself():
     names = [f"C{i}" for i in range(6)]
     alone = {"Finding": np.arange(6) == 5, "Cell": np.arange(6) < 5}
     benchmark = ConceptSet("toy", "toy", names, ["same"] * 6, alone, "hash")
-    result, _ = evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=3)
+    result, _ = _evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=3)
     assert result["Finding"].mcsm == 0
     assert result["Finding"].chance == 0
     with pytest.raises(BadInput, match="found 6 concepts with a vector, of 6; expected more than"):
-        evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=6)
+        _evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=6)
 
 
 def test_perfect_clusters_have_the_sum_of_the_weights_and_chance_is_what_noise_gives():
@@ -175,9 +175,9 @@ def test_perfect_clusters_have_the_sum_of_the_weights_and_chance_is_what_noise_g
     benchmark = ConceptSet("toy", "toy", names, names, of_type, "hash")
     noise = rng.normal(size=(600, 400))
     clusters = {n: v + 100 * (i < 200) for i, (n, v) in enumerate(zip(names, noise, strict=True))}
-    result, _ = evaluate_concept_similarity(Table(clusters), benchmark, k=40)
+    result, _ = _evaluate_concept_similarity(Table(clusters), benchmark, k=40)
     assert result["Finding"].mcsm == pytest.approx(sum(1 / np.log2(i + 1) for i in range(1, 41)))
-    random, _ = evaluate_concept_similarity(
+    random, _ = _evaluate_concept_similarity(
         Table(dict(zip(names, noise, strict=True))), benchmark, k=40
     )
     assert random["Finding"].mcsm == pytest.approx(random["Finding"].chance, rel=0.1)
@@ -204,8 +204,8 @@ def test_concept_list(tmp_path):
     }
     unit = np.eye(4)[[0, 0, 0, 1]] + 0.1 * np.eye(4)
     vectors = Table(dict(zip(benchmark.concepts, unit, strict=True)), "concepts")
-    result, counts = evaluate_concept_similarity(vectors, benchmark, k=2)
-    record = concept_similarity_record(benchmark, result, counts, None, k=2)
+    result, counts = _evaluate_concept_similarity(vectors, benchmark, k=2)
+    record = _concept_similarity_record(benchmark, result, counts, None, k=2)
     assert record.folds["Clinical Drug"]["scores"]["mcsm"] is None
     assert record.scores["mcsm"] == record.folds["Finding"]["scores"]["mcsm"] > 0
     assert record.scoring["k"] == 2
@@ -217,6 +217,6 @@ def test_the_interval_is_that_of_the_mean_over_concepts():
     of_type = {"Finding": np.arange(200) < 120}
     benchmark = ConceptSet("n", "p", names, names, of_type, "hash")
     vectors = Table(dict(zip(names, rng.normal(size=(200, 3)), strict=True)))
-    found = evaluate_concept_similarity(vectors, benchmark, k=5)[0]["Finding"]
+    found = _evaluate_concept_similarity(vectors, benchmark, k=5)[0]["Finding"]
     half = 1.96 * found.deviation / np.sqrt(120)
     assert found.interval == pytest.approx([found.mcsm - half, found.mcsm + half], abs=0.03)

@@ -17,8 +17,8 @@ ROWS, MENTIONS, KS = 60, 21, (1, 3, 5)
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Concepts begin in one block and end in another, or two blocks later."""
-    monkeypatch.setattr(counts, "BLOCK_PAIRS", 4)
-    monkeypatch.setattr(counts, "BLOCK_MENTIONS", 8)
+    monkeypatch.setattr(counts, "_BLOCK_PAIRS", 4)
+    monkeypatch.setattr(counts, "_BLOCK_MENTIONS", 8)
 
 
 def invented(seed):
@@ -40,7 +40,7 @@ def invented(seed):
 def test_equals_a_loop_over_all_concepts(small_blocks, seed):
     mentions, gold, vectors, concepts = invented(seed)
     largest = max(concepts.count(concept) for concept in "AB")
-    assert largest >= 2 * counts.BLOCK_PAIRS, "a concept fills a whole block"
+    assert largest >= 2 * counts._BLOCK_PAIRS, "a concept fills a whole block"
     expected, unreachable, tied = naive_scores(mentions, gold, vectors, concepts, KS)
     result = score(mentions, gold, vectors, concepts, KS)
     assert result.scores == pytest.approx(expected, abs=1e-12)
@@ -51,7 +51,7 @@ def test_equals_a_loop_over_all_concepts(small_blocks, seed):
 def test_blocks_change_no_count(monkeypatch, pairs):
     mentions, gold, vectors, concepts = invented(9)
     whole = count_ranks(mentions, gold, rows_by_concept(vectors.__getitem__, concepts), 1e-6)
-    monkeypatch.setattr(counts, "BLOCK_PAIRS", pairs)
+    monkeypatch.setattr(counts, "_BLOCK_PAIRS", pairs)
     parts = count_ranks(mentions, gold, rows_by_concept(vectors.__getitem__, concepts), 1e-6)
     for one, other in zip(parts, whole, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -94,7 +94,7 @@ def test_a_large_benchmark_is_encoded_block_by_block(small_blocks, monkeypatch):
 
     at_once = evaluate_normalization(encode, benchmark_of(*folds))
     assert [len(strings) for strings in asked] == [ROWS + MENTIONS]
-    monkeypatch.setattr(normalization, "ENCODED_AT_ONCE", ROWS + MENTIONS - 1)
+    monkeypatch.setattr(normalization, "_ENCODED_AT_ONCE", ROWS + MENTIONS - 1)
     asked.clear()
     assert evaluate_normalization(encode, benchmark_of(*folds)) == at_once
     assert asked[0] == names and max(map(len, asked[1:])) == 4

@@ -14,18 +14,18 @@ from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.comparison import compare_files
 from coder_jax.evaluation.given_groups import (
     GroupNormalizer,
-    NearestTerms,
     Quaero,
-    accuracy_at,
-    count_brateval,
-    count_brateval_any,
-    count_items,
-    majority_answers,
-    majority_cuis,
-    mean_reciprocal_rank,
-    measures,
-    measures_drawn,
-    mention_sets,
+    _accuracy_at,
+    _count_brateval,
+    _count_brateval_any,
+    _count_items,
+    _majority_answers,
+    _majority_cuis,
+    _mean_reciprocal_rank,
+    _measures,
+    _measures_drawn,
+    _mention_sets,
+    _NearestTerms,
 )
 from coder_jax.evaluation.record import read_records, write_records
 from coder_jax.report.results import answers_shown
@@ -329,14 +329,14 @@ def test_the_road_of_an_encoder(corpus_of_answers, minilm_path, tmp_path, capsys
 def test_each_gold_cui_is_an_item_with_the_one_answer():
     gold = [("C1",), ("C1", "C2"), ("C1", "C2"), ("C153057",), ("C3",), ("", "C4"), ("C5",)]
     answers = ["C1", "C2", "C9", "C1530575", None, "C4", "C9"]
-    counted = count_items(gold, answers)
+    counted = _count_items(gold, answers)
     assert counted.tolist() == [
         *([1, 1, 1], [1, 2, 2], [0, 2, 2], [0, 1, 1], [0, 0, 1], [1, 2, 2], [0, 1, 1]),
     ]
     # 3 right, 6 wrong and 7 missed: of two CUIs one is right, one wrong and one missed.
-    found = measures(counted.sum(axis=0))
+    found = _measures(counted.sum(axis=0))
     assert found == pytest.approx([3 / 9, 3 / 10, 2 * 3 / (9 + 10)])
-    assert count_items([], []).shape == (0, 3)
+    assert _count_items([], []).shape == (0, 3)
 
 
 # What BRATEval-2015-04-24.jar printed of one mention (CompareNotesEHealth, reference folder first):
@@ -355,31 +355,31 @@ OFFICIAL = [
 
 @pytest.mark.parametrize("gold, answer, exact, common", OFFICIAL)
 def test_brateval(gold, answer, exact, common):
-    for count, (right, wrong, missed) in ((count_brateval, exact), (count_brateval_any, common)):
+    for count, (right, wrong, missed) in ((_count_brateval, exact), (_count_brateval_any, common)):
         assert count([gold], [answer]).tolist() == [[right, right + wrong, right + missed]]
 
 
 def test_measures_of_nothing():
-    assert measures(np.array([0, 0, 5])).tolist() == [0, 0, 0]
-    assert measures(np.array([0, 5, 0])).tolist() == [0, 0, 0]
-    assert measures(np.array([0, 0, 0])).tolist() == [1, 1, 1]
+    assert _measures(np.array([0, 0, 5])).tolist() == [0, 0, 0]
+    assert _measures(np.array([0, 5, 0])).tolist() == [0, 0, 0]
+    assert _measures(np.array([0, 0, 0])).tolist() == [1, 1, 1]
 
 
 def test_what_is_drawn_is_scored_alike():
     counted = np.array([[1, 1, 1], [0, 2, 2], [0, 0, 1]])
     drawn = np.array([[1, 1, 1], [3, 0, 0], [0, 0, 2]])
-    found = measures_drawn(counted, drawn)
+    found = _measures_drawn(counted, drawn)
     for times, row in zip(drawn, found, strict=True):
-        assert row == pytest.approx(measures(np.repeat(counted, times, axis=0).sum(axis=0)))
+        assert row == pytest.approx(_measures(np.repeat(counted, times, axis=0).sum(axis=0)))
 
 
 def test_ranks():
     gold = [("C1",), ("C1", "C2"), ("C7",)]
     ranked = [["C9", "C8", "C1"], ["C2", "C1"], []]
-    assert mean_reciprocal_rank(gold, ranked) == pytest.approx((1 / 3 + 1 / 2 + 1 + 0) / 4)
-    assert accuracy_at(1, gold, ranked) == pytest.approx(1 / 3)
-    assert accuracy_at(3, gold, ranked) == pytest.approx(2 / 3)
-    assert mean_reciprocal_rank([], []) == accuracy_at(1, [], []) == 0
+    assert _mean_reciprocal_rank(gold, ranked) == pytest.approx((1 / 3 + 1 / 2 + 1 + 0) / 4)
+    assert _accuracy_at(1, gold, ranked) == pytest.approx(1 / 3)
+    assert _accuracy_at(3, gold, ranked) == pytest.approx(2 / 3)
+    assert _mean_reciprocal_rank([], []) == _accuracy_at(1, [], []) == 0
 
 
 # -------------------------------------------------------------------------------------------------
@@ -390,11 +390,11 @@ def test_most_frequent_of_group_and_string():
     groups = ["DISO", "DISO", "DISO", "ANAT", "DISO"]
     texts = ["Œdème", "oedeme", "oedème", "œdème", "mal"]
     gold = [("C1",), ("C2",), ("C2", "C3"), ("C4",), ("C9", "C8")]
-    known = majority_cuis(groups, texts, gold)
+    known = _majority_cuis(groups, texts, gold)
     asked = ["DISO", "ANAT", "PROC", "DISO", "DISO"]
-    found = majority_answers(known, asked, ["OEDEME", "œdème", "œdème", "MAL", "mal de tête"])
+    found = _majority_answers(known, asked, ["OEDEME", "œdème", "œdème", "MAL", "mal de tête"])
     assert found == ["C2", "C4", None, "C9", None]
-    assert majority_cuis([], [], []) == {}
+    assert _majority_cuis([], [], []) == {}
 
 
 # Precision, recall and F1 in percent; others who measured it got the same to .1 or .2.
@@ -408,8 +408,8 @@ FLOOR = {
 
 def test_floor_of_the_real_corpus(shared_data):
     packed = shared_data / "benchmarks" / "quaero" / "QUAERO_FrenchMed.tar.gz"
-    for one in mention_sets(read_quaero(packed), "quaero", (), {}):
-        found = measures(count_items(one.gold, one.majority).sum(axis=0))
+    for one in _mention_sets(read_quaero(packed), "quaero", (), {}):
+        found = _measures(_count_items(one.gold, one.majority).sum(axis=0))
         assert 100 * found == pytest.approx(FLOOR[one.name], abs=0.06), one.name
 
 
@@ -451,7 +451,7 @@ def by_hand(encode, dictionary, groups, mention, group, k):
 @pytest.mark.parametrize("k", [1, 3, 12])
 def test_as_a_loop_over_all_terms(toy, k):
     encode, dictionary, groups, mentions = toy
-    normalizer: GroupNormalizer = NearestTerms(encode, dictionary, groups)
+    normalizer: GroupNormalizer = _NearestTerms(encode, dictionary, groups)
     asked = ["DISO", "ANAT", None, "PROC", "diso", "ANAT", "DISO", None, "ANAT"]
     numbers, scores = normalizer.nearest(mentions, asked, k)
     assert numbers.shape == scores.shape == (9, k)
@@ -468,4 +468,4 @@ def test_as_a_loop_over_all_terms(toy, k):
 def test_an_unknown_group_is_refused(toy):
     encode, dictionary, groups, mentions = toy
     with pytest.raises(BadInput, match="found the semantic group 'DISA'; .*did you mean DISO"):
-        NearestTerms(encode, dictionary, groups).nearest(mentions[:1], ["DISA"], 1)
+        _NearestTerms(encode, dictionary, groups).nearest(mentions[:1], ["DISA"], 1)

@@ -12,14 +12,14 @@ from coder_jax.evaluation import links as link_prediction
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.links import (
     LinkBenchmark,
-    Links,
-    known_links,
-    link_scores,
-    link_values,
-    numbered_links,
-    rank_links,
-    relation_numbers,
-    score_links,
+    _known_links,
+    _link_scores,
+    _link_values,
+    _Links,
+    _numbered_links,
+    _rank_links,
+    _relation_numbers,
+    _score_links,
 )
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.vectors import EncodedTerms
@@ -78,21 +78,21 @@ RNG = np.random.default_rng(0)
 FEATURES = 3 * RNG.normal(size=(C, D)).astype(np.float32)
 FEATURES[7] = FEATURES[3]  # a tie
 # The first relation leads from 0 to two tails; the encoder does not know the one from 0 to 9.
-LINKS = Links(
+LINKS = _Links(
     np.array([0, 0, 1, 4, 5, 0, 8]),
     np.array([0, 0, 1, 2, 2, -1, 0]),
     np.array([3, 5, 2, 3, 7, 9, 5]),
 )
 # True as well, outside the file: some in the place of a triplet of the file, one nowhere near.
-KNOWN = Links(np.array([0, 2, 4, 10]), np.array([0, 1, 2, 1]), np.array([8, 2, 11, 1]))
-NONE = Links(*np.zeros((3, 0), int))
+KNOWN = _Links(np.array([0, 2, 4, 10]), np.array([0, 1, 2, 1]), np.array([8, 2, 11, 1]))
+NONE = _Links(*np.zeros((3, 0), int))
 MATRICES = ExportedRelations(RNG.normal(size=(R, D, D)).astype(np.float32), ["a", "b", "c"])
 TRANSLATIONS = ExportedRelations(RNG.normal(size=(R, D)).astype(np.float32), ["a", "b", "c"])
 
 
 def evaluate_links(features, links, relations, known=NONE):
-    ranks = rank_links(features, links, relations, known)
-    return link_scores(ranks, np.ones(len(links.heads), bool))
+    ranks = _rank_links(features, links, relations, known)
+    return _link_scores(ranks, np.ones(len(links.heads), bool))
 
 
 def rows(links):
@@ -137,7 +137,7 @@ def naive_scores(ranks):
 
 
 @pytest.mark.parametrize("known", [NONE, KNOWN], ids=["", "known"])
-@pytest.mark.parametrize("block", [{"BLOCK": 2}, {"BLOCK_SCORES": 3 * C}, {}], ids=str)
+@pytest.mark.parametrize("block", [{"_BLOCK": 2}, {"_BLOCK_SCORES": 3 * C}, {}], ids=str)
 @pytest.mark.parametrize("relations", [MATRICES, TRANSLATIONS, None], ids=["M", "r", "none"])
 def test_equals_the_loop(relations, block, known, monkeypatch):
     for name, value in block.items():
@@ -165,7 +165,7 @@ def test_as_many_scores_are_held_at_a_time_as_allowed(monkeypatch):
 
     monkeypatch.setattr(link_prediction, "_counts", watched)
     for most, triplets in ((3 * C, 3), (3 * C - 1, 2), (1, 1), (99 * C, len(LINKS.heads))):
-        monkeypatch.setattr(link_prediction, "BLOCK_SCORES", most)
+        monkeypatch.setattr(link_prediction, "_BLOCK_SCORES", most)
         held.clear()
         evaluate_links(FEATURES, LINKS, None)
         assert max(held) == (triplets, C)
@@ -177,7 +177,7 @@ def test_the_right_relations_find_all():
     features = np.concatenate([np.eye(4), np.roll(np.eye(4), 1, axis=1)]).astype(np.float32)
     turn = np.roll(np.eye(4), 1, axis=1).astype(np.float32)[None]
     found = evaluate_links(
-        features, Links(heads, np.zeros(4, int), tails), ExportedRelations(turn, ["turn"])
+        features, _Links(heads, np.zeros(4, int), tails), ExportedRelations(turn, ["turn"])
     )
     assert found["hits@10_cosine"] == 1 and found["mrr_cosine"] < 0.6
     assert found["mrr_tails"] == pytest.approx(0.75)  # a head of another triplet is the same vector
@@ -201,10 +201,10 @@ def test_the_record(tmp_path):
     benchmark = read_benchmark("toy", tmp_path / "links.tsv", dictionary=read_dictionary(terms))
     relations = ExportedRelations(MATRICES.table, ["RO|a", "RO|b", "RO|c"])
     vectors = EncodedTerms(Encoder(), [], np.zeros((0, D)), relations)
-    record = score_links(vectors, benchmark, ENCODER)
+    record = _score_links(vectors, benchmark, ENCODER)
     concepts = [int(concept[1:]) for concept in benchmark.concepts()]
     place = {concept: number for number, concept in enumerate(concepts)}
-    links = Links(
+    links = _Links(
         np.array([place[c] for c in LINKS.heads]),
         LINKS.relations,
         np.array([place[c] for c in LINKS.tails]),
@@ -215,9 +215,9 @@ def test_the_record(tmp_path):
     assert record.counts["relations"] == 4 and set(record.folds) == set(names.values())
     of_a = record.folds["RO|a"]
     assert of_a["scores"] == pytest.approx(
-        link_scores(rank_links(FEATURES[concepts], links, MATRICES, NONE), LINKS.relations == 0)
+        _link_scores(_rank_links(FEATURES[concepts], links, MATRICES, NONE), LINKS.relations == 0)
     )
-    without = score_links(EncodedTerms(Encoder(), [], np.zeros((0, D))), benchmark, ENCODER)
+    without = _score_links(EncodedTerms(Encoder(), [], np.zeros((0, D))), benchmark, ENCODER)
     for name, value in without.scores.items():
         if name.endswith("_cosine"):
             assert value == record.scores[name] == without.scores[name.removesuffix("_cosine")]
@@ -228,8 +228,8 @@ def test_scores_are_the_means_of_what_triplets_add():
     rng = np.random.default_rng(0)
     ranks = {"_tails": 1, "_heads": 1, "_cosine": 2}
     ranks = {name: rng.integers(0, 3, (places, 2, 30)) for name, places in ranks.items()}
-    scores = link_scores(ranks, np.ones(30, bool))
-    values = link_values(ranks)
+    scores = _link_scores(ranks, np.ones(30, bool))
+    values = _link_values(ranks)
     assert {name: len(one) for name, one in values.items()} == dict.fromkeys(
         [f"{name}{of}" for of in ("", "_cosine") for name in ("hits@1", "hits@10", "mrr")], 30
     )
@@ -263,7 +263,7 @@ def test_labels_are_read_in_their_direction(tmp_path):
         "hand\tfinger\tRO|knows",
     )
     assert benchmark.concepts() == ["hand", "finger"]
-    links = numbered_links(benchmark, relation_numbers(benchmark, LABELS))
+    links = _numbered_links(benchmark, _relation_numbers(benchmark, LABELS))
     assert links.heads.tolist() == [0, 0, 0, 0] and links.tails.tolist() == [1, 1, 1, 1]
     assert links.relations.tolist() == [1, 1, -3, -4], "unknown ones are kept apart"
 
@@ -271,8 +271,8 @@ def test_labels_are_read_in_their_direction(tmp_path):
 def test_a_name_that_two_relations_have(tmp_path):
     benchmark = links_of(tmp_path, "a\tb\tisa")
     with pytest.raises(BadInput, match="'isa', which may be PAR.isa or CHD.isa; expected one of"):
-        relation_numbers(benchmark, LABELS)
-    assert relation_numbers(benchmark, ()) == {"isa": -1}
+        _relation_numbers(benchmark, LABELS)
+    assert _relation_numbers(benchmark, ()) == {"isa": -1}
 
 
 def test_triplets_of_the_dataset_are_known(tmp_path):
@@ -289,15 +289,15 @@ def test_triplets_of_the_dataset_are_known(tmp_path):
     links_of(tmp_path, *rows_of_file, "C0000002\tC0000001\tRO|finding_of")
     benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
     assert benchmark.concepts() == ["C0000001", "C0000002"]
-    numbers = relation_numbers(benchmark, ["RO|", "PAR|inverse_isa", "CHD|isa"])
+    numbers = _relation_numbers(benchmark, ["RO|", "PAR|inverse_isa", "CHD|isa"])
     assert numbers == {"PAR|inverse_isa": 1, "isa": 2, "RO|seen_in": -3, "RO|finding_of": -4}
-    assert rows_of_links(known_links(benchmark, numbers)) == [[0, 1, 1], [1, 2, 0]]
+    assert rows_of_links(_known_links(benchmark, numbers)) == [[0, 1, 1], [1, 2, 0]]
     links_of(tmp_path, *rows_of_file, "C0000003\tC0000001\tRO|finding_of")
     benchmark = read_benchmark("x", tmp_path / "links.tsv", dictionary=dictionary)
     assert benchmark.concepts() == ["C0000001", "C0000003", "C0000002"]
     # The release says it of C0000009, which is C0000002 today; no relation of the encoder.
-    assert [2, -4, 1] in rows_of_links(known_links(benchmark, relation_numbers(benchmark, ())))
+    assert [2, -4, 1] in rows_of_links(_known_links(benchmark, _relation_numbers(benchmark, ())))
     alone = dataclasses.replace(dictionary, dataset=None)
     assert (
-        rows_of_links(known_links(dataclasses.replace(benchmark, dictionary=alone), numbers)) == []
+        rows_of_links(_known_links(dataclasses.replace(benchmark, dictionary=alone), numbers)) == []
     )

@@ -11,14 +11,14 @@ from mantra_corpus import DICTIONARY, XML, write_brat
 
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.mantra import (
-    MEASURES,
+    _MEASURES,
     Mantra,
-    gold_pairs,
-    groups_of_note,
-    mantra_record,
-    mantra_scores,
-    measures_drawn,
-    read_mantra,
+    _gold_pairs,
+    _groups_of_note,
+    _mantra_record,
+    _mantra_scores,
+    _measures_drawn,
+    _read_mantra,
 )
 from coder_jax.evaluation.normalization import evaluate_normalization
 from data_pipeline.dataset.dictionary import Dictionary
@@ -62,7 +62,7 @@ def test_one_cui_per_mention(brat, tmp_path):
         return np.eye(4, dtype=np.float32)[[place[string] for string in strings]]
 
     result = evaluate_normalization(encode, benchmark, ks=[1])
-    record = mantra_record(benchmark, result, None)
+    record = _mantra_record(benchmark, result, None)
     gold = [{"C0000001"}, {"C0000004", "C0000009"}, {"C0000002"}]
     predicted = ["C0000001", "C0000004", "C0000003"]
     expected = naive_scores(predicted, gold)
@@ -82,24 +82,24 @@ def test_one_cui_per_mention(brat, tmp_path):
     assert (record.kind, record.counts["annotations"]) == ("MANTRA GSC", 5)
     # One sub-corpus alone has no folds of its own.
     alone = read_benchmark("mantra", brat / "French", dictionary=DICTIONARY)
-    only = mantra_record(alone, evaluate_normalization(encode, alone, ks=[1]), None)
+    only = _mantra_record(alone, evaluate_normalization(encode, alone, ks=[1]), None)
     assert only.scores == pytest.approx(expected) and list(only.folds) == ["Medline fr"]
 
 
 def test_scores_by_hand():
-    assert mantra_scores(0.5, 8, 10) == pytest.approx(
+    assert _mantra_scores(0.5, 8, 10) == pytest.approx(
         {"precision": 0.5, "recall": 0.4, "f1": 4 / 9}
     )
-    assert mantra_scores(0.0, 8, 10)["f1"] == 0
+    assert _mantra_scores(0.0, 8, 10)["f1"] == 0
 
 
 def test_what_is_drawn_is_scored_alike():
     outcomes = np.array([[1.0, 1], [0, 2], [0.5, 3]])
     drawn = np.array([[1, 1, 1], [3, 0, 1], [0, 2, 0]])
-    for counts, found in zip(drawn, measures_drawn(outcomes, drawn), strict=True):
+    for counts, found in zip(drawn, _measures_drawn(outcomes, drawn), strict=True):
         hits, pairs = counts @ outcomes
-        expected = mantra_scores(hits / counts.sum(), counts.sum(), pairs)
-        assert found == pytest.approx([expected[name] for name in MEASURES])
+        expected = _mantra_scores(hits / counts.sum(), counts.sum(), pairs)
+        assert found == pytest.approx([expected[name] for name in _MEASURES])
 
 
 def test_the_mean_leaves_english_out(brat):
@@ -278,9 +278,9 @@ def test_what_else_cannot_be_used(brat_of_mantra_files, tmp_path):
 def test_the_real_corpus(shared_data):
     path = shared_data / "benchmarks/mantra_gsc/Mantra-GSC-brat.zip"
     dictionary = Dictionary(["pain"], ["C0030193"], "toy")
-    folds = read_mantra(path, dictionary)
+    folds = _read_mantra(path, dictionary)
     # Kors et al. 2015: 5,530 annotations; two of them are there twice.
-    assert sum(map(gold_pairs, folds)) == 5528
+    assert sum(map(_gold_pairs, folds)) == 5528
     counts = {fold.name: len(fold.mentions) for fold in folds}
     assert len(counts) == 13 and sum(counts.values()) == 4817
     assert counts["Medline en"] > counts["Medline fr"] > 200
@@ -337,9 +337,9 @@ def test_groups_of_xml(tmp_path):
 
 
 def test_notes():
-    assert groups_of_note('"C1", "AIDS", "Disease" ,"DISO"') == "DISO"
-    assert groups_of_note('"C1", "DISO", "OBJC|CHEM", "Food"') == "OBJC|CHEM"
-    assert groups_of_note("C1") == groups_of_note("") == ""
+    assert _groups_of_note('"C1", "AIDS", "Disease" ,"DISO"') == "DISO"
+    assert _groups_of_note('"C1", "DISO", "OBJC|CHEM", "Food"') == "OBJC|CHEM"
+    assert _groups_of_note("C1") == _groups_of_note("") == ""
 
 
 def test_the_real_corpus_of_mantra(shared_data):

@@ -11,17 +11,17 @@ import pytest
 from evaluating import ENCODER
 from gensim.models import KeyedVectors
 
-from coder_jax.evaluation.annotated_text import Pair, SearchedNames, with_exact_matches
+from coder_jax.evaluation.annotated_text import Pair, SearchedNames, _with_exact_matches
 from coder_jax.evaluation.benchmarks import read_benchmark, score, tables_of
 from coder_jax.evaluation.name_pairs import (
-    FARTHEST,
-    ConceptNames,
+    _FARTHEST,
     Cosine,
+    NamesByConcept,
     SameWords,
     WordJaccard,
     WordMovers,
+    _coverage_of_names,
     average_precision,
-    coverage_of_names,
 )
 from coder_jax.evaluation.vectors import EncodedTerms, VectorTable, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
@@ -60,7 +60,7 @@ def test_coverage_is_the_mean_over_orders_of_equally_near_names():
         rows = rng.choice([-1.0, 1.0], (7, 3))
         similarity = np.round(rows @ rows.T / 3, 6)
         measure = Cosine(vectors_of(names, rows), names)
-        found = coverage_of_names(measure, names, concepts, [1, 2, 3, 99])
+        found = _coverage_of_names(measure, names, concepts, [1, 2, 3, 99])
         for column, k in enumerate((1, 2, 3, 99)):
             expected = naive(similarity, concepts, k)
             np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
@@ -169,9 +169,9 @@ def test_word_movers_distance_as_gensim_has_it(words, names):
     found = ours.similarities(queries, np.arange(60))
     for (row, query), (place, name) in itertools.product(enumerate(queries), enumerate(names[:60])):
         expected = theirs.wmdistance(query.split(), name.split())
-        expected = FARTHEST if np.isinf(expected) else expected
+        expected = _FARTHEST if np.isinf(expected) else expected
         assert found[row, place] == pytest.approx(-expected, abs=1e-5), (query, name)
-    assert ours.similarities(["xx", "heart"], np.array([0, 60])).tolist()[0] == [-FARTHEST] * 2
+    assert ours.similarities(["xx", "heart"], np.array([0, 60])).tolist()[0] == [-_FARTHEST] * 2
 
 
 def test_pruning_finds_what_comparing_all_finds(words, names):
@@ -199,7 +199,7 @@ def test_bounds_leave_most_names_out(words, names, monkeypatch):
 
 @pytest.mark.slow
 def test_the_first_import_of_pot_warns_of_nothing(repo, tmp_path):
-    code = "from coder_jax.evaluation.name_pairs import load_pot; load_pot()"
+    code = "from coder_jax.evaluation.name_pairs import _load_pot; _load_pot()"
     nothing_compiled = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     command = [sys.executable, "-W", "always", "-c", code]
     told = subprocess.run(command, cwd=repo, env=nothing_compiled, capture_output=True, text=True)
@@ -267,7 +267,7 @@ def bm25(query, names):
 
 
 def test_candidates_are_the_concepts_of_the_best_names():
-    found = ConceptNames(DICTIONARY)
+    found = NamesByConcept(DICTIONARY)
     assert [found.names[row] for row in found.rows_of([found.number["C2"]])] == [
         *("heart attack", "acute infarct of the heart", "cold")
     ]
@@ -286,7 +286,7 @@ def test_candidates_are_the_concepts_of_the_best_names():
 
 def test_at_most_twenty_concepts():
     many = Dictionary([f"pain {n}" for n in range(30)], [f"C{n}" for n in range(30)], "toy")
-    assert ConceptNames(many).candidates("pain").tolist() == list(range(20))
+    assert NamesByConcept(many).candidates("pain").tolist() == list(range(20))
 
 
 class ByLength:
@@ -326,5 +326,5 @@ def test_precision_of_mentions_and_who_is_reached():
 
 def test_exact_matches_take_the_place_of_answers():
     right = np.array([1.0, 0.0, 0.5, 0.25])
-    found = with_exact_matches(right, ["C1", "C1|C2", "C3", "C4"], ["C9", "C2|C7", "", "C4"])
+    found = _with_exact_matches(right, ["C1", "C1|C2", "C3", "C4"], ["C9", "C2|C7", "", "C4"])
     assert found.tolist() == [0, 1, 0.5, 1]

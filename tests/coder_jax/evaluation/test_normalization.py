@@ -18,13 +18,13 @@ from coder_jax.evaluation.normalization import (
     Mentions,
     NormalizationFold,
     XlBel,
-    answers_of,
-    described_answers,
+    _answers_of,
+    _described_answers,
+    _prediction_table,
+    _with_dictionary_of,
+    _write_predictions,
     distribution,
     evaluate_normalization,
-    prediction_table,
-    with_dictionary_of,
-    write_predictions,
     wrong_answers,
 )
 from coder_jax.evaluation.vectors import TERMS
@@ -167,7 +167,7 @@ def test_blocks_and_order_of_the_dictionary_change_nothing(monkeypatch):
     order = generator.permutation(20)
     shuffled = [concepts[row] for row in order]
     assert score(mentions, gold, dictionary[order], shuffled) == whole
-    monkeypatch.setattr(counts, "BLOCK_MENTIONS", 3)
+    monkeypatch.setattr(counts, "_BLOCK_MENTIONS", 3)
     assert score(mentions, gold, dictionary, concepts) == whole
 
 
@@ -328,7 +328,9 @@ def toy(languages=None):
 def test_the_table(tmp_path):
     benchmark, encode = toy(), Angles().encode
     result = evaluate_normalization(encode, benchmark)
-    files = write_predictions(tmp_path, benchmark, result, answers_of(encode, benchmark, 5), "cls")
+    files = _write_predictions(
+        tmp_path, benchmark, result, _answers_of(encode, benchmark, 5), "cls"
+    )
     assert files == {"": str(tmp_path / "my list.cls.tsv")}
     lines = (tmp_path / "my list.cls.tsv").read_text().split("\n")
     names = "mention gold gold_name rank tied right similarity language".split()
@@ -363,8 +365,8 @@ def test_fewer_concepts_than_answers():
     fold = NormalizationFold("", ["hurts"], ["C1"], Dictionary(["pain"], ["C1"], "d"))
     benchmark = Mentions("n", "p", [fold], "0" * 64)
     result = evaluate_normalization(Angles().encode, benchmark)
-    (found,) = answers_of(Angles().encode, benchmark, 5)
-    (row,) = prediction_table(found, result.ranks).iter_rows(named=True)
+    (found,) = _answers_of(Angles().encode, benchmark, 5)
+    (row,) = _prediction_table(found, result.ranks).iter_rows(named=True)
     assert row["concept_1"] == "C1" and row["concept_2"] is row["similarity_5"] is None
     assert "language" not in row
 
@@ -382,7 +384,7 @@ def test_the_answer_is_the_nearest_of_all_term_by_term():
         return np.array([vector[one] for one in some], np.float32)
 
     fold = NormalizationFold("f", mentions, ["C1"] * 7, Dictionary(terms, concepts, "d"))
-    (found,) = answers_of(encode, Mentions("n", "p", [fold], "0" * 64), 5)
+    (found,) = _answers_of(encode, Mentions("n", "p", [fold], "0" * 64), 5)
     assert max(asked) <= 1 << 14, "a dictionary that is larger than memory is asked for in blocks"
     matrix = np.array([vector[term] for term in terms])
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -420,8 +422,8 @@ def test_what_a_record_keeps(tmp_path):
 
 def test_languages_of_the_nearest_terms():
     benchmark, encode = toy(), Angles().encode
-    kept = described_answers(
-        benchmark, evaluate_normalization(encode, benchmark), answers_of(encode, benchmark, 1)
+    kept = _described_answers(
+        benchmark, evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 1)
     )
     assert kept["languages"] == "of the nearest terms"
     assert {name: table["mentions"] for name, table in kept["cutoffs"].items()} == {
@@ -432,8 +434,8 @@ def test_languages_of_the_nearest_terms():
 def test_of_too_many_mentions_no_ranks_are_kept(monkeypatch):
     monkeypatch.setattr(module, "MOST_RANKS", 3)
     benchmark, encode = toy(), Angles().encode
-    result, found = evaluate_normalization(encode, benchmark), answers_of(encode, benchmark, 1)
-    assert described_answers(benchmark, result, found)["ranks"] is None
+    result, found = evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 1)
+    assert _described_answers(benchmark, result, found)["ranks"] is None
 
 
 def test_each_name_has_a_file_of_its_own(tmp_path):
@@ -442,14 +444,14 @@ def test_each_name_has_a_file_of_its_own(tmp_path):
         for name in ("a.b", "a", "a/b", "ä b")
     ]
     benchmark, encode = Mentions("x", "p", folds, "0" * 64), Angles().encode
-    result, found = evaluate_normalization(encode, benchmark), answers_of(encode, benchmark, 5)
-    files = write_predictions(tmp_path, benchmark, result, found, "mean")
+    result, found = evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 5)
+    files = _write_predictions(tmp_path, benchmark, result, found, "mean")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["x.a%2Eb.mean.tsv", "x.a.mean.tsv", "x.a%2Fb.mean.tsv", "x.%C3%A4 b.mean.tsv"]
     )
     assert list(files) == ["a.b", "a", "a/b", "ä b"]
     with pytest.raises(BadInput, match="--predictions: .* cannot be written"):
-        write_predictions(tmp_path / "absent", benchmark, result, found, "mean")
+        _write_predictions(tmp_path / "absent", benchmark, result, found, "mean")
 
 
 def test_distribution_has_every_answer_once():
@@ -463,8 +465,8 @@ def test_distribution_has_every_answer_once():
 
 def test_wrong_answers_surest_first(tmp_path):
     benchmark, encode = toy(), Angles().encode
-    result, found = evaluate_normalization(encode, benchmark), answers_of(encode, benchmark, 5)
-    (file,) = write_predictions(tmp_path, benchmark, result, found, "cls").values()
+    result, found = evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 5)
+    (file,) = _write_predictions(tmp_path, benchmark, result, found, "cls").values()
     rows = list(wrong_answers(file))
     assert [(row["mention"], row["gold_name"], row["term_1"]) for row in rows] == [
         ("unknown", "", "left, right"),
@@ -491,8 +493,8 @@ def test_mentions_file_with_languages(tmp_path):
 
 def test_tables_are_read_as_they_are_written(tmp_path):
     benchmark, encode = toy(), Angles().encode
-    result, found = evaluate_normalization(encode, benchmark), answers_of(encode, benchmark, 5)
-    (file,) = write_predictions(tmp_path, benchmark, result, found, "cls").values()
+    result, found = evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 5)
+    (file,) = _write_predictions(tmp_path, benchmark, result, found, "cls").values()
     table = pl.read_csv(file, separator="\t", quote_char=None)
     assert table["similarity_1"].to_list() == pytest.approx(
         found[0].similarities.tolist(), abs=1e-6
@@ -594,7 +596,7 @@ def test_a_look_at_a_run_keeps_the_terms_of_joined_gold_concepts():
     dictionary = Dictionary(list("abcd"), ["C9", "C1|C5", "C8", "C2"], "toy")
     fold = NormalizationFold("", ["x"], ["C5|C8"], dictionary)
     benchmark = Mentions("heldout", "toy", [fold], "hash")
-    assert with_dictionary_of(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]
+    assert _with_dictionary_of(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]
 
 
 # -------------------------------------------------------------------------------------------------

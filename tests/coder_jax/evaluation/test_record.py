@@ -8,14 +8,18 @@ from evaluating import ENCODER
 from toy_record import record_of
 
 from coder_jax.evaluation.record import write_records
-from coder_jax.evaluation.similarity import SimilarityBenchmark, SimilarityResult, similarity_record
+from coder_jax.evaluation.similarity import (
+    SimilarityBenchmark,
+    _similarity_record,
+    _SimilarityResult,
+)
 from data_pipeline.process import BadInput
 
 
 def test_json(tmp_path):
     pairs = SimilarityBenchmark("pairs", "p.tsv", ["a", "b"], ["c", "d"], [1, 2], "hash")
-    undefined = SimilarityResult(2, {"spearman": None})
-    records = [record_of(), similarity_record(pairs, undefined, ENCODER)]
+    undefined = _SimilarityResult(2, {"spearman": None})
+    records = [record_of(), _similarity_record(pairs, undefined, ENCODER)]
     write_records(tmp_path / "out.json", records)
     assert json.loads((tmp_path / "out.json").read_text()) == {
         "format": "coder_jax evaluation 2",

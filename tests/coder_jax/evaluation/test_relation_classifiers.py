@@ -17,24 +17,24 @@ from coder_jax.evaluation import relation_classifiers as relation_fine_tuning
 from coder_jax.evaluation.relation_classifiers import (
     TABLE_TRAINING,
     ClassifierSettings,
-    drawn_scores,
+    _drawn_scores,
+    _fit,
+    _initial_layer,
+    _learning_rates,
+    _numbered,
+    _pad_tokens,
+    _pair_logits,
+    _predict,
+    _relation_result,
+    _term_vectors,
     evaluate_relations,
     fine_tune,
     fine_tune_table,
-    fit,
-    initial_layer,
-    learning_rates,
-    numbered,
-    pad_tokens,
-    pair_logits,
-    predict,
     relation_record,
-    relation_result,
-    term_vectors,
 )
 from coder_jax.evaluation.relation_pairs import RelationPairs
 from coder_jax.evaluation.relations import RelationBenchmark
-from coder_jax.evaluation.vectors import ConceptVectors, EncodedTerms, VectorTable, WordVectors
+from coder_jax.evaluation.vectors import EncodedTerms, VectorTable, WordVectors, _ConceptVectors
 from data_pipeline.process import BadInput
 
 
@@ -57,11 +57,11 @@ def test_it_learns_what_is_linear():
 
 def test_scores_equal_those_of_scikit_learn():
     benchmark, _ = toy()
-    train, test, labels = numbered(benchmark)
+    train, test, labels = _numbered(benchmark)
     predicted = np.random.default_rng(1).integers(3, size=len(test))
     predicted[predicted == 2] = 0  # a label that is never predicted
     known = np.arange(len(benchmark.concepts())) % 5 > 0
-    result = relation_result(benchmark, labels, train, test, predicted, known, 0.0)
+    result = _relation_result(benchmark, labels, train, test, predicted, known, 0.0)
     gold = test[:, 2]
     assert result.scores["accuracy"] == sklearn.metrics.accuracy_score(gold, predicted)
     expected = sklearn.metrics.precision_recall_fscore_support(gold, predicted, zero_division=0)
@@ -84,7 +84,7 @@ def test_macro_f1_is_over_labels_that_a_test_pair_has_or_was_given(predicted, ma
     test, predicted = train[:2], np.array(predicted)
     benchmark, _ = toy()
     known = np.ones(2, bool)
-    result = relation_result(benchmark, ["x", "y", "z"], train, test, predicted, known, 0.0)
+    result = _relation_result(benchmark, ["x", "y", "z"], train, test, predicted, known, 0.0)
     f1 = sklearn.metrics.f1_score(test[:, 2], predicted, average="macro", zero_division=0)
     assert result.scores["macro_f1"] == pytest.approx(f1) == pytest.approx(macro_f1)
 
@@ -100,7 +100,7 @@ def test_concepts_without_a_vector_get_the_mean_and_are_counted(monkeypatch):
         seen["features"] = np.asarray(features)
         return start, 0.0
 
-    monkeypatch.setattr(relation_classification, "fit", only_look)
+    monkeypatch.setattr(relation_classification, "_fit", only_look)
     result = evaluate_relations(Table(rest), benchmark, ClassifierSettings())
     assert result.counts["missing"] == 1 and "accuracy_known" in result.scores
     mean = np.mean([rest[c] for c in concepts if c != gone], axis=0)
@@ -114,7 +114,7 @@ def test_what_is_drawn_is_scored_as_scikit_learn_does():
     rng = np.random.default_rng(0)
     pairs = np.array([(0, 0), (0, 1), (1, 1), (2, 0), (3, 3)])
     drawn = rng.integers(0, 4, (20, len(pairs))) + [1, 0, 0, 0, 0]
-    for counts, found in zip(drawn, drawn_scores(pairs, drawn), strict=True):
+    for counts, found in zip(drawn, _drawn_scores(pairs, drawn), strict=True):
         gold, predicted = np.repeat(pairs, counts, axis=0).T
         macro = sklearn.metrics.f1_score(gold, predicted, average="macro", zero_division=0)
         assert found == pytest.approx([np.mean(gold == predicted), macro])
@@ -137,23 +137,23 @@ def test_intervals_are_about_the_scores():
 def test_training_equals_pytorch(warmup):
     torch = pytest.importorskip("torch")
     benchmark, table = toy()
-    train, test, labels = numbered(benchmark)
+    train, test, labels = _numbered(benchmark)
     features = table.features(benchmark.concepts())
     settings = ClassifierSettings(epochs=7, batch_pairs=96, learning_rate=0.02, warmup=warmup)
-    start = initial_layer(12, len(labels), 0)
+    start = _initial_layer(12, len(labels), 0)
     fixed = torch.tensor(features)
     kernel, bias, loss = torch_training(lambda numbers: fixed[numbers], [], train, start, settings)
-    params, ours = fit(start, jax.device_put(features), pair_logits, train, settings)
+    params, ours = _fit(start, jax.device_put(features), _pair_logits, train, settings)
     np.testing.assert_allclose(params["W"], kernel, atol=1e-5)
     np.testing.assert_allclose(params["b"], bias, atol=1e-5)
     assert ours == pytest.approx(loss, rel=1e-5)
     expected = (features[test[:, :2]].reshape(len(test), -1) @ kernel + bias).argmax(axis=1)
-    predicted = predict(params, jax.device_put(features), pair_logits, test, block_pairs=7)
+    predicted = _predict(params, jax.device_put(features), _pair_logits, test, block_pairs=7)
     assert predicted.tolist() == expected.tolist()
 
 
 def test_the_schedule_rises_and_falls():
-    rates = learning_rates(ClassifierSettings(learning_rate=2.0), 40)
+    rates = _learning_rates(ClassifierSettings(learning_rate=2.0), 40)
     assert [float(rates(step)) for step in (0, 2, 4, 22, 40)] == pytest.approx([0, 1, 2, 1, 0])
 
 
@@ -182,14 +182,14 @@ def named():
 @pytest.fixture
 def trained(monkeypatch):
     """Where fine-tuning began and where it ended: filled by it."""
-    seen, fit = {}, relation_fine_tuning.fit
+    seen, fit = {}, relation_fine_tuning._fit
 
     def keep(start, *rest):
         params, loss = fit(start, *rest)
         seen.update(start=start, end=jax.device_get(params))
         return params, loss
 
-    monkeypatch.setattr(relation_fine_tuning, "fit", keep)
+    monkeypatch.setattr(relation_fine_tuning, "_fit", keep)
     return seen
 
 
@@ -211,8 +211,8 @@ def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_pat
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(features / lengths, encoder.encode(terms), atol=1e-5)
     assert lengths.min() > 1.5, "not of unit length"
-    padded = pad_tokens(encoder, terms)
-    tuned = jax.jit(term_vectors, static_argnums=3)(encoder.bert, *padded, pooling)
+    padded = _pad_tokens(encoder, terms)
+    tuned = jax.jit(_term_vectors, static_argnums=3)(encoder.bert, *padded, pooling)
     np.testing.assert_allclose(tuned, features, atol=1e-5, err_msg="where fine-tuning begins")
 
 
@@ -256,7 +256,7 @@ def test_fine_tuning_of_an_encoder_equals_pytorch(tmp_path, trained, pooling):
         mask = chosen["attention_mask"][..., None]
         return (hidden * mask).sum(dim=1) / mask.sum(dim=1)
 
-    train, test, labels = numbered(benchmark)
+    train, test, labels = _numbered(benchmark)
     kernel, bias, loss = torch_training(
         vectors_of, model.parameters(), train, trained["start"]["layer"], settings
     )
@@ -267,8 +267,8 @@ def test_fine_tuning_of_an_encoder_equals_pytorch(tmp_path, trained, pooling):
     assert result.scores["accuracy"] == accuracy(vectors_of, kernel, bias, test)
     graph, _ = nnx.split(encoder.bert, nnx.Param)
     tuned = nnx.merge(graph, trained["end"]["encoder"])
-    padded = pad_tokens(encoder, benchmark.keys("terms"))
-    ours = jax.jit(term_vectors, static_argnums=3)(tuned, *padded, pooling)
+    padded = _pad_tokens(encoder, benchmark.keys("terms"))
+    ours = jax.jit(_term_vectors, static_argnums=3)(tuned, *padded, pooling)
     with torch.no_grad():
         theirs = vectors_of(torch.arange(len(benchmark.concepts()))).numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
@@ -308,8 +308,8 @@ def test_fine_tuning_of_word_vectors_equals_pytorch(trained, warmup):
     def vectors_of(numbers):
         return torch.stack([one(number) for number in numbers])
 
-    train, test, labels = numbered(benchmark)
-    start = initial_layer(10, len(labels), settings.seed)
+    train, test, labels = _numbered(benchmark)
+    start = _initial_layer(10, len(labels), settings.seed)
     kernel, bias, loss = torch_training(vectors_of, [table], train, start, settings)
     ours = trained["end"]
     assert result.final_loss == pytest.approx(loss, rel=1e-5) and loss < 0.5
@@ -325,7 +325,7 @@ def test_fine_tuning_of_word_vectors_equals_pytorch(trained, warmup):
 @pytest.mark.parity
 def test_fine_tuning_of_concept_vectors_equals_pytorch(trained):
     torch = pytest.importorskip("torch")
-    benchmark, vectors = benchmark_of(NAMES), ConceptVectors(table_of(["C9", "C5", "C1", "C0"]))
+    benchmark, vectors = benchmark_of(NAMES), _ConceptVectors(table_of(["C9", "C5", "C1", "C0"]))
     settings = replace(TABLE_TRAINING, epochs=20, batch_pairs=7, learning_rate=0.02)
     result = fine_tune_table(vectors, benchmark, settings)
     held = vectors.table.vectors
@@ -334,8 +334,8 @@ def test_fine_tuning_of_concept_vectors_equals_pytorch(trained):
     row_of = {"C0": 0, "C1": 1, "C5": 2}
     rows = torch.tensor([row_of.get(concept, 3) for concept in benchmark.concepts()])
 
-    train, test, labels = numbered(benchmark)
-    start = initial_layer(10, len(labels), settings.seed)
+    train, test, labels = _numbered(benchmark)
+    start = _initial_layer(10, len(labels), settings.seed)
     kernel, bias, loss = torch_training(lambda n: table[rows[n]], [table], train, start, settings)
     assert result.final_loss == pytest.approx(loss, rel=1e-5)
     ours = trained["end"]
@@ -356,4 +356,4 @@ def test_fine_tuning_of_a_table_begins_where_frozen_features_are():
     same = [run(vectors, benchmark, still) for run in (evaluate_relations, fine_tune_table)]
     assert same[0].final_loss == pytest.approx(same[1].final_loss, rel=1e-6)
     with pytest.raises(BadInput, match="found a vector for none of its 6 concepts"):
-        fine_tune_table(ConceptVectors(table_of(["C9"])), benchmark)
+        fine_tune_table(_ConceptVectors(table_of(["C9"])), benchmark)

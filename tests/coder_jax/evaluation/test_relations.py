@@ -8,13 +8,13 @@ from coder_jax.evaluation import relation_classifiers
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.relation_classifiers import (
     ClassifierSettings,
-    numbered,
+    _numbered,
+    _relation_result,
     relation_record,
-    relation_result,
 )
 from coder_jax.evaluation.relation_pairs import RelationPairs
 from coder_jax.evaluation.relations import RelationBenchmark
-from coder_jax.evaluation.vectors import ConceptVectors, EncodedTerms, VectorTable
+from coder_jax.evaluation.vectors import EncodedTerms, VectorTable, _ConceptVectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -32,7 +32,7 @@ def benchmark(write, tmp_path):
 def concept_vectors():
     table = np.eye(3, dtype=np.float32)
     rows = {f"C{i + 1}": i for i in range(3)}
-    return ConceptVectors(VectorTable(rows, table, 3, "hash", "w.bin"))
+    return _ConceptVectors(VectorTable(rows, table, 3, "hash", "w.bin"))
 
 
 def test_it_needs_features_and_no_relations():
@@ -129,7 +129,7 @@ def test_a_retired_concept_is_named_after_its_successor(tmp_path):
     )
     assert benchmark.names == {"C1": "pain", "C3": "cough"} and benchmark.retired == 1
     assert benchmark.keys("concepts") == ["C1", "C2", "C3", "C4"], "as old as files of vectors"
-    result = relation_result(
+    result = _relation_result(
         benchmark, ["x"], *[np.zeros((1, 3), int)] * 2, np.zeros(1, int), np.ones(4, bool), 0.0
     )
     record = relation_record(benchmark, result, "frozen", ClassifierSettings(), None)
@@ -151,12 +151,12 @@ def test_a_label_that_no_training_pair_has_counts_as_wrong_unless_predicted(tmp_
     pairs = {"x_test.txt": "C3\tC4\nC1\tC3\n", "y_test.txt": "cures\nmay cause\n"}
     benchmark = read_benchmark("ddbrc", ddbrc(tmp_path, **pairs))
     assert benchmark.labels() == ["cures", "is a risk factor for", "may cause"]
-    train, test, labels = numbered(benchmark)
+    train, test, labels = _numbered(benchmark)
     right, wrong = [0, 2], [1, 2]
     for predicted, accuracy in ((right, 1), (wrong, 0.5)):
         known = np.ones(4, bool)
         rest = (np.array(predicted), known, 0.0)
-        result = relation_result(benchmark, labels, train, test, *rest)
+        result = _relation_result(benchmark, labels, train, test, *rest)
         assert result.scores["accuracy"] == accuracy
     record = relation_record(benchmark, result, "frozen", ClassifierSettings(), ENCODER)
     assert (record.counts["unseen"], record.counts["labels"]) == (1, 3)

@@ -11,9 +11,9 @@ from coder_jax.evaluation import results
 from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.results import (
-    RESAMPLES,
+    _RESAMPLES,
+    _means,
     intervals_of_means,
-    means,
     missing_column,
     one_decimal,
     percent,
@@ -26,7 +26,7 @@ from coder_jax.evaluation.results import (
 
 def scipys(data, statistic, **more):
     found = scipy.stats.bootstrap(
-        data, statistic, n_resamples=RESAMPLES, method="percentile", rng=1, **more
+        data, statistic, n_resamples=_RESAMPLES, method="percentile", rng=1, **more
     )
     return [*found.confidence_interval]
 
@@ -61,18 +61,18 @@ def test_folds_are_drawn_apart():
 
 def test_resamples_are_as_large_as_the_list(monkeypatch):
     """In parts of any size: each resample has n rows, and a row comes once in the mean."""
-    monkeypatch.setattr(results, "MOST_VALUES", 300)
+    monkeypatch.setattr(results, "_MOST_VALUES", 300)
     rows = np.arange(40.0)[:, None]
     seen = []
 
     def noted(distinct, drawn):
         assert (distinct == rows).all() and drawn.shape[1] == 40
         seen.append(drawn)
-        return means(distinct, drawn)
+        return _means(distinct, drawn)
 
     found = resampled(rows, noted, np.random.default_rng(0))
     drawn = np.concatenate(seen)
-    assert found.shape == (RESAMPLES, 1) and len(seen) > 200
+    assert found.shape == (_RESAMPLES, 1) and len(seen) > 200
     assert (drawn.sum(axis=1) == 40).all() and drawn.mean() == pytest.approx(1)
     assert drawn.var() == pytest.approx(1 - 1 / 40, abs=0.05), "with replacement"
 

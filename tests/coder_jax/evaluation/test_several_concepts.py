@@ -7,15 +7,15 @@ from sklearn.metrics.pairwise import cosine_similarity
 from coder_jax.evaluation.published import MULTIPLE_NAMES
 from coder_jax.evaluation.several_concepts import (
     Share,
+    _answers_of_nearest,
+    _distinct,
+    _intervals_of_shares,
+    _nearest_by_edits,
+    _nearest_by_tf_idf,
+    _numbers_by_delimiter,
     accuracy,
-    answers_of_nearest,
-    distinct,
-    intervals_of_shares,
-    nearest_by_edits,
-    nearest_by_tf_idf,
     number_accuracy,
-    numbers_by_delimiter,
-    recall,
+    recall_at_k,
 )
 
 GOLD = [{1}, {2}, {3, 4}, {5, 6, 7}, {8, -1}, {-1}]
@@ -31,7 +31,7 @@ def test_an_answer_is_right_if_it_is_the_whole_set_in_any_order():
 
 def test_a_mention_whose_gold_the_dictionary_lacks_is_wrong_whatever_is_said():
     assert accuracy([[8, -1], [-1]], [{8, -1}, {-1}])["total"] == Share(0, 2)
-    assert recall([[8, -1]], [{8, -1}], [2]) == {2: Share(0, 1)}
+    assert recall_at_k([[8, -1]], [{8, -1}], [2]) == {2: Share(0, 1)}
 
 
 def test_nothing_has_no_accuracy():
@@ -41,14 +41,14 @@ def test_nothing_has_no_accuracy():
 
 def test_recall_wants_all_gold_among_the_first():
     ranked = [[1, 2, 3], [9, 2, 1], [3, 9, 4], [5, 6, 7], [8, 1, 2], [1, 2, 3]]
-    assert recall(ranked, GOLD, [1, 2, 3]) == {1: Share(1, 6), 2: Share(2, 6), 3: Share(4, 6)}
+    assert recall_at_k(ranked, GOLD, [1, 2, 3]) == {1: Share(1, 6), 2: Share(2, 6), 3: Share(4, 6)}
 
 
 def test_recall_counts_concepts_and_not_their_names():
     concepts = np.array([0, 0, 0, 1, 2])
-    ranked = distinct(np.array([[2, 0, 1, 3, 4], [4, 0, 3, 1, 2]]), concepts)
+    ranked = _distinct(np.array([[2, 0, 1, 3, 4], [4, 0, 3, 1, 2]]), concepts)
     assert ranked == [[0, 1, 2], [2, 0, 1]]
-    assert recall(ranked, [{1}, {2}], [1, 2]) == {1: Share(1, 2), 2: Share(2, 2)}
+    assert recall_at_k(ranked, [{1}, {2}], [1, 2]) == {1: Share(1, 2), 2: Share(2, 2)}
 
 
 def test_the_number_of_more_than_three_is_never_right():
@@ -95,7 +95,9 @@ def test_the_printed_accuracies_are_whole_counts_of_the_test_set():
 
 def test_intervals_of_shares_are_those_of_their_mentions():
     """Half the width of 95 % is about two standard errors; none of nothing."""
-    found = intervals_of_shares({"uni": Share(750, 1000), "multi": Share(0, 0), "all": Share(4, 4)})
+    found = _intervals_of_shares(
+        {"uni": Share(750, 1000), "multi": Share(0, 0), "all": Share(4, 4)}
+    )
     assert found.keys() == {"uni", "all"} and found["all"] == [1.0, 1.0]
     low, high = found["uni"]
     assert low < 0.75 < high
@@ -161,12 +163,12 @@ def test_of_chip_2019_most_gold_was_seen_in_training(chip_2019):
 )
 def test_tf_idf_of_chip_2019(chip_2019, longest, right, recalls):
     gold = chip_2019.gold(*BOTH)
-    near = nearest_by_tf_idf(
+    near = _nearest_by_tf_idf(
         chip_2019.mentions(*BOTH), chip_2019.dictionary.names, max(KS), longest
     )
-    ranked = distinct(near, chip_2019.dictionary.name_concepts)
+    ranked = _distinct(near, chip_2019.dictionary.name_concepts)
     assert in_percent(accuracy([one[:1] for one in ranked], gold).values()) == right
-    assert in_percent(recall(ranked, gold, KS).values()) == recalls
+    assert in_percent(recall_at_k(ranked, gold, KS).values()) == recalls
 
 
 @pytest.mark.slow
@@ -174,13 +176,13 @@ def test_the_nearest_training_mention_of_chip_2019(chip_2019):
     names = chip_2019.dictionary
     training = chip_2019.mentions("train"), chip_2019.gold("train")
     mentions, gold = chip_2019.mentions(*BOTH), chip_2019.gold(*BOTH)
-    answers = answers_of_nearest(mentions, names.names, names.name_concepts, *training)
+    answers = _answers_of_nearest(mentions, names.names, names.name_concepts, *training)
     assert in_percent(accuracy(answers, gold).values()) == [76.50, 11.41, 73.27]
 
 
 def test_the_plus_signs_of_chip_2019(chip_2019):
     gold = [len(one) for one in chip_2019.gold(*BOTH)]
-    found = number_accuracy(numbers_by_delimiter(chip_2019.mentions(*BOTH)), gold)
+    found = number_accuracy(_numbers_by_delimiter(chip_2019.mentions(*BOTH)), gold)
     assert [round(100 * share, 2) for share in found] == [96.70, 51.84, 94.70]
 
 
@@ -201,36 +203,36 @@ def test_diseases_in_english_text(shared_data, read, mentions, multi, outside):
     assert (len(names.concepts), len(names.names)) == (11915, 76237)
     some = corpus.mentions("test")[:30]
     first = names.names[:8000]  # the rest takes seconds
-    near = nearest_by_tf_idf(some, first, 10, 2)
+    near = _nearest_by_tf_idf(some, first, 10, 2)
     weigh = TfidfVectorizer(analyzer="char", ngram_range=(1, 2))
     cosines = cosine_similarity(weigh.fit_transform(first), weigh.transform(some)).T
     best = -np.sort(-cosines, axis=1)[:, :10]
     np.testing.assert_allclose(np.take_along_axis(cosines, near, axis=1), best, rtol=1e-12)
-    ranked = distinct(near, names.name_concepts)
-    found = recall(ranked, gold["test"][:30], [1, 2, 10])
+    ranked = _distinct(near, names.name_concepts)
+    found = recall_at_k(ranked, gold["test"][:30], [1, 2, 10])
     assert 0 < found[1].right <= found[2].right <= found[10].right
 
 
 def test_the_nearest_by_letters():
     names = ["heart attack", "renal failure", "attack heart", "heart disease"]
     mentions = ["heart attacks", "failure, renal", "attack heart"]
-    assert nearest_by_tf_idf(mentions, names, 2).tolist()[0][0] == 0
+    assert _nearest_by_tf_idf(mentions, names, 2).tolist()[0][0] == 0
     # Single characters do not know their order: of equal ones the first comes first.
-    assert nearest_by_tf_idf(["attack heart"], names, 2).tolist() == [[0, 2]]
-    assert nearest_by_tf_idf(["attack heart"], names, 2, longest=2).tolist() == [[2, 0]]
-    assert nearest_by_edits(mentions, names, 1)[[0, 2], 0].tolist() == [0, 2]
-    assert nearest_by_edits(["xxxx"], ["bbbb", "aaaa"], 2).tolist() == [[0, 1]]
+    assert _nearest_by_tf_idf(["attack heart"], names, 2).tolist() == [[0, 2]]
+    assert _nearest_by_tf_idf(["attack heart"], names, 2, longest=2).tolist() == [[2, 0]]
+    assert _nearest_by_edits(mentions, names, 1)[[0, 2], 0].tolist() == [0, 2]
+    assert _nearest_by_edits(["xxxx"], ["bbbb", "aaaa"], 2).tolist() == [[0, 1]]
 
 
 def test_edits_count_by_the_length_of_the_longer_string():
     # One edit of two characters is more than two edits of twelve.
-    assert nearest_by_edits(["ab"], ["ax", "abcdefghijkl"], 2).tolist() == [[0, 1]]
-    assert nearest_by_edits(["heart attack"], ["heart attick s", "heart"], 1).tolist() == [[0]]
-    assert nearest_by_edits(["abc"], ["x", "abcdefg"], 2).tolist() == [[1, 0]]
+    assert _nearest_by_edits(["ab"], ["ax", "abcdefghijkl"], 2).tolist() == [[0, 1]]
+    assert _nearest_by_edits(["heart attack"], ["heart attick s", "heart"], 1).tolist() == [[0]]
+    assert _nearest_by_edits(["abc"], ["x", "abcdefg"], 2).tolist() == [[1, 0]]
 
 
 def test_the_nearest_training_mention_gives_its_whole_set():
-    answers = answers_of_nearest(
+    answers = _answers_of_nearest(
         ["heart attack and limb pain", "renal failure"],
         ["heart attack", "limb pain", "renal failure"],
         np.arange(3),
@@ -241,8 +243,8 @@ def test_the_nearest_training_mention_gives_its_whole_set():
 
 
 def test_a_training_mention_comes_before_a_name_that_is_as_near():
-    assert answers_of_nearest(["pain"], ["pain"], np.array([3]), ["pain"], [{1, 2}]) == [{1, 2}]
+    assert _answers_of_nearest(["pain"], ["pain"], np.array([3]), ["pain"], [{1, 2}]) == [{1, 2}]
 
 
 def test_plus_signs_of_both_widths_are_delimiters():
-    assert numbers_by_delimiter(["a", "a+b", "a\uff0bb+c", "a+b+c+d"]) == [1, 2, 3, 3]
+    assert _numbers_by_delimiter(["a", "a+b", "a\uff0bb+c", "a+b+c+d"]) == [1, 2, 3, 3]

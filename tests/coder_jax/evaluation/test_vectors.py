@@ -12,17 +12,17 @@ from evaluating import records_in, run, write_toy
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation import vectors as word2vec_files
 from coder_jax.evaluation.vectors import (
-    ConceptVectors,
     EncodedTerms,
     WordVectors,
+    _ConceptVectors,
+    _read_vector_file,
     known_features,
     open_table,
-    read_vector_file,
     terms_only,
     vector_file_protocol,
 )
 from data_pipeline.process import BadInput
-from data_pipeline.skip_gram.store import VectorTable, write_skip_grams
+from data_pipeline.skip_gram.store import StringVectors, write_skip_grams
 from data_pipeline.sources.text import rules_hash
 
 
@@ -79,7 +79,7 @@ TERMS = ["Heart attack", "attack of the non-heart", "(stroke)", "unknown"]
 def table(**vectors):
     rows = np.array(list(vectors.values()), np.float32).reshape(len(vectors), 2)
     names = [one.replace("_", " ") for one in vectors]
-    return VectorTable(names, np.full(len(names), 3), rows)
+    return StringVectors(names, np.full(len(names), 3), rows)
 
 
 def about(variant):
@@ -197,27 +197,27 @@ def test_formats(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     wanted = set(WORDS)
-    table = read_vector_file(path, wanted | {"absent"})
+    table = _read_vector_file(path, wanted | {"absent"})
     assert table.in_file == 4 and table.file_hash == hashlib.sha256(content).hexdigest()
     assert set(table.row_of) == wanted
     for word, row in table.row_of.items():
         assert table.vectors[row].tolist() == WORDS[word]
-    only = read_vector_file(path, {"attack"})
+    only = _read_vector_file(path, {"attack"})
     assert only.vectors.shape == (1, 3) and only.in_file == 4
 
 
 def test_quotes_belong_to_a_word_but_not_to_a_field_of_csv(tmp_path):
     words = {'"': [1, 2, 3], '"heart"': [4, 5, 6]}
     (tmp_path / "w.txt").write_text(text(words, header=False))
-    assert set(read_vector_file(tmp_path / "w.txt", {*words, "heart"}).row_of) == set(words)
+    assert set(_read_vector_file(tmp_path / "w.txt", {*words, "heart"}).row_of) == set(words)
 
 
 def test_large_binary_files_are_read_piece_by_piece(tmp_path, monkeypatch):
-    monkeypatch.setattr(word2vec_files, "READ_BYTES", 50)
+    monkeypatch.setattr(word2vec_files, "_READ_BYTES", 50)
     rng = np.random.default_rng(0)
     words = {f"w{i}": rng.normal(size=3).astype(np.float32).tolist() for i in range(500)}
     (tmp_path / "w.bin").write_bytes(binary(words))
-    table = read_vector_file(tmp_path / "w.bin", set(words))
+    table = _read_vector_file(tmp_path / "w.bin", set(words))
     assert {w: table.vectors[r].tolist() for w, r in table.row_of.items()} == words
 
 
@@ -262,9 +262,9 @@ PACKED = packed(binary(WORDS))
 def test_files_that_cannot_be_used(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInput, match=message):
-        read_vector_file(tmp_path / name, {"a", "b", "é"})
+        _read_vector_file(tmp_path / name, {"a", "b", "é"})
     with pytest.raises(BadInput, match="absent.bin: cannot be read"):
-        read_vector_file(tmp_path / "absent.bin", {"a"})
+        _read_vector_file(tmp_path / "absent.bin", {"a"})
 
 
 # -------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def binary_of_words_and_concepts(words, count=None, between=b"\n"):
 def words(tmp_path):
     (tmp_path / "w.bin").write_bytes(binary_of_words_and_concepts(WORDS_WORDS_AND_CONCEPTS))
     keys = WordVectors.keys_of(["Heart attack (acute)", "Crohn", "crohn", "heart, heart"])
-    return WordVectors(read_vector_file(tmp_path / "w.bin", keys))
+    return WordVectors(_read_vector_file(tmp_path / "w.bin", keys))
 
 
 def test_a_term_is_the_mean_of_its_words(words):
@@ -304,8 +304,8 @@ def test_a_term_is_the_mean_of_its_words(words):
 
 def test_concepts_have_their_own_vectors(tmp_path):
     (tmp_path / "c.txt").write_text("C1 1 2\nC2 3 4\n")
-    wanted = ConceptVectors.keys_of(["C1", "C9"])
-    vectors = ConceptVectors(read_vector_file(tmp_path / "c.txt", wanted))
+    wanted = _ConceptVectors.keys_of(["C1", "C9"])
+    vectors = _ConceptVectors(_read_vector_file(tmp_path / "c.txt", wanted))
     assert vectors.known(["C9", "C1", "C2"]).tolist() == [False, True, False]
     np.testing.assert_allclose(vectors.encode(["C9", "C1"]), [[0, 0], [1, 2]])
     protocol = vector_file_protocol(vectors)

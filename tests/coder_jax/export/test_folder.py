@@ -179,7 +179,7 @@ def test_a_failed_export_leaves_the_earlier_one(source, loaded, tmp_path, quick,
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export, "write_tokenizer", full)
+    monkeypatch.setattr(export, "_write_tokenizer", full)
     with pytest.raises(BadInput, match="No space left on device; nothing was left"):
         export_encoder(bert, source, hf_config, tmp_path / "export", **SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]

@@ -13,15 +13,15 @@ from coder_jax import TermEncoder
 from coder_jax.export import vocabulary as extended_export
 from coder_jax.export.folder import PROBE_TERMS, export_encoder
 from coder_jax.export.vocabulary import (
-    extended_table,
-    old_pieces,
+    _extended_table,
+    _old_pieces,
+    _rows_for,
+    _with_word_table,
     open_extendable,
-    rows_for,
-    with_word_table,
     write_extended,
 )
 from coder_jax.models.hf_files import read_settings
-from coder_jax.models.hf_weights import ANCHOR, load_bert, random_bert, to_hf
+from coder_jax.models.hf_weights import _ANCHOR, load_bert, random_bert, to_hf
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer
 from data_pipeline.dataset.vocabulary import WordPieceVocabulary
 from data_pipeline.process import BadInput
@@ -194,14 +194,14 @@ def test_a_folder_that_is_not_right_is_not_left_behind(
     out = tmp_path / "extended"
     encoder = open_extendable(str(source), out)
     if broken == "ids":
-        monkeypatch.setattr(extended_export, "copy_kept", spoil_tokenizer)
+        monkeypatch.setattr(extended_export, "_copy_kept", spoil_tokenizer)
     elif broken == "rows":
-        real = extended_export.extended_table
+        real = extended_export._extended_table
         monkeypatch.setattr(
-            extended_export, "extended_table", lambda *a: (np.roll(real(*a)[0], 1, 0), 0)
+            extended_export, "_extended_table", lambda *a: (np.roll(real(*a)[0], 1, 0), 0)
         )
     else:
-        monkeypatch.setattr(extended_export, "copy_kept", spoil_weights)
+        monkeypatch.setattr(extended_export, "_copy_kept", spoil_weights)
     message = {"ids": "other tokens", "rows": "other rows", "vectors": "differ by"}[broken]
     with pytest.raises(RuntimeError, match=message):
         write_extended(encoder, NEW, out, probes=TERMS, facts={})
@@ -219,7 +219,7 @@ def spoil_weights(source, folder):
     spoilt = {
         name: tensor + (0.1 if "LayerNorm.bias" in name else 0) for name, tensor in tensors.items()
     }
-    assert ANCHOR in spoilt
+    assert _ANCHOR in spoilt
     save_file(spoilt, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -287,13 +287,13 @@ TINY_VOCABULARY = WordPieceVocabulary(
     ],
 )
 def test_a_piece_is_spelt_by_the_old_ones(piece, expected):
-    found = old_pieces(piece, TINY_VOCABULARY)
+    found = _old_pieces(piece, TINY_VOCABULARY)
     assert [VOCABULARY[number] for number in found] == expected
 
 
 def test_rows_are_means_of_old_rows_or_drawn():
     table = np.random.default_rng(0).normal(size=(SIZE, 4)).astype(np.float32)
-    extended, unknown = extended_table(table, TINY_VOCABULARY, ["hearts", "心", "##."])
+    extended, unknown = _extended_table(table, TINY_VOCABULARY, ["hearts", "心", "##."])
     assert extended.shape == (SIZE + 3, 4) and extended.dtype == np.float32 and unknown == 1
     np.testing.assert_array_equal(extended[:SIZE], table)
     heart, s = (table[VOCABULARY.index(piece)] for piece in ("heart", "##s"))
@@ -306,19 +306,19 @@ def test_rows_of_unknown_characters_are_spread_as_others_and_all_differ():
     random = np.random.default_rng(0)
     table = (random.normal(size=(SIZE, 8)) * np.arange(1, 9) + np.arange(8)).astype(np.float32)
     new = [chr(code) for code in range(0x4E00, 0x4E00 + 4000)]
-    extended, drawn = extended_table(table, TINY_VOCABULARY, new)
+    extended, drawn = _extended_table(table, TINY_VOCABULARY, new)
     assert drawn == 4000
     rows = extended[SIZE:]
     assert len(np.unique(rows, axis=0)) == 4000
     np.testing.assert_allclose(rows.std(axis=0), table.std(axis=0), rtol=0.05)
     distance = np.abs(rows.mean(axis=0) - table.mean(axis=0))
     assert (distance < 4 * table.std(axis=0) / np.sqrt(4000)).all()
-    again, _ = extended_table(table, TINY_VOCABULARY, new)
+    again, _ = _extended_table(table, TINY_VOCABULARY, new)
     np.testing.assert_array_equal(again, extended)
     once_more = WordPieceVocabulary(
         TINY_VOCABULARY.pieces | {"心": SIZE}, "[UNK]", "##", 100, SIZE + 1
     )
-    other, _ = extended_table(extended[: SIZE + 1], once_more, ["肝"])
+    other, _ = _extended_table(extended[: SIZE + 1], once_more, ["肝"])
     assert not np.array_equal(other[SIZE + 1], extended[SIZE])
 
 
@@ -333,13 +333,13 @@ def test_rows_of_unknown_characters_are_spread_as_others_and_all_differ():
     ],
 )
 def test_a_padded_table_stays_padded(rows, size, expected):
-    assert rows_for(TINY_VOCABULARY, rows, size) == expected
+    assert _rows_for(TINY_VOCABULARY, rows, size) == expected
 
 
 def test_padding_makes_room_and_repeats_the_unknown_token():
     table = np.random.default_rng(0).normal(size=(104, 4)).astype(np.float32)
     new = [f"heart{letter}" for letter in "abcdefghi"]  # one more than there is room for
-    extended, _ = extended_table(table, TINY_VOCABULARY, new)
+    extended, _ = _extended_table(table, TINY_VOCABULARY, new)
     assert SIZE + len(new) > len(table) and len(extended) == 112
     np.testing.assert_array_equal(extended[:SIZE], table[:SIZE])
     heart, a = (table[VOCABULARY.index(piece)] for piece in ("heart", "##a"))
@@ -354,10 +354,10 @@ def test_all_other_weights_stay(pooler):
     if not pooler:
         bert.pooler = None
     before = to_hf(bert)
-    table = np.concatenate([before[ANCHOR], before[ANCHOR][:3]])
-    extended = with_word_table(bert, table)
+    table = np.concatenate([before[_ANCHOR], before[_ANCHOR][:3]])
+    extended = _with_word_table(bert, table)
     assert extended.config.vocab_size == SIZE + 3 and extended.dtype == jnp.bfloat16
     after = to_hf(extended)
     assert after.keys() == before.keys()
     for name, value in after.items():
-        np.testing.assert_array_equal(value, table if name == ANCHOR else before[name])
+        np.testing.assert_array_equal(value, table if name == _ANCHOR else before[name])

@@ -9,17 +9,17 @@ from coder_jax.encoding.encoder import EncodedDictionary
 from coder_jax.mapping import confidence
 from coder_jax.mapping.candidates import Candidates
 from coder_jax.mapping.confidence import (
+    _LEAST_ANSWERED,
+    _MOST_ROWS,
     ALL,
-    LEAST_ANSWERED,
-    MOST_ROWS,
     Cutoffs,
     CutoffTable,
-    best_weight,
+    _best_weight,
+    _outcomes,
+    _precision_and_coverage,
     cutoff_for,
     measure_cutoffs,
     measured_cutoffs,
-    outcomes,
-    precision_and_coverage,
 )
 from coder_jax.mapping.normalizer import Confidence, Normalizer, Rule, margin_of
 from data_pipeline.dataset.dictionary import Dictionary
@@ -28,7 +28,7 @@ from data_pipeline.sources.obo import read_obo
 
 
 def test_by_hand():
-    table = precision_and_coverage(
+    table = _precision_and_coverage(
         np.array([0.9, 0.7, 0.9, 0.5, -np.inf]), np.array([True, False, True, True, True])
     )
     assert table == CutoffTable(5, [0.5, 0.7, 0.9], [4, 3, 2], [3, 2, 2])
@@ -37,29 +37,29 @@ def test_by_hand():
 
 def test_equal_but_for_rounding_stay_together():
     similarities = np.array([0.9999999, 1.0000001, 0.8, 0.79999995, 0.123456], np.float32)
-    table = precision_and_coverage(similarities, np.array([True, True, False, True, False]))
+    table = _precision_and_coverage(similarities, np.array([True, True, False, True, False]))
     assert table == CutoffTable(5, [0.1234, 0.8, 1.0], [5, 4, 2], [3, 3, 2])
     assert [int((similarities >= cutoff - 1e-6).sum()) for cutoff in table.cutoffs] == [5, 4, 2]
-    assert precision_and_coverage(similarities[3:4], np.array([True])).cutoffs == [0.8]
+    assert _precision_and_coverage(similarities[3:4], np.array([True])).cutoffs == [0.8]
 
 
 def test_no_mention_has_an_answer():
-    table = precision_and_coverage(np.array([-np.inf, -np.inf]), np.array([False, False]))
+    table = _precision_and_coverage(np.array([-np.inf, -np.inf]), np.array([False, False]))
     assert table.rows == [] and cutoff_for(table, 0.5, least_answered=1) is None
 
 
 @pytest.mark.parametrize("similarities", [[0.5, np.nan], [0.5, np.inf], [0.5], []])
 def test_what_cannot_be_measured(similarities):
     with pytest.raises(ValueError, match="expected"):
-        precision_and_coverage(np.array(similarities), np.ones(len(similarities[:1]) * 2, bool))
+        _precision_and_coverage(np.array(similarities), np.ones(len(similarities[:1]) * 2, bool))
 
 
 def test_of_many_mentions_agrees_with_counting():
     rng = np.random.default_rng(0)
     similarities = rng.beta(8, 2, 5_000).astype(np.float32)
     right = rng.random(5_000) < similarities
-    table = precision_and_coverage(similarities, right)
-    assert MOST_ROWS / 2 < len(table.rows) <= MOST_ROWS
+    table = _precision_and_coverage(similarities, right)
+    assert _MOST_ROWS / 2 < len(table.rows) <= _MOST_ROWS
     assert table.answered[0] == 5_000 and table.cutoffs[-1] == pytest.approx(
         similarities.max(), abs=1e-4
     )
@@ -68,7 +68,7 @@ def test_of_many_mentions_agrees_with_counting():
         assert (len(given), sum(given) / len(given)) == (answered, pytest.approx(precision))
         assert coverage == len(given) / 5_000
     steps = -np.diff(table.answered)
-    assert steps.max() < 3 * 5_000 / MOST_ROWS, "rows split the answered mentions evenly"
+    assert steps.max() < 3 * 5_000 / _MOST_ROWS, "rows split the answered mentions evenly"
 
 
 TABLE = CutoffTable(
@@ -84,7 +84,7 @@ def test_the_precision_stays_from_the_cutoff_on():
     assert cutoff_for(TABLE, 0.96) is None
     assert cutoff_for(TABLE, 0.85, least_answered=10) is None
     assert cutoff_for(TABLE, 0.85, least_answered=101) == 0.4
-    assert LEAST_ANSWERED == 30
+    assert _LEAST_ANSWERED == 30
 
 
 def test_with_confidence():
@@ -107,7 +107,7 @@ def test_a_promise_is_kept_by_others():
     rng = np.random.default_rng(1)
     similarities = rng.uniform(0.4, 1, 200_000)
     right = rng.random(200_000) < similarities**2
-    cutoff = cutoff_for(precision_and_coverage(similarities[::2], right[::2]), 0.8)
+    cutoff = cutoff_for(_precision_and_coverage(similarities[::2], right[::2]), 0.8)
     given = similarities[1::2] >= cutoff
     precision = right[1::2][given].mean()
     # Of a difference of two shares; rows lie .001 of precision apart.
@@ -264,7 +264,7 @@ def test_too_few_mentions(names, normalizer):
 
 
 def test_the_weight_with_most_right_answers():
-    right_at = {weight: 3 for weight in confidence.WEIGHTS} | {2.0: 7, 6.0: 7}
+    right_at = {weight: 3 for weight in confidence._WEIGHTS} | {2.0: 7, 6.0: 7}
 
     class Given:
         def first_by_weight(self, strings, weights):
@@ -273,13 +273,13 @@ def test_the_weight_with_most_right_answers():
                 ["C"] * right_at[weight] + [None] * (20 - right_at[weight]) for weight in weights
             ]
 
-    assert best_weight(Given(), ["name"] * 10, [{"C"}] * 10) == 2.0
+    assert _best_weight(Given(), ["name"] * 10, [{"C"}] * 10) == 2.0
 
 
 def test_outcomes(normalizer):
     terms, concepts = normalizer.dictionary.terms, normalizer.dictionary.concepts
     other = next(concept for concept in concepts if concept != concepts[0])
-    similarities, margins, right = outcomes(
+    similarities, margins, right = _outcomes(
         normalizer.candidates, [terms[0], terms[0], "zzzz"], [{concepts[0]}, {other}, {"C"}]
     )
     np.testing.assert_allclose(similarities, [1, 1, -np.inf], atol=1e-6)

@@ -11,7 +11,7 @@ from coder_jax.mapping.coded_list import Status
 from coder_jax.mapping.normalizer import (
     Normalizer,
     Rule,
-    SameStrings,
+    _SameStrings,
     read_abbreviations,
     why_unanswerable,
     writer_out,
@@ -168,11 +168,11 @@ TERMS = [
     ],
 )
 def test_case_and_blanks_are_folded_and_nothing_else(mention, rows):
-    assert [found.tolist() for found in SameStrings(TERMS).rows([mention])] == [rows]
+    assert [found.tolist() for found in _SameStrings(TERMS).rows([mention])] == [rows]
 
 
 def test_many_at_once_and_none():
-    same = SameStrings(TERMS)
+    same = _SameStrings(TERMS)
     assert [found.tolist() for found in same.rows(["x", "AIDS", "été"])] == [[], [2, 3], [4]]
     assert same.rows([]) == []
 
@@ -190,9 +190,9 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         def to_list(self):
             return self.strings
 
-    folded = exact.folded
-    monkeypatch.setattr(exact, "folded", lambda terms: Clumsy(folded(terms).to_list()))
-    rows = SameStrings(["abc", "abd", "ABC"]).rows(["abd", "abc", "xyz"])
+    folded = exact._folded
+    monkeypatch.setattr(exact, "_folded", lambda terms: Clumsy(folded(terms).to_list()))
+    rows = _SameStrings(["abc", "abd", "ABC"]).rows(["abd", "abc", "xyz"])
     assert [found.tolist() for found in rows] == [[1], [0, 2], []]
     assert all(found.dtype == np.int64 for found in rows)
 

@@ -16,10 +16,10 @@ from transformers_twin import check_vectors
 
 from coder_jax.devices.mesh import make_mesh
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.relation_classifiers import pad_tokens, term_vectors
+from coder_jax.evaluation.relation_classifiers import _pad_tokens, _term_vectors
 from coder_jax.export.folder import export_encoder
 from coder_jax.models import bert as bert_layers
-from coder_jax.models.bert import Bert, first_tokens, mean_by_term, merge_encoder, split_encoder
+from coder_jax.models.bert import Bert, _first_tokens, _mean_by_term, merge_encoder, split_encoder
 from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings
@@ -104,10 +104,10 @@ def test_gradients_stay_finite_with_rows_of_padding(bert_of_bert):
 def test_the_mean_and_the_first_token_of_each_term_absent_ones_too():
     hidden = jnp.arange(2 * 4 * 3, dtype=jnp.bfloat16).reshape(2, 4, 3)
     segments = np.array([[2, 2, 1, 1], [4, 4, 4, 0]], np.int32)
-    mean = mean_by_term(hidden, segments, 4)
+    mean = _mean_by_term(hidden, segments, 4)
     assert mean.dtype == jnp.float32
     np.testing.assert_array_equal(mean, [[7.5, 8.5, 9.5], [1.5, 2.5, 3.5], [0, 0, 0], [15, 16, 17]])
-    np.testing.assert_array_equal(first_tokens(segments, 4), [2, 0, 8, 4])
+    np.testing.assert_array_equal(_first_tokens(segments, 4), [2, 0, 8, 4])
 
 
 def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert_of_bert):
@@ -324,9 +324,9 @@ def test_encode_equals_transformers_with_padding_and_a_mask(folder, pooling):
 
 def test_fine_tuning_begins_with_the_same_vectors(folder):
     encoder = TermEncoder.from_pretrained(folder, "mean")
-    padded = pad_tokens(encoder, TEXTS)
+    padded = _pad_tokens(encoder, TEXTS)
     assert (padded.tokens == 1).any(), "the padding token"
-    vectors = jax.jit(term_vectors, static_argnums=3)(encoder.bert, *padded, "mean")
+    vectors = jax.jit(_term_vectors, static_argnums=3)(encoder.bert, *padded, "mean")
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS, unit=False), rtol=0, atol=1e-5)
 
 

@@ -14,7 +14,7 @@ from tiny_bert import TERMS, TINY, VOCABULARY, random_model, write_model
 from transformers_twin import check_vectors, torch_vectors
 
 from coder_jax.models.bert_config import POOLINGS
-from coder_jax.models.hf_weights import check_vocabulary, load_bert, name_table, part_of, to_hf
+from coder_jax.models.hf_weights import _part_of, check_vocabulary, load_bert, name_table, to_hf
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
@@ -89,7 +89,7 @@ def test_gradients_of_minilm_equal_those_of_pytorch(minilm_path):
     ours = dict(nnx.to_flat_state(gradients(params)))
     compared = 0
     for weight in name_table(bert.config, pooler=False):
-        mine = np.asarray(part_of(ours[weight.path][...], weight))
+        mine = np.asarray(_part_of(ours[weight.path][...], weight))
         mine = mine.T if weight.transposed else mine
         reference = theirs[weight.hf_name].numpy()
         if weight.hf_name.endswith("key.bias"):

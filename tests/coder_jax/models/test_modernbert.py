@@ -22,7 +22,7 @@ from coder_jax.models.hf_weights import (
     read_config,
     to_hf,
 )
-from coder_jax.models.modernbert import GLOBAL, LOCAL, ModernBert, ModernBertConfig
+from coder_jax.models.modernbert import _GLOBAL, _LOCAL, ModernBert, ModernBertConfig
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
@@ -265,7 +265,7 @@ PUBLISHED = {
 def test_the_published_file():
     config = read_config(PUBLISHED)
     assert isinstance(config, ModernBertConfig)
-    assert [i for i, kind in enumerate(config.layer_types) if kind == GLOBAL] == [*range(0, 22, 3)]
+    assert [i for i, kind in enumerate(config.layer_types) if kind == _GLOBAL] == [*range(0, 22, 3)]
     assert (config.global_theta, config.local_theta) == (160000.0, 10000.0)
     assert (config.longest_term, config.local_attention) == (8192, 128)
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -278,9 +278,9 @@ def test_the_published_file():
     "changes",
     [
         {},
-        {"layer_types": [LOCAL, GLOBAL, LOCAL, LOCAL]},
-        {"layer_types": [GLOBAL] * 4},
-        {"layer_types": [GLOBAL, LOCAL, LOCAL, LOCAL]},
+        {"layer_types": [_LOCAL, _GLOBAL, _LOCAL, _LOCAL]},
+        {"layer_types": [_GLOBAL] * 4},
+        {"layer_types": [_GLOBAL, _LOCAL, _LOCAL, _LOCAL]},
     ],
 )
 def test_both_generations_say_the_same_to_us_and_to_transformers(changes):
@@ -290,13 +290,13 @@ def test_both_generations_say_the_same_to_us_and_to_transformers(changes):
     older = {k: v for k, v in written.items() if k not in ("layer_types", "rope_parameters")}
     newer = {k: v for k, v in written.items() if "rope_theta" not in k and "every" not in k}
     assert read_config(newer) == config
-    regular = changes.get("layer_types", [GLOBAL])[0] == GLOBAL
+    regular = changes.get("layer_types", [_GLOBAL])[0] == _GLOBAL
     assert (read_config(older) == config) == regular, "else transformers 4 cannot say it"
     for one in (OLD | changes, written, newer):
         opened = transformers_of_config.ModernBertConfig(**one)
         assert opened.layer_types == list(config.layer_types)
-        assert opened.rope_parameters[GLOBAL]["rope_theta"] == config.global_theta
-        assert opened.rope_parameters[LOCAL]["rope_theta"] == config.local_theta
+        assert opened.rope_parameters[_GLOBAL]["rope_theta"] == config.global_theta
+        assert opened.rope_parameters[_LOCAL]["rope_theta"] == config.local_theta
         assert opened.local_attention == config.local_attention
 
 
@@ -314,12 +314,12 @@ def test_local_layers_without_a_base_of_their_own_take_the_global_one():
         ({"attention_bias": True}, "attention_bias true; expected false"),
         ({"hidden_activation": "silu"}, "activation 'silu' is not known; expected one of gelu, "),
         (
-            {"layer_types": [GLOBAL, LOCAL, "chunked_attention", LOCAL]},
+            {"layer_types": [_GLOBAL, _LOCAL, "chunked_attention", _LOCAL]},
             "layer_types has the kinds chunked_attention; expected full_attention or sliding_att",
         ),
-        ({"layer_types": [GLOBAL, LOCAL]}, "layer_types has 2 of 4 layers; expected"),
+        ({"layer_types": [_GLOBAL, _LOCAL]}, "layer_types has 2 of 4 layers; expected"),
         (
-            {"rope_parameters": {GLOBAL: {"rope_type": "yarn", "factor": 4.0}}},
+            {"rope_parameters": {_GLOBAL: {"rope_type": "yarn", "factor": 4.0}}},
             "found rope_parameters .*'yarn'.*; expected rope_type 'default' .* not computed here",
         ),
         ({"rope_parameters": {"rope_theta": 1e4}}, "rope_parameters"),

@@ -10,18 +10,18 @@ import pytest
 
 from coder_jax.models.names import (
     NameEncoderConfig,
-    bilstm,
-    final_states,
+    _bilstm,
+    _final_states,
+    _lstm_shapes,
+    _max_states,
     gate_inputs,
-    lstm_shapes,
-    max_states,
     name_encoder_shapes,
     name_vectors,
     new_name_encoder,
 )
-from data_pipeline.batches.names import Alphabet, Row, WordTable, numbered, pack_names
+from data_pipeline.batches.names import Alphabet, RowSize, WordTable, numbered, pack_names
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.skip_gram.store import VectorTable
+from data_pipeline.skip_gram.store import StringVectors
 
 NAMES = [
     ["heart", "attack"],
@@ -34,7 +34,7 @@ ALPHABET = Alphabet.of(["heart", "attack", "pain", "xyzq"])
 WIDTH = 6
 CONFIG = NameEncoderConfig(alphabet=ALPHABET.size, width=WIDTH, character_width=4, hidden=5)
 RNG = np.random.default_rng(0)
-VECTORS = VectorTable(
+VECTORS = StringVectors(
     ["heart", "pain", "attack"], np.ones(3, int), RNG.normal(size=(3, WIDTH)).astype(np.float32)
 )
 
@@ -43,7 +43,7 @@ def block_of(names, length=12):
     """Six rows, whatever is needed: one shape to compile."""
     words, tokens, start = numbered(names)
     table = WordTable.of(words, ALPHABET, VECTORS)
-    return jax.tree.map(jnp.asarray, pack_names(table, tokens, start, Row(length, 2, 4), 6))
+    return jax.tree.map(jnp.asarray, pack_names(table, tokens, start, RowSize(length, 2, 4), 6))
 
 
 @partial(jax.jit, static_argnames=("config", "dropout"))
@@ -146,7 +146,7 @@ RNG_LSTM = np.random.default_rng(0)
 
 def directions(cell):
     rng = np.random.default_rng(1)
-    shapes = lstm_shapes(INPUTS, HIDDEN, cell)
+    shapes = _lstm_shapes(INPUTS, HIDDEN, cell)
     return {
         name: {key: rng.normal(0, 0.5, shape.shape) for key, shape in shapes.items()}
         for name in ("forward", "backward")
@@ -164,7 +164,7 @@ def packed(row_length):
 
 
 def states_of(params, given, segments, cell):
-    return bilstm(params, gate_inputs(params, given, cell), segments, cell)
+    return _bilstm(params, gate_inputs(params, given, cell), segments, cell)
 
 
 def sigmoid(x):
@@ -196,8 +196,8 @@ def test_packed_is_each_sequence_alone(cell, row_length):
     states = jax.jit(states_of, static_argnames="cell")(
         params, jnp.asarray(given, jnp.float32), jnp.asarray(segments), cell=cell
     )
-    last = final_states(states, jnp.asarray(segments), len(LENGTHS) + 1)
-    most = max_states(jnp.concatenate(states, -1), jnp.asarray(segments), len(LENGTHS) + 1)
+    last = _final_states(states, jnp.asarray(segments), len(LENGTHS) + 1)
+    most = _max_states(jnp.concatenate(states, -1), jnp.asarray(segments), len(LENGTHS) + 1)
     for number, sequence in enumerate(sequences):
         forward = by_loop(params["forward"], sequence, cell, False)
         backward = by_loop(params["backward"], sequence, cell, True)
@@ -229,7 +229,7 @@ def test_the_plain_cell_is_that_of_torch():
 
     def ours(params, given):
         states = states_of(params, given, jnp.asarray(segments), "plain")
-        return (max_states(jnp.concatenate(states, -1), segments, len(LENGTHS)) * weights).sum()
+        return (_max_states(jnp.concatenate(states, -1), segments, len(LENGTHS)) * weights).sum()
 
     value, (of_params, of_input) = jax.jit(jax.value_and_grad(ours, (0, 1)))(
         jax.tree.map(lambda array: jnp.asarray(array, jnp.float32), params),
@@ -260,5 +260,5 @@ def test_the_plain_cell_is_that_of_torch():
 def test_equal_greatest_values_share_the_gradient():
     values = jnp.array([[[1.0], [3.0], [3.0], [7.0]]])
     segments = jnp.array([[1, 1, 1, 2]])
-    gradient = jax.grad(lambda given: max_states(given, segments, 2).sum())(values)
+    gradient = jax.grad(lambda given: _max_states(given, segments, 2).sum())(values)
     assert gradient.ravel().tolist() == [0, 0.5, 0.5, 1]

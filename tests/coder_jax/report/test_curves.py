@@ -7,14 +7,14 @@ import pytest
 from toy_report import LEARNING
 
 from coder_jax.report import curves
-from coder_jax.report.build import learning_panels
+from coder_jax.report.build import _learning_panels
 from coder_jax.report.curves import read_panels, write_panels
 from coder_jax.report.pictures import (
-    LEAST_SCALE,
-    SPECTRUM_POINTS,
-    clustered,
+    _LEAST_SCALE,
+    _SPECTRUM_POINTS,
+    _clustered,
+    _cosines,
     compare_relations,
-    cosines,
     spectrum_panel,
 )
 from data_pipeline.process import BadInput
@@ -46,27 +46,27 @@ def test_untouched_relations_are_like_none():
     figure = compare_relations(np.stack([np.eye(4)] * 3), ["a", "b", "c"])
     np.testing.assert_array_equal(figure.similarity, np.zeros((3, 3)))
     np.testing.assert_allclose(figure.effective_rank, 4)
-    assert figure.scale == LEAST_SCALE
+    assert figure.scale == _LEAST_SCALE
 
 
 def test_alike_ones_stand_side_by_side():
     rng = np.random.default_rng(0)
     family = np.array([0, 1, 2] * 6)
     rows = rng.normal(size=(3, 40))[family] + 0.3 * rng.normal(size=(18, 40))
-    ordered = family[clustered(cosines(rows))]
+    ordered = family[_clustered(_cosines(rows))]
     assert (np.diff(ordered) != 0).sum() == 2, ordered
-    assert clustered(np.eye(2)).tolist() == [0, 1]
+    assert _clustered(np.eye(2)).tolist() == [0, 1]
 
 
 def test_scale_and_spectra():
     rng = np.random.default_rng(0)
     small = compare_relations(np.eye(5) + rng.normal(size=(3, 5, 5)), ["a", "b", "c"])
-    assert LEAST_SCALE < small.scale == np.abs(small.similarity[[0, 0, 1], [1, 2, 2]]).max()
+    assert _LEAST_SCALE < small.scale == np.abs(small.similarity[[0, 0, 1], [1, 2, 2]]).max()
     figure = compare_relations(np.eye(120) + rng.normal(size=(3, 120, 120)), ["c", "a", "b"])
     panel = spectrum_panel(figure)
     assert [curve.name for curve in panel.curves] == figure.labels and panel.many
     for curve, values in zip(panel.curves, figure.spectrum, strict=True):
-        assert len(curve.x) == SPECTRUM_POINTS and (curve.x[0], curve.x[-1]) == (1, 120)
+        assert len(curve.x) == _SPECTRUM_POINTS and (curve.x[0], curve.x[-1]) == (1, 120)
         assert curve.y == [values[rank - 1] for rank in curve.x]
 
 
@@ -172,14 +172,14 @@ def test_metrics_of_another_system_are_grouped_by_name():
 
 
 def test_long_runs_are_drawn_by_means():
-    count = 10 * curves.MOST_POINTS
+    count = 10 * curves._MOST_POINTS
     points = [(step, float(step % 2)) for step in range(count)]
-    (thin, late), each = curves.thinned([points, points[count // 2 :]])
+    (thin, late), each = curves._thinned([points, points[count // 2 :]])
     assert each == 10
-    assert len(thin) == curves.MOST_POINTS and thin[-1][0] == points[-1][0]
+    assert len(thin) == curves._MOST_POINTS and thin[-1][0] == points[-1][0]
     assert {value for _, value in thin} == {0.5}
-    assert late == thin[curves.MOST_POINTS // 2 :], "curves of a panel have their points together"
-    assert curves.thinned([points[:9]]) == ([points[:9]], 1)
+    assert late == thin[curves._MOST_POINTS // 2 :], "curves of a panel have their points together"
+    assert curves._thinned([points[:9]]) == ([points[:9]], 1)
     assert curves.thinned_to(3, 11).tolist() == [0, 5, 10]
     assert curves.thinned_to(9, 2).tolist() == [0, 1]
 
@@ -187,7 +187,7 @@ def test_long_runs_are_drawn_by_means():
 def test_the_same_as_numbers():
     lines = [{"step": s, "loss": s / 3, **({"loss_term": 1.0} if s > 5 else {})} for s in range(11)]
     (panel,) = curves.training_panels(lines)
-    assert curves.table_of(panel, 3) == [
+    assert curves.panel_table(panel, 3) == [
         (0, ["0", ""]), (5, ["1.6667", ""]), (10, ["3.3333", "1"])
     ]  # fmt: skip
 
@@ -218,7 +218,7 @@ def test_classes_are_told_from_nearest_terms():
     del lines[0]["eval"]["classes"], lines[1]["eval"]["classes"]
     plain, _ = curves.training_panels(lines)
     assert [curve.name for curve in plain.curves] == ["heldout acc@1"]
-    assert plain.note == curves.QUICK_LOOK
+    assert plain.note == curves._QUICK_LOOK
 
 
 # -------------------------------------------------------------------------------------------------
@@ -230,8 +230,8 @@ def test_what_is_written_is_read_again(tmp_path):
     assert read_panels(tmp_path / "curves.json") == [LEARNING]
     write_panels([LEARNING], tmp_path / "others.json")
     paths = [str(tmp_path / name) for name in ("curves.json", "others.json")]
-    assert learning_panels(paths[:1]) == [LEARNING]
-    assert [one.note for one in learning_panels(paths)] == [f"{path}." for path in paths]
+    assert _learning_panels(paths[:1]) == [LEARNING]
+    assert [one.note for one in _learning_panels(paths)] == [f"{path}." for path in paths]
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from tiny_dataset import tiny_dataset
 from tiny_rrf import write_release
 
 from coder_jax.report import dictionary as terms
-from coder_jax.report.build import Subject, draw_figures
+from coder_jax.report.build import Subject, _draw_figures
 from coder_jax.report.dictionary import (
     Entries,
-    Group,
+    MapGroup,
     ShownTerms,
+    _packed,
+    _project,
+    _same_group_nearest,
     draw_maps,
     explorer_data,
     gather_entries,
-    packed,
-    project,
-    same_group_nearest,
 )
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
@@ -43,34 +43,34 @@ def many_concepts(count=60):
 
 def test_whole_concepts_in_an_order_that_rows_do_not_change():
     held = many_concepts()
-    chosen = terms.whole_concepts(held, 50, seed=0)
+    chosen = terms._whole_concepts(held, 50, seed=0)
     count = sum(len(held[concept]) for concept in chosen)
     assert 50 - 7 < count <= 50
-    backwards = terms.whole_concepts(dict(reversed(held.items())), 50, seed=0)
+    backwards = terms._whole_concepts(dict(reversed(held.items())), 50, seed=0)
     assert set(chosen) == set(backwards) and chosen == sorted(chosen, key=list(held).index)
-    assert set(chosen) != set(terms.whole_concepts(held, 50, seed=1))
-    assert terms.whole_concepts(held, 10**6, seed=0) == list(held)
-    assert len(terms.whole_concepts({"C": ["a", "b", "c"]}, 2, seed=0)) == 1
+    assert set(chosen) != set(terms._whole_concepts(held, 50, seed=1))
+    assert terms._whole_concepts(held, 10**6, seed=0) == list(held)
+    assert len(terms._whole_concepts({"C": ["a", "b", "c"]}, 2, seed=0)) == 1
 
 
 def test_groups_of_concepts_have_as_many_terms_as_there_are():
-    groups = terms.concept_groups(many_concepts(300), seed=0)
-    assert len(groups) == terms.CONCEPTS and all(len(group.terms) >= 6 for group in groups)
+    groups = terms._concept_groups(many_concepts(300), seed=0)
+    assert len(groups) == terms._CONCEPTS and all(len(group.terms) >= 6 for group in groups)
     pairs = {f"C{i}": [f"a{i}", f"b{i}"] for i in range(5)}
-    few = terms.concept_groups(pairs | {"C9": ["alone"]}, seed=0)
+    few = terms._concept_groups(pairs | {"C9": ["alone"]}, seed=0)
     assert sorted(group.name for group in few) == [f"a{i}" for i in range(5)]
-    assert terms.concept_groups({"C0": ["a", "b"], "C1": ["c", "d"]}, seed=0) == []
+    assert terms._concept_groups({"C0": ["a", "b"], "C1": ["c", "d"]}, seed=0) == []
 
 
 def test_groups_of_types_begin_with_the_papers():
     held = {f"C{i}": [f"name {i}", "other"] for i in range(100)}
     of = {f"C{i}": ["Cell"] if i < 50 else ["Finding"] for i in range(90)}
     of |= {"C90": ["Cell", "Finding"], "C91": ["Rare"]}
-    groups = terms.type_groups(held, of, seed=0)
+    groups = terms._type_groups(held, of, seed=0)
     assert [(group.name, len(group.terms)) for group in groups] == [("Finding", 40), ("Cell", 50)]
     assert "name 90" not in groups[0].terms + groups[1].terms
     assert all(term.startswith("name") for group in groups for term in group.terms)
-    assert terms.type_groups(held, {c: ["Cell"] for c in held}, seed=0) == []
+    assert terms._type_groups(held, {c: ["Cell"] for c in held}, seed=0) == []
 
 
 def test_what_is_shown_of_a_dataset(tmp_path):
@@ -80,7 +80,7 @@ def test_what_is_shown_of_a_dataset(tmp_path):
             source=write_release(tmp_path / "META"), out=tmp_path / "data", tokenizer=str(tmp_path)
         )
     )
-    shown = terms.read_terms(str(out), None, None, most_terms=4, seed=0)
+    shown = terms.read_shown_terms(str(out), None, None, most_terms=4, seed=0)
     assert shown.types["C0000003"] == ["Finding", "Sign or Symptom"]
     assert shown.types["C0000001"] == ["Disease or Syndrome"]
     assert "C0000006" not in shown.types, "a concept without a type"
@@ -93,7 +93,7 @@ def test_what_is_shown_of_a_dataset(tmp_path):
         and "--terms says" in note
     )
     assert shown.note(shown.total).startswith(f"All {shown.total} distinct terms of ")
-    french = terms.read_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
+    french = terms.read_shown_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
     assert set(french.dictionary.languages) == {"FRE"}
 
 
@@ -107,7 +107,7 @@ def test_a_release_tells_languages_and_sources(tmp_path):
 def test_a_dictionary_of_one_term(tmp_path):
     (tmp_path / "d.tsv").write_text("pain\tC1\npain\tC2\n")
     with pytest.raises(BadInput, match="found a single term; expected two or more"):
-        terms.read_terms(str(tmp_path / "d.tsv"), None, None, most_terms=9, seed=0)
+        terms.read_shown_terms(str(tmp_path / "d.tsv"), None, None, most_terms=9, seed=0)
 
 
 # Neighbours
@@ -147,9 +147,9 @@ def numbers(packed):
 @pytest.mark.parametrize("kind, name", [(np.uint16, "Uint16Array"), (np.uint32, "Uint32Array")])
 def test_numbers_in_base64(kind, name):
     values = np.array([0, 1, 255, 256, np.iinfo(kind).max])
-    assert packed(values, kind)["array"] == name and numbers(packed(values, kind)) == list(values)
-    assert packed(np.array([1, 258]), np.uint16)["base64"] == "AQACAQ==", "the lowest byte first"
-    signed = packed(np.array([-1000.0, 999.0]), np.int16)
+    assert _packed(values, kind)["array"] == name and numbers(_packed(values, kind)) == list(values)
+    assert _packed(np.array([1, 258]), np.uint16)["base64"] == "AQACAQ==", "the lowest byte first"
+    signed = _packed(np.array([-1000.0, 999.0]), np.int16)
     assert signed["array"] == "Int16Array" and numbers(signed) == [-1000, 999]
 
 
@@ -171,7 +171,7 @@ def test_maps_are_the_same_each_time_and_know_clusters():
     middles = unit_vectors(4, 8, seed=1)
     noise = np.random.default_rng(0).normal(size=(60, 8))
     vectors = np.repeat(middles, 15, axis=0) + 0.05 * noise
-    groups = [Group(f"g{i}", [f"{i} {j}" for j in range(15)]) for i in range(4)]
+    groups = [MapGroup(f"g{i}", [f"{i} {j}" for j in range(15)]) for i in range(4)]
     random = unit_vectors(60, 64)
     figure = draw_maps(groups, [("good", vectors), ("random", random)])
     again = draw_maps(groups, [("good", vectors), ("random", random)])
@@ -195,22 +195,22 @@ def test_a_map_that_is_turned_is_turned_back(monkeypatch):
     places = np.random.default_rng(0).normal(size=(40, 2))
     turned = places @ np.array([[0.6, 0.8], [0.8, -0.6]])  # and mirrored
     drawn = iter([places, turned])
-    monkeypatch.setattr("coder_jax.report.dictionary.project", lambda vectors: next(drawn))
+    monkeypatch.setattr("coder_jax.report.dictionary._project", lambda vectors: next(drawn))
     vectors = unit_vectors(40)
-    groups = [Group("a", [str(i) for i in range(40)])]
+    groups = [MapGroup("a", [str(i) for i in range(40)])]
     first, second = draw_maps(groups, [("one", vectors), ("turned", vectors)]).maps
     np.testing.assert_allclose(second.places, first.places)
 
 
 def test_vectors_that_are_all_equal_have_a_map():
-    assert np.isfinite(project(np.ones((9, 4), np.float32))).all()
+    assert np.isfinite(_project(np.ones((9, 4), np.float32))).all()
 
 
 def test_nearest_of_the_same_group_by_hand():
     vectors = np.array([[1, 0], [1, 0.1], [0, 1], [1, -0.2]], np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # 0 -> 1 (same), 1 -> 0 (same), 2 -> 1 (other), 3 -> 0 (other)
-    assert same_group_nearest(vectors, np.array([0, 0, 1, 1])) == 0.5
+    assert _same_group_nearest(vectors, np.array([0, 0, 1, 1])) == 0.5
 
 
 # Relations
@@ -226,8 +226,8 @@ def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
     dataset.manifest["semantic_types"] = []
     (tmp_path / "manifest.json").write_text("{}")
     monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda path, strings: dataset)
-    assert terms.read_semantic_types(tmp_path) == {}
-    assert terms.read_semantic_types(tmp_path / "absent") == {}
+    assert terms._read_semantic_types(tmp_path) == {}
+    assert terms._read_semantic_types(tmp_path / "absent") == {}
 
 
 def test_each_map_has_the_vectors_of_its_own_terms():
@@ -239,10 +239,10 @@ def test_each_map_has_the_vectors_of_its_own_terms():
         def encode(self, terms):
             return np.array([own[term] for term in terms])
 
-    by_concept = [Group("a", names[:6]), Group("b", names[6:])]
-    by_type = [Group("x", names[:0:-2]), Group("y", names[8::-2])]
+    by_concept = [MapGroup("a", names[:6]), MapGroup("b", names[6:])]
+    by_type = [MapGroup("x", names[:0:-2]), MapGroup("y", names[8::-2])]
     shown = ShownTerms(Dictionary([], [], ""), {}, by_concept, by_type, [], 12)
-    figures = draw_figures(shown, Subject("one", Encoder()), [])
+    figures = _draw_figures(shown, Subject("one", Encoder()), [])
     for groups, figure in zip((by_concept, by_type), figures, strict=True):
         vectors = Encoder().encode([term for group in groups for term in group.terms])
         (want,) = draw_maps(groups, [("one", vectors)]).maps
@@ -251,6 +251,6 @@ def test_each_map_has_the_vectors_of_its_own_terms():
 
 def test_joined_concepts_are_several():
     dictionary = Dictionary(["pain", "ache"], ["C1|C2", "C2"], "toy")
-    held = terms.terms_by_concept(dictionary)
+    held = terms._terms_by_concept(dictionary)
     assert held == {"C1": ["pain"], "C2": ["pain", "ache"]}
     assert gather_entries(dictionary, list(held), {}).concepts_of == [[0, 1], [1]]

@@ -10,10 +10,10 @@ from tiny_mentions import tiny_mentions
 from coder_jax.report import model_answers
 from coder_jax.report.dictionary import gather_entries
 from coder_jax.report.model_answers import (
-    MOST_MENTIONS,
-    MOST_OF_SEVERAL,
+    _MOST_MENTIONS,
+    _MOST_OF_SEVERAL,
+    _chosen_rows,
     candidate_answers,
-    chosen_rows,
     mentions_folder,
 )
 from coder_jax.systems.recall_rank.candidates import Generator
@@ -98,21 +98,21 @@ def test_stored_candidates_and_gold_that_is_not_among_them(data, tmp_path):
 
 def test_mentions_of_several_concepts_come_first_and_no_string_twice(data):
     train = data.splits["train"]
-    rows = chosen_rows(train, 0)
+    rows = _chosen_rows(train, 0)
     numbers = train.numbers()[rows]
     assert sorted(rows.tolist()) == list(range(7))
     assert (numbers[:2] > 1).all() and (numbers[2:] == 1).all()
-    assert chosen_rows(train, 1).tolist() != rows.tolist()
+    assert _chosen_rows(train, 1).tolist() != rows.tolist()
     again = dataclasses.replace(train.mentions, strings=[*["a"] * 3, "b", "c", "d", "e"])
-    chosen = chosen_rows(dataclasses.replace(train, mentions=again), 0)
+    chosen = _chosen_rows(dataclasses.replace(train, mentions=again), 0)
     assert len(chosen) == 5
     many = dataclasses.replace(
         train,
         mentions=dataclasses.replace(train.mentions, strings=[str(n) for n in range(200)]),
         gold_start=np.concatenate([np.arange(101) * 2, 200 + np.arange(1, 101)]),
     )
-    chosen = chosen_rows(many, 0)
-    assert len(chosen) == MOST_MENTIONS and (chosen < 100).sum() == MOST_OF_SEVERAL
+    chosen = _chosen_rows(many, 0)
+    assert len(chosen) == _MOST_MENTIONS and (chosen < 100).sum() == _MOST_OF_SEVERAL
 
 
 def test_a_folder_of_mentions_is_told_from_a_file(data, tmp_path):
@@ -198,12 +198,12 @@ def test_lines_without_concepts_are_answered_among_all(tmp_path):
 def test_some_of_many_by_a_seed(tmp_path):
     path = tmp_path / "mentions.tsv"
     path.write_text("".join(f"m{number}\tC1\n" for number in range(100)))
-    some, total = model_answers.read_some(path, 0)
-    assert total == 100 and len(some) == model_answers.MOST_CLASS_MENTIONS
+    some, total = model_answers._read_some(path, 0)
+    assert total == 100 and len(some) == model_answers._MOST_CLASS_MENTIONS
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(reversed(lines)))
-    assert model_answers.read_some(path, 0) == (some, 100), "whatever the order of the file"
-    assert model_answers.read_some(path, 1)[0] != some
+    assert model_answers._read_some(path, 0) == (some, 100), "whatever the order of the file"
+    assert model_answers._read_some(path, 1)[0] != some
 
 
 def test_the_file_given_or_that_of_the_dataset(tmp_path):
@@ -215,4 +215,4 @@ def test_the_file_given_or_that_of_the_dataset(tmp_path):
     (tmp_path / "heldout" / "mentions.tsv").write_text("x\tC1\n")
     assert find(None, SimpleNamespace(dataset=tmp_path)).parent.name == "heldout"
     with pytest.raises(BadInput, match=r"nothing\.tsv"):
-        model_answers.read_some(tmp_path / "nothing.tsv", 0)
+        model_answers._read_some(tmp_path / "nothing.tsv", 0)

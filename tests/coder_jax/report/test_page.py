@@ -17,9 +17,9 @@ from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.report.build import left_out
+from coder_jax.report.build import _left_out
 from coder_jax.report.curves import training_panels
-from coder_jax.report.page import Report, render, write_page
+from coder_jax.report.page import Report, _render, write_page
 from coder_jax.report.pictures import compare_relations
 from coder_jax.report.results import result_tables
 from data_pipeline.process import BadInput
@@ -36,14 +36,14 @@ def data_in(html, name):
 
 
 def test_the_page_needs_nothing_else():
-    html = render(full_report())
+    html = _render(full_report())
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", html)
     assert "url(" not in html and "@import" not in html and "fetch(" not in html
-    assert html == render(full_report()), "the same input gives the same page"
+    assert html == _render(full_report()), "the same input gives the same page"
 
 
 def test_strings_are_data_and_never_markup():
-    html = render(full_report())
+    html = _render(full_report())
     assert data_in(html, "explorer-data")["terms"] == TERMS
     assert data_in(html, "map-data")[0]["groups"][0] == "concept 0 </script>"
     assert data_in(html, "heat-data")["labels"] == full_report().relations.labels
@@ -54,7 +54,7 @@ def test_strings_are_data_and_never_markup():
 
 
 def test_mentions_have_classes_and_terms_side_by_side():
-    html = render(full_report())
+    html = _render(full_report())
     for one in (
         *('href="#classes"', "a class for each of 13,255 concepts", "probable ones of 5 of 9"),
         *('<span class="number">1</span>, the first term for', "terms of the explorer"),
@@ -63,12 +63,12 @@ def test_mentions_have_classes_and_terms_side_by_side():
         '<span class="same">right</span>',
     ):
         assert one in html
-    without = render(dataclasses.replace(full_report(), by_classes=None, by_candidates=None))
+    without = _render(dataclasses.replace(full_report(), by_classes=None, by_candidates=None))
     assert "#classes" not in without and "guesses" not in without.partition("</style>")[2]
 
 
 def test_mentions_have_candidates_by_distance_and_by_score():
-    html = render(full_report())
+    html = _render(full_report())
     for one in (
         *('href="#candidates"', "5 of the 787 mentions of dev", "nearest of 11,915 concepts"),
         *('<span class="number">0</span> of these', 'ranker for <span class="number">4</span>'),
@@ -81,16 +81,16 @@ def test_mentions_have_candidates_by_distance_and_by_score():
     ):
         assert one in re.sub(r"\s+", " ", html)
     alone = dataclasses.replace(full_report().by_candidates, rankers=0)
-    html = render(dataclasses.replace(full_report(), by_candidates=alone))
+    html = _render(dataclasses.replace(full_report(), by_candidates=alone))
     assert "by score, and probability" not in html
     answered = '2.50</span> heart attack <span class="unit">C1</span> <span class="tag">answer'
     assert answered in html
-    without = render(dataclasses.replace(full_report(), by_candidates=None))
+    without = _render(dataclasses.replace(full_report(), by_candidates=None))
     assert "#candidates" not in without and 'id="candidates"' not in without
 
 
 def test_an_empty_report_names_every_part_and_its_command():
-    missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
+    missing = _left_out(Report(title="x"), model="a model", dictionary=None, run=False)
     parts = [one.part for one in missing]
     expected = ["Before and after", "Results", "Training", "Map of concepts"]
     assert parts == [*expected, "Map of semantic types", "Relations", "Explorer"]
@@ -98,25 +98,25 @@ def test_an_empty_report_names_every_part_and_its_command():
     for one in missing[:2]:
         assert "--model 'a model' --benchmark" in one.command
     assert "--results before=before.json after=after.json" in missing[0].command
-    run = left_out(Report(title="x"), model="a run", dictionary=None, run=True)
-    of_classes = left_out(Report(title="x"), model="a run", dictionary="d", run=True, classes=True)
+    run = _left_out(Report(title="x"), model="a run", dictionary=None, run=True)
+    of_classes = _left_out(Report(title="x"), model="a run", dictionary="d", run=True, classes=True)
     (added,) = (one for one in of_classes if one.part not in parts)
     assert added.part == "Answers by classes" and "holds no mentions out" in added.why
     assert "--model 'a run' --dictionary DATASET --mentions" in added.command
-    of_stages = left_out(Report(title="x"), model="r", dictionary=None, run=True, candidates=True)
+    of_stages = _left_out(Report(title="x"), model="r", dictionary=None, run=True, candidates=True)
     (added,) = (one for one in of_stages if one.part not in parts)
     assert added.part == "Candidates and ranks" and "--mentions LISTS" in added.command
     assert "export --checkpoint 'a run' --out EXPORT\n" in run[1].command
     assert all("evaluate --model EXPORT" in one.command for one in run[:2])
     assert "no metrics yet" in run[2].why
-    html = render(Report(title="x", left_out=missing))
+    html = _render(Report(title="x", left_out=missing))
     assert all(f"<h3>{part}</h3>" in html for part in parts)
     assert data_in(html, "explorer-data") is None and 'id="query"' not in html
-    assert left_out(full_report(), model="m", dictionary="d", run=True) == []
+    assert _left_out(full_report(), model="m", dictionary="d", run=True) == []
 
 
 def test_answers_have_pictures_and_the_surest_errors():
-    html = render(full_report())
+    html = _render(full_report())
     for one in (
         *('href="#answers"', 'id="similarities-0"', 'id="cutoffs-0-0"', 'id="cutoffs-0-1"'),
         *("13 right and 7 wrong answers", "65.0% and 100.0% at 0.5, 100.0% and 45.0% at 0.9"),
@@ -127,16 +127,16 @@ def test_answers_have_pictures_and_the_surest_errors():
     assert "&lt;i&gt;FRE&lt;/i&gt;" in html and "<i>FRE" not in html
     (shown,) = full_report().given
     none, unknown = (
-        render(Report(title="x", given=[dataclasses.replace(shown, wrong_answers=some)]))
+        _render(Report(title="x", given=[dataclasses.replace(shown, wrong_answers=some)]))
         for some in ([], None)
     )
     assert "No answer is wrong" in none and "--predictions" not in none
     assert "evaluate was given --predictions" in unknown and 'id="answers"' in unknown
-    assert 'id="answers"' not in render(Report(title="x"))
+    assert 'id="answers"' not in _render(Report(title="x"))
 
 
 def test_learning_curves_have_pictures_and_numbers():
-    html = render(full_report())
+    html = _render(full_report())
     for one in (
         *(
             'href="#learning"',
@@ -147,12 +147,12 @@ def test_learning_curves_have_pictures_and_numbers():
         *('<th scope="row">1000</th><td>75.5</td><td>61</td>', 'id="panel-0"'),
     ):
         assert one in html, one
-    without = render(dataclasses.replace(full_report(), learning=[]))
+    without = _render(dataclasses.replace(full_report(), learning=[]))
     assert "#learning" not in without and 'id="learning"' not in without
 
 
 def test_why_maps_are_left_out_of_a_dictionary():
-    missing = left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
+    missing = _left_out(Report(title="x"), model="m", dictionary="terms.tsv", run=False)
     why = {one.part: one.why for one in missing}
     assert "few concepts" in why["Map of concepts"] and "--dictionary" not in why["Map of concepts"]
     assert "no semantic types" in why["Map of semantic types"]
@@ -172,7 +172,7 @@ def test_the_page_goes_into_a_pipe_that_stays_one(tmp_path):
     reader.start()
     size = write_page(Report(title="µ"), pipe)
     reader.join(60)
-    assert heard == [render(Report(title="µ")).encode()] and size == len(heard[0])
+    assert heard == [_render(Report(title="µ")).encode()] and size == len(heard[0])
     assert pipe.is_fifo()
 
 
@@ -517,7 +517,7 @@ def test_contrast_by_hand():
 @pytest.fixture(scope="module")
 def address_of_colours(tmp_path_factory):
     report = full_report()
-    missing = left_out(Report(title="x"), model="a model", dictionary=None, run=False)
+    missing = _left_out(Report(title="x"), model="a model", dictionary=None, run=False)
     path = tmp_path_factory.mktemp("page") / "report.html"
     write_page(replace(report, left_out=missing), path)
     return path.as_uri()

@@ -15,9 +15,9 @@ from evaluating import ENCODER, write_toy
 
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.report import pictures
-from coder_jax.report.curves import LABELS, PANELS, Curve, Panel, curve_of, training_panels
+from coder_jax.report.curves import _LABELS, _PANELS, Curve, Panel, curve_of, training_panels
 from coder_jax.report.pictures import (
-    VARIABLES,
+    _VARIABLES,
     compare_relations,
     heat_map_svg,
     panel_svg,
@@ -70,9 +70,9 @@ def axis_of(lines, number=-1):
 def axis_of_panel(panel):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with pictures.style():
-        figure, (axis,) = pictures.new_figure(1, 1, width=4.2, height=3.1)
-        pictures.draw_panel(axis, panel)
+    with pictures._style():
+        figure, (axis,) = pictures._new_figure(1, 1, width=4.2, height=3.1)
+        pictures._draw_panel(axis, panel)
         FigureCanvasAgg(figure).draw()
     return axis
 
@@ -80,7 +80,7 @@ def axis_of_panel(panel):
 def test_panels_of_the_same_curves_have_one_legend_below(tmp_path, monkeypatch):
     """Legends within the panels would lie on their curves; other curves have each its own."""
     drawn = []
-    monkeypatch.setattr(pictures, "save", lambda figure, _: drawn.append(figure))
+    monkeypatch.setattr(pictures, "_save", lambda figure, _: drawn.append(figure))
     first, second, lone = (curve_of(n, [(1, 0.5), (2, 0.7)], colour=c) for c, n in enumerate("abc"))
     panel = functools.partial(Panel, unit="", x_name="steps", x_range=(1, 2))
     for curves in ([first], [lone]):  # with one of those of the other panel, or with another
@@ -198,24 +198,24 @@ def test_metrics_that_cannot_be_used(tmp_path, content, message):
 def test_bars_before_and_after(tmp_path):
     before = {"cls": {"acc@1": 0.4, "acc@5": 0.5}, "mean": {"acc@1": 0.45, "acc@5": 0.55}}
     after = {"cls": {"acc@1": 0.6, "acc@5": 0.7}}
-    pictures.plot_scores(before, after, tmp_path / "one.png")
-    pictures.plot_scores(before, before, tmp_path / "two.png")
+    pictures._plot_scores(before, after, tmp_path / "one.png")
+    pictures._plot_scores(before, before, tmp_path / "two.png")
     one, two = pixels(tmp_path / "one.png"), pixels(tmp_path / "two.png")
     assert abs(two.shape[1] - 2 * one.shape[1]) <= 2, "one panel for each name"
     with pytest.raises(ValueError, match=r"found \['cls'\] before and \['mean'\] after"):
-        pictures.plot_scores({"cls": {}}, {"mean": {}}, tmp_path / "none.png")
+        pictures._plot_scores({"cls": {}}, {"mean": {}}, tmp_path / "none.png")
 
 
 def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, monkeypatch):
     figures = []
-    save = pictures.save
+    save = pictures._save
     monkeypatch.setattr(
-        pictures, "save", lambda figure, path: figures.append(figure) or save(figure, path)
+        pictures, "_save", lambda figure, path: figures.append(figure) or save(figure, path)
     )
     # By hand: of 2 x 2 comparisons 0.5 wins over 0.1 and 0.5 (half), 0.9 over both: 3.5 of 4.
     before = (np.array([0.5, 0.9]), np.array([0.1, 0.5]))
     after = (np.array([0.8, 0.9]), np.array([-0.1, 0.3]))
-    pictures.plot_similarities(before, after, tmp_path / "out.png")
+    pictures._plot_similarities(before, after, tmp_path / "out.png")
     titles = [axis.get_title(loc="left") for axis in figures[0].axes]
     assert "Before" in titles[0] and "87.5 %" in titles[0]
     assert "After" in titles[1] and "100.0 %" in titles[1]
@@ -225,7 +225,7 @@ def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, m
 def test_a_folder_that_is_not_there(tmp_path):
     scores = {"cls": {"acc@1": 0.4}}
     with pytest.raises(BadInput, match="absent/out.png: cannot be written"):
-        pictures.plot_scores(scores, scores, tmp_path / "absent" / "out.png")
+        pictures._plot_scores(scores, scores, tmp_path / "absent" / "out.png")
 
 
 def test_matplotlib_is_imported_only_to_draw(repo):
@@ -251,9 +251,9 @@ def test_every_metric_of_every_system_has_a_curve(system):
     parts = system.parts()
     metrics |= dict.fromkeys(["loss", "grad_norm", *(f"grad_norm/{part}" for part in parts)], 1.0)
     panels = training_panels([{"step": 1, **metrics}])
-    assert {panel.title for panel in panels} <= {title for title, *_ in PANELS}, "all are known"
+    assert {panel.title for panel in panels} <= {title for title, *_ in _PANELS}, "all are known"
     names = [curve.name for panel in panels for curve in panel.curves]
-    assert len(names) == len(metrics) and set(names) <= {*LABELS.values(), *parts}
+    assert len(names) == len(metrics) and set(names) <= {*_LABELS.values(), *parts}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -286,12 +286,12 @@ def mentions(tmp_path):
 
 
 def test_pairs_of_synonyms(mentions):
-    assert pictures.heldout_pairs(mentions) == (TOY, FIRST)
+    assert pictures._heldout_pairs(mentions) == (TOY, FIRST)
 
 
 def test_scores_and_similarities_before_and_after(mentions, tmp_path, monkeypatch):
     drawn = {}
-    for name in ("plot_scores", "plot_similarities"):
+    for name in ("_plot_scores", "_plot_similarities"):
         monkeypatch.setattr(pictures, name, lambda *of, name=name, **_: drawn.update({name: of}))
     scored = []
     for share, noise in ((0.25, 5.0), (0.5, 0.1)):
@@ -302,10 +302,10 @@ def test_scores_and_similarities_before_and_after(mentions, tmp_path, monkeypatc
         )
         scored.append((Encoder(noise), record))
     pictures.plot_heldout(tmp_path, mentions, *scored, ("acc@1", "acc@5"))
-    before, after, path = drawn["plot_scores"]
+    before, after, path = drawn["_plot_scores"]
     assert before == {"held-out": {"acc@1": 0.25, "acc@5": 0.0}} and path == tmp_path / "scores.png"
     assert after == {"held-out": {"acc@1": 0.5, "acc@5": 0.0}}
-    (_, _), (near, far), path = drawn["plot_similarities"]
+    (_, _), (near, far), path = drawn["_plot_similarities"]
     assert path == tmp_path / "similarities.png"
     assert near.shape == far.shape == (3,) and near.min() > 0.9 > far.max(), "others' synonyms"
 
@@ -339,8 +339,8 @@ def pictures_of_svg():
 def test_the_page_s_colours_are_matplotlib_s_in_light(repo):
     css = (repo / "coder_jax/report/page/colours.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"--([\w-]+): (#\w{6});", css.split("@media")[0]))
-    assert {name: light[name] for name in pictures.COLOURS} == pictures.COLOURS
-    assert light["plus"] == pictures.COLOURS["c0"], "what a heat map's positive squares have"
+    assert {name: light[name] for name in pictures._COLOURS} == pictures._COLOURS
+    assert light["plus"] == pictures._COLOURS["c0"], "what a heat map's positive squares have"
 
 
 @pytest.mark.parametrize("name", ["panel-0", "spectrum", "heat"])
@@ -348,7 +348,7 @@ def test_a_picture_needs_nothing_and_follows_the_page(name):
     text = pictures_of_svg()[name]
     assert not re.search(r"https?:|url\(|<style|<script|<metadata|xmlns|font-family|DejaVu", text)
     colours = re.findall(r"(?:fill|stroke):([^;\"]+)", text)
-    assert set(colours) <= {"none", *VARIABLES.values()} and len(set(colours)) >= 3
+    assert set(colours) <= {"none", *_VARIABLES.values()} and len(set(colours)) >= 3
     root = ElementTree.fromstring(text)
     assert root.get("role") == "img" and root.get("aria-label")
     assert set(root.attrib) - {"width", "height"} == {

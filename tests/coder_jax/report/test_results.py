@@ -9,7 +9,7 @@ from coder_jax.evaluation.benchmarks import print_records
 from coder_jax.evaluation.record import EvaluationRecord, read_records, write_records
 from coder_jax.mapping.confidence import CutoffTable
 from coder_jax.report.results import (
-    MOST_WRONG,
+    _MOST_WRONG,
     WrongAnswer,
     answers,
     answers_shown,
@@ -186,7 +186,7 @@ def test_the_surest_of_many_errors(tmp_path):
     write_records(tmp_path / "r.json", [answered()])
     write_table(tmp_path, [f"m\tC1\tpain\tno\t0.{n}\tC2\tt\n" for n in range(100, 250)])
     (shown,) = answers_shown(read_results([(None, str(tmp_path / "r.json"))]))
-    assert len(shown.wrong_answers) == MOST_WRONG
+    assert len(shown.wrong_answers) == _MOST_WRONG
     assert [shown.wrong_answers[n].similarity for n in (0, -1)] == [0.249, 0.15]
 
 

@@ -10,7 +10,7 @@ import pytest
 from toy_review import HOSTILE, toy_answers, toy_columns, toy_dictionary
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Decision, Status
-from coder_jax.report.review import review_contents, write_review
+from coder_jax.report.review import _review_contents, write_review
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
 from data_pipeline.process import BadInput
 
@@ -26,7 +26,7 @@ NEAR = [
 
 
 def test_rows_and_concepts_are_places_in_lists():
-    contents = review_contents(NEAR, DICTIONARY, {"ward": ["4B"]}, {})
+    contents = _review_contents(NEAR, DICTIONARY, {"ward": ["4B"]}, {})
     status = contents["statuses"].index("near")
     assert contents["rows"] == [
         ["gouty", status, 0, "", [[0, "gout", 0.7124], [1, "cold", 0.1]], ["4B"], 1]
@@ -42,7 +42,7 @@ def test_rows_and_concepts_are_places_in_lists():
 
 def test_a_mention_is_one_row_and_blanks_are_none():
     answers = [*NEAR, Answer(" ", Status.NO_ANSWER, []), *NEAR]
-    contents = review_contents(answers, DICTIONARY, {"ward": ["a", "b", "c"]}, {})
+    contents = _review_contents(answers, DICTIONARY, {"ward": ["a", "b", "c"]}, {})
     (row,) = contents["rows"]
     assert row[5:] == [["a"], 2] and contents["blank"] == 1
 
@@ -50,7 +50,7 @@ def test_a_mention_is_one_row_and_blanks_are_none():
 def test_what_is_decided_already():
     unknown = Answer("x", Status.DECIDED, [Candidate("C1", "mi", math.nan)])
     decisions = {"gouty": Decision(None, "no"), "x": Decision("C4"), "elsewhere": Decision("C5")}
-    contents = review_contents([*NEAR, unknown], DICTIONARY, {}, decisions)
+    contents = _review_contents([*NEAR, unknown], DICTIONARY, {}, decisions)
     assert contents["decided"] == [[0, None, "no"], [1, "C4", ""]]
     assert contents["rows"][1][4] == [[2, "mi", None]], "not a number is not there"
     assert contents["concepts"]["ids"][:4] == ["C5", "C2", "C1", "C4"]
@@ -67,7 +67,7 @@ def test_what_is_decided_already():
     ],
 )
 def test_of_a_large_dictionary_a_part(most, ids, terms, has_all):
-    contents = review_contents(NEAR, DICTIONARY, {}, {}, most)
+    contents = _review_contents(NEAR, DICTIONARY, {}, {}, most)
     assert contents["concepts"]["ids"] == ids.split()
     assert sum(map(len, contents["concepts"]["terms"])) == terms
     assert contents["dictionary"] == {"concepts": 5, "hasAllTerms": has_all}

@@ -14,12 +14,12 @@ from coder_jax.systems.encoder_system import unit_length
 from coder_jax.systems.group_system import (
     Group,
     MultiSimilarity,
+    _distance,
+    _relation_matrices,
+    _relation_queries,
+    _translated,
     cosine,
-    distance,
     norm,
-    relation_matrices,
-    relation_queries,
-    translated,
 )
 
 LOSS = CoderSystem(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
@@ -41,9 +41,9 @@ def group_loss(vectors, concepts, relations, table, loss):
     relations = jnp.asarray(relations)
     heads = jnp.asarray(vectors)[:K].reshape(U, M, D)
     if table.ndim == 3:
-        queries = relation_queries(relation_matrices(table, relations), relations, heads)
+        queries = _relation_queries(_relation_matrices(table, relations), relations, heads)
     else:
-        queries = translated(table, relations, heads)
+        queries = _translated(table, relations, heads)
     return loss.group_loss(
         Group(
             vectors=jnp.asarray(vectors),
@@ -157,7 +157,7 @@ def test_distance():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(5, 8)).astype(np.float32), rng.normal(size=(6, 8)).astype(np.float32)
     want = [[np.linalg.norm(x - y) for y in b] for x in a]
-    np.testing.assert_allclose(distance(jnp.asarray(a), jnp.asarray(b)), want, rtol=1e-5)
+    np.testing.assert_allclose(_distance(jnp.asarray(a), jnp.asarray(b)), want, rtol=1e-5)
     np.testing.assert_allclose(norm(jnp.asarray(a)), [np.linalg.norm(x) for x in a], rtol=1e-6)
-    same = jax.grad(lambda x: distance(x, x).sum() + norm(x - x).sum())(jnp.asarray(a))
+    same = jax.grad(lambda x: _distance(x, x).sum() + norm(x - x).sum())(jnp.asarray(a))
     assert np.isfinite(same).all()

@@ -21,11 +21,11 @@ from coder_jax.systems.encoder_system import (
     remove_rows,
     write_rows,
 )
-from coder_jax.systems.recipes import SYSTEMS
+from coder_jax.systems.recipes import _SYSTEMS
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training import start as start_module
 from coder_jax.training.checkpoints import read_params, saved_steps
-from coder_jax.training.run_folder import read_identity
+from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.start import read_other_run
 from coder_jax.training.system import System
 from coder_jax.training.train import train
@@ -53,7 +53,7 @@ def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, caps
     assert set(params) == {"encoder"}, "what was learnt beside it is new"
     trained = read_params(first, 6)["encoder"]
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
-    there = read_identity(first)["start"]["encoder"]
+    there = read_run_identity(first)["start"]["encoder"]
     assert there.pop("weights_hash"), "that is of the encoder with which the first run began"
     assert {name: about["encoder"][name] for name in there} == there
     assert "weights_hash" not in about["encoder"]
@@ -71,7 +71,7 @@ def test_a_run_with_it_is_trained_told_and_gone_on_with(first, source, tmp_path)
         train(config(first, out), source)
     system, run = load_run(out)
     assert system.trained(run).card["base_model"] is None, "the base is that of the first run"
-    assert read_identity(out)["config"]["system"]["model"]["init"] == str(first)
+    assert read_run_identity(out)["config"]["system"]["model"]["init"] == str(first)
 
 
 @pytest.mark.slow
@@ -87,14 +87,14 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_with_the_same_step_aga
     with one_device():
         with pytest.raises(ConnectionError):
             train(begun, Stops(source, after=0))
-        start = read_identity(out)["start"]
+        start = read_run_identity(out)["start"]
         shorter = config(model, other, extend=True)
         nine_steps = dataclasses.replace(shorter.optimizer, steps=9)
         train(dataclasses.replace(shorter, optimizer=nine_steps), source)
         train(begun, source)
     told = start["encoder"]["run"] if flag == "--init" else start["from"]
     assert told["step"] == 6 and saved_steps(other)[-1] == 9
-    assert read_identity(out)["start"] == start
+    assert read_run_identity(out)["start"] == start
     with pytest.raises(BadInput, match=f"{flag} .*begins with its checkpoint of step 4, which is"):
         read_other_run(flag, str(other), best=False, provenance={"step": 4})
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
     other.manifest = source.manifest | {"tokenizer": tokenizer}
     with pytest.raises(BadInput, match="build the dataset with that run's tokenizer"):
         system.load_initial(other)
-    identity = read_identity(first)
+    identity = read_run_identity(first)
     for name, parts, message in (
         ("no checkpoint", {}, "has no checkpoint yet; train it first"),
         ("no encoder", {"start": {"width": 8}}, "which trains no BERT; expected a model folder"),
@@ -317,6 +317,6 @@ def test_a_whole_file_is_known_by_its_note_alone(tmp_path):
 
 
 def test_no_system_is_more_than_three_classes_deep():
-    for system in SYSTEMS.values():
+    for system in _SYSTEMS.values():
         chain = [one for one in system.__mro__ if issubclass(one, System)]
         assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))

@@ -9,12 +9,12 @@ import pytest
 from naive_losses import naive
 
 from coder_jax.systems.group_system import (
-    init_relations,
-    log_one_plus_sum_exp,
-    multi_similarity_loss,
-    relation_matrices,
+    _init_relations,
+    _log_one_plus_sum_exp,
+    _multi_similarity_loss,
+    _relation_matrices,
 )
-from coder_jax.systems.group_system import relation_queries as queries_of_matrices
+from coder_jax.systems.group_system import _relation_queries as queries_of_matrices
 
 PAPER = {"alpha": 2.0, "beta": 50.0, "base": 0.5, "margin": 0.1}
 
@@ -37,7 +37,7 @@ def test_equals_the_naive_loop_on_a_rectangle_with_masked_anchors_and_pairs(seed
     negative = ~positive & (rng.random((7, 11)) < 0.8)  # some pairs are in neither mask
     anchors = rng.random(7) < 0.7
     with jax.enable_x64(True):
-        loss, pairs = multi_similarity_loss(similarity, positive, negative, anchors, **PAPER)
+        loss, pairs = _multi_similarity_loss(similarity, positive, negative, anchors, **PAPER)
     want = naive(similarity, positive, negative, anchors, **PAPER)
     np.testing.assert_allclose((loss, pairs["positives"], pairs["negatives"]), want, rtol=1e-12)
 
@@ -46,7 +46,7 @@ def test_by_hand():
     # Anchor 0: positive at 0.6, negatives at 0.55 and 0.1; kept: 0.6 (< 0.65) and 0.55 (> 0.5).
     similarity = jnp.array([[0.6, 0.55, 0.1]])
     positive = jnp.array([[True, False, False]])
-    loss, pairs = multi_similarity_loss(similarity, positive, ~positive, **PAPER)
+    loss, pairs = _multi_similarity_loss(similarity, positive, ~positive, **PAPER)
     want = math.log1p(math.exp(-2 * 0.1)) / 2 + math.log1p(math.exp(50 * 0.05)) / 50
     assert float(loss) == pytest.approx(want, rel=1e-6)
     assert (int(pairs["positives"]), int(pairs["negatives"])) == (1, 1)
@@ -70,7 +70,7 @@ def oracle(vectors, labels):
 def ours(vectors, labels):
     def loss(vectors):
         unit = vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
-        return multi_similarity_loss(unit @ unit.T, *masks(labels), **PAPER)[0]
+        return _multi_similarity_loss(unit @ unit.T, *masks(labels), **PAPER)[0]
 
     with jax.enable_x64(True):
         value, gradient = jax.jit(jax.value_and_grad(loss))(jnp.asarray(vectors, jnp.float64))
@@ -119,7 +119,7 @@ def test_masked_rows_change_nothing():
         unit = vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
         positive, negative = masks(labels)
         both = valid[:, None] & valid[None, :]
-        return multi_similarity_loss(
+        return _multi_similarity_loss(
             unit @ unit.T, positive & both, negative & both, valid, **PAPER
         )[0]
 
@@ -135,7 +135,7 @@ def test_masked_rows_change_nothing():
 
 
 def test_no_anchor_counts():
-    loss, pairs = multi_similarity_loss(
+    loss, pairs = _multi_similarity_loss(
         jnp.ones((3, 3)), jnp.eye(3, dtype=bool), ~jnp.eye(3, dtype=bool), jnp.zeros(3, bool)
     )
     assert float(loss) == 0 and float(pairs["positives"]) == 0
@@ -147,7 +147,7 @@ def test_stable_for_extreme_similarities(value):
     similarity = jnp.array([[value, -value, 0.3], [0.2, value, value]], jnp.float32)
     positive = jnp.array([[True, False, False], [False, True, False]])
     loss, gradient = jax.value_and_grad(
-        lambda s: multi_similarity_loss(s, positive, ~positive, **PAPER)[0]
+        lambda s: _multi_similarity_loss(s, positive, ~positive, **PAPER)[0]
     )(similarity)
     assert np.isfinite(loss) and np.isfinite(gradient).all()
 
@@ -155,8 +155,8 @@ def test_stable_for_extreme_similarities(value):
 def test_log_one_plus_sum_exp():
     x = jnp.array([[0.0, 1000.0], [-1000.0, -1000.0], [5.0, 5.0]], jnp.float32)
     include = jnp.array([[True, True], [True, True], [False, False]])
-    value, gradient = jax.value_and_grad(lambda x: log_one_plus_sum_exp(x, include).sum())(x)
-    np.testing.assert_allclose(log_one_plus_sum_exp(x, include), [1000.0, 0.0, 0.0])
+    value, gradient = jax.value_and_grad(lambda x: _log_one_plus_sum_exp(x, include).sum())(x)
+    np.testing.assert_allclose(_log_one_plus_sum_exp(x, include), [1000.0, 0.0, 0.0])
     np.testing.assert_allclose(gradient, [[0, 1], [0, 0], [0, 0]], atol=1e-30)
     assert np.isfinite(value)
 
@@ -173,16 +173,16 @@ def test_order_of_the_batch_does_not_matter():
 
 
 def relation_queries(table, relations, heads):
-    return queries_of_matrices(relation_matrices(table, relations), relations, heads)
+    return queries_of_matrices(_relation_matrices(table, relations), relations, heads)
 
 
 def test_starts_at_the_identity_plus_noise():
-    table = init_relations((50, 16, 16), noise=0.01, seed=1)
+    table = _init_relations((50, 16, 16), noise=0.01, seed=1)
     assert table.dtype == np.float32
     noise = np.asarray(table) - np.eye(16, dtype=np.float32)
     assert abs(noise.mean()) < 1e-3 and abs(noise.std() - 0.01) < 1e-3
-    np.testing.assert_array_equal(table, init_relations((50, 16, 16), noise=0.01, seed=1))
-    assert not np.array_equal(table, init_relations((50, 16, 16), noise=0.01, seed=2))
+    np.testing.assert_array_equal(table, _init_relations((50, 16, 16), noise=0.01, seed=1))
+    assert not np.array_equal(table, _init_relations((50, 16, 16), noise=0.01, seed=2))
 
 
 def test_query_is_the_transposed_matrix_times_the_head():
@@ -198,7 +198,7 @@ def test_query_is_the_transposed_matrix_times_the_head():
 
 
 def test_gradient_reaches_touched_matrices_only():
-    table = jnp.asarray(init_relations((6, 4, 4), noise=0.1, seed=0))
+    table = jnp.asarray(_init_relations((6, 4, 4), noise=0.1, seed=0))
     heads = jnp.ones((3, 2, 4))
     gradient = jax.grad(lambda t: jnp.sum(relation_queries(t, jnp.array([4, 4, -1]), heads) ** 2))(
         table

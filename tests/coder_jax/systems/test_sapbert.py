@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coder_jax.systems.group_system import Group
-from coder_jax.systems.sapbert import SapBertSystem, mined_triplets
+from coder_jax.systems.sapbert import SapBertSystem, _mined_triplets
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput
 
@@ -57,11 +57,11 @@ def test_by_hand():
     similarity = jnp.array([[1.0, 0.5, -0.5]])
     first = jnp.array([[False, True, False]])
     third = jnp.array([[False, False, True]])
-    kept = mined_triplets(similarity, first, third, margin=0.2)
+    kept = _mined_triplets(similarity, first, third, margin=0.2)
     assert [bool(part.any()) for part in kept] == [False, False]  # farther by 0.73
-    kept = mined_triplets(similarity, first, third, margin=0.8)
+    kept = _mined_triplets(similarity, first, third, margin=0.8)
     np.testing.assert_array_equal(kept, (first, third))
-    kept = mined_triplets(similarity, third, first, margin=0.2)
+    kept = _mined_triplets(similarity, third, first, margin=0.2)
     np.testing.assert_array_equal(kept, (third, first))
 
 

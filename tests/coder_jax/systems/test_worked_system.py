@@ -57,7 +57,7 @@ def test_the_loss_is_the_formula(written):
 
 
 def test_the_system_trains_exports_and_is_reported(written, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(recipes.SYSTEMS, "info_nce", written.InfoNceSystem)
+    monkeypatch.setitem(recipes._SYSTEMS, "info_nce", written.InfoNceSystem)
     monkeypatch.setitem(recipes.RECIPES, "info_nce", written.info_nce)
     model = licensed_model(tmp_path / "bert")
     flags = ["--recipe", "info_nce", "--temperature", "0.1", "--groups", "2", "--triplets", "8"]

@@ -19,11 +19,11 @@ import pytest
 from coder_jax.training import checkpoints as checkpoint
 from coder_jax.training.checkpoints import (
     Checkpoints,
-    Damaged,
+    _check_sums,
+    _checksum,
+    _checksums,
+    _Damaged,
     best_step,
-    check_sums,
-    checksum,
-    checksums,
     read_params,
     saved_steps,
 )
@@ -197,20 +197,20 @@ def test_restored_on_other_devices_it_is_still_what_was_saved(out):
 
 def test_a_checksum_sees_every_element_its_place_and_its_bits():
     array = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
-    plain = int(checksum(array))
+    plain = int(_checksum(array))
     for index in np.ndindex(array.shape):
         changed = array.copy()
         changed[index] = np.nextafter(changed[index], np.inf, dtype=np.float32)
-        assert int(checksum(changed)) != plain
-    assert int(checksum(array[::-1].copy())) != plain
-    assert int(checksum(array.T.copy())) != plain
-    assert int(checksum(np.float32(0.0))) != int(checksum(np.float32(-0.0)))
+        assert int(_checksum(changed)) != plain
+    assert int(_checksum(array[::-1].copy())) != plain
+    assert int(_checksum(array.T.copy())) != plain
+    assert int(_checksum(np.float32(0.0))) != int(_checksum(np.float32(-0.0)))
     for dtype in (np.int32, np.uint8, jnp.bfloat16):
         ones = np.ones(4, dtype)
-        assert int(checksum(ones)) != int(checksum(ones * 0))
-    assert checksums({"a": array, "b": [array]}) == {"a": plain, "b/0": plain}
-    with pytest.raises(Damaged, match="b/0 and 1 more arrays"):
-        check_sums({"a": 1, "b/0": 2}, {"a": 1, "b/0": 3, "c": 4})
+        assert int(_checksum(ones)) != int(_checksum(ones * 0))
+    assert _checksums({"a": array, "b": [array]}) == {"a": plain, "b/0": plain}
+    with pytest.raises(_Damaged, match="b/0 and 1 more arrays"):
+        _check_sums({"a": 1, "b/0": 2}, {"a": 1, "b/0": 3, "c": 4})
 
 
 def test_a_checkpoint_that_makes_place_is_never_half_deleted_under_its_number(tmp_path):
@@ -290,14 +290,14 @@ def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, m
     newest = out / "checkpoints" / "6"
     newest.rename(out / "late")
     monkeypatch.setattr(checkpoint, "first_decides", lambda own: [2, 4, 6])
-    monkeypatch.setattr(checkpoint, "RELOAD_SECONDS", 0.05)
+    monkeypatch.setattr(checkpoint, "_RELOAD_SECONDS", 0.05)
     comes = threading.Timer(1, lambda: (out / "late").rename(newest))
     comes.start()
     assert_same(restored(out).params, state_after(6)[0])
     comes.join()
 
     newest.rename(out / "late")
-    monkeypatch.setattr(checkpoint, "SEEN_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(checkpoint, "_SEEN_WITHIN_SECONDS", 0.2)
     with pytest.raises(
         BadInput, match="first host sees the checkpoints 2, 4, 6, but this host sees 2, 4; --out"
     ):

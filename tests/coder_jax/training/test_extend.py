@@ -15,7 +15,7 @@ from short_run import (
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import Checkpoints, read_params, saved_steps
 from coder_jax.training.metrics import Tracker
-from coder_jax.training.run_folder import read_identity
+from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.state import learning_rate
 from coder_jax.training.step import Step
 from coder_jax.training.train import train
@@ -57,7 +57,7 @@ def test_at_a_constant_rate_it_is_bitwise_the_longer_run(
         train(run_of(model, out, 6, "constant"), source)
         train(run_of(model, out, 7, "constant", extend=True), source)
     assert_same_parameters(read_params(out, 7), read_params(straight, 7))
-    told = read_identity(out)
+    told = read_run_identity(out)
     assert told["config"]["optimizer"]["steps"] == 7
     assert told["extended"] == [{"step": 3 if stopped else 6, "from": 6, "to": 7}]
     assert load_run(out)[1].step == 7
@@ -120,7 +120,7 @@ def test_run_json_says_so_once_nothing_is_left_that_could_fail_before_a_step(
     assert (out / "run.json").read_bytes() == before
     with pytest.raises(ConnectionError):
         train(longer, Stops(source, after=4))
-    assert read_identity(out)["extended"] == [{"step": 3, "from": 6, "to": 9000}]
+    assert read_run_identity(out)["extended"] == [{"step": 3, "from": 6, "to": 9000}]
     train(run_of(model, out, 6, "linear"), source)  # no checkpoint has it: it is taken back
     assert (out / "run.json").read_bytes() == before
     assert load_run(out)[1].step == 6

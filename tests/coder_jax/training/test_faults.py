@@ -20,7 +20,7 @@ from training_process import (
     newest,
 )
 
-from coder_jax.training.checkpoints import read_item, saved_steps
+from coder_jax.training.checkpoints import _read_item, saved_steps
 
 STEPS = 30
 # A checkpoint after every step: the newest two stay, and those of every tenth step.
@@ -309,13 +309,13 @@ def assert_whole(out):
     """Every checkpoint can be read, and is what was saved."""
     for step in saved_steps(out):
         for item in ("params", "rest"):
-            read_item(out / "checkpoints" / str(step), item)
+            _read_item(out / "checkpoints" / str(step), item)
 
 
 def assert_same_end_of_faults_hosts(out, straight):
     assert_whole(out)
-    got = read_item(out / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
-    want = read_item(straight / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
+    got = _read_item(out / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
+    want = _read_item(straight / "checkpoints" / str(STEPS_FAULTS_HOSTS), "rest")
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 

@@ -12,10 +12,10 @@ import pytest
 from coder_jax.training import metrics as metrics_module
 from coder_jax.training import metrics as tracking_module
 from coder_jax.training.metrics import (
-    Board,
     MetricsLog,
+    _Board,
+    _keep_lines_until,
     check_installed,
-    keep_lines_until,
     read_metrics,
     tracking,
 )
@@ -49,7 +49,7 @@ def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
 def test_the_bar_moves_with_each_step_and_keeps_what_stands_beside_it(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(process, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", 0.0)
     log = MetricsLog(tmp_path, 1, 4)
     log.show(2)
     log.show(3, {"loss": 0.25})
@@ -77,7 +77,7 @@ def test_slow_data_is_said_once_from_the_second_line_in_a_row_on(tmp_path, capsy
         log.write(step, {"data_wait": share})
         said = capsys.readouterr().out.count("the run waits for its data")
         assert said == (step == 4), step  # the first line is the start of the pipeline
-    log.warned -= metrics_module.SECONDS_BETWEEN_WARNINGS
+    log.warned -= metrics_module._SECONDS_BETWEEN_WARNINGS
     log.write(6, {"data_wait": 0.75})
     assert "waits for its data 75% of the time" in capsys.readouterr().out
     log.close()
@@ -109,7 +109,7 @@ def test_a_line_with_a_value_of_another_type_is_named(tmp_path, line, message):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(line) + "\n" + '{"step": 5}\n')
     with pytest.raises(BadInput, match=message):
-        keep_lines_until(path, 4)
+        _keep_lines_until(path, 4)
 
 
 def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
@@ -117,7 +117,7 @@ def test_a_broken_line_is_named_and_only_a_cut_off_last_one_left_out(tmp_path):
     path.write_text('{"step": 2, "seconds": 1.5}\n{"step": 4, "se')
     assert read_metrics(path) == [{"step": 2, "seconds": 1.5}]
     path.write_text('{"step": 2}\n{"step"\n{"step": 4}\n')
-    for read in (read_metrics, lambda path: keep_lines_until(path, 4)):
+    for read in (read_metrics, lambda path: _keep_lines_until(path, 4)):
         with pytest.raises(
             BadInput, match=r"metrics.jsonl:2 is not JSON .*; delete the line, or move the f"
         ):
@@ -142,7 +142,7 @@ def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
     """Read by TensorBoard itself: a run was killed after step 30 and went on from step 10."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for first, steps in ((0, (10, 20, 30)), (10, (20,))):
-        board = Board(tmp_path, first)
+        board = _Board(tmp_path, first)
         for step in steps:
             board.add_scalar("loss", step + first / 100, step)
         board.close()
@@ -157,7 +157,7 @@ def test_lines_after_the_checkpoint_are_dropped(tmp_path):
     path.write_text(
         '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
     )
-    assert keep_lines_until(path, 4) == 2.5
+    assert _keep_lines_until(path, 4) == 2.5
     assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("moto", reason="moto is not installed (see requirements-test
 from orbax.checkpoint._src.serialization import tensorstore_utils
 from s3_server import BUCKET, s3_server, use, with_server
 
-from coder_jax.training.checkpoints import allow_s3, checkpoint_folder, s3_or
+from coder_jax.training.checkpoints import _allow_s3, _checkpoint_folder, _s3_or
 from data_pipeline.files.buckets import file_sizes, open_bucket
 from data_pipeline.process import BadInput
 
@@ -123,8 +123,8 @@ def test_other_addresses_are_as_before(unchanged):
         return [build(path) for path in ("gs://bucket/run", "/data/run")]
 
     before = described()
-    allow_s3()
-    allow_s3()
+    _allow_s3()
+    _allow_s3()
     assert described() == before
     spec = tensorstore_utils.build_kvstore_tspec("s3://bucket/run/1")["base"]
     assert (spec["driver"], spec["bucket"], spec["path"]) == ("s3", "bucket", "run/1")
@@ -135,22 +135,22 @@ def test_end_point_and_region_come_from_the_environment(monkeypatch):
     for name in (*places, "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(name, raising=False)
     plain = {"driver": "s3", "bucket": "b", "path": "x/y"}
-    assert s3_or(str, "s3://b/x/y") == plain
+    assert _s3_or(str, "s3://b/x/y") == plain
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store:9000")
-    assert s3_or(str, "s3://b/x/y") == plain | {
+    assert _s3_or(str, "s3://b/x/y") == plain | {
         "aws_region": "eu-west-1",
         "endpoint": "http://store:9000",
     }
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://s3:9000")
-    assert s3_or(str, "s3://b/x/y")["endpoint"] == "http://s3:9000"
+    assert _s3_or(str, "s3://b/x/y")["endpoint"] == "http://s3:9000"
 
 
 def test_an_orbax_that_works_otherwise_is_named(unchanged):
     unchanged.delattr(tensorstore_utils, "_normalize_path")
     with pytest.raises(BadInput, match=r"orbax-checkpoint \d.*_normalize_path.*constraints\.txt"):
-        allow_s3()
+        _allow_s3()
 
 
 def test_a_folder_of_this_machine_stays_one(tmp_path):
-    assert checkpoint_folder(tmp_path) == Path(tmp_path / "checkpoints").resolve()
+    assert _checkpoint_folder(tmp_path) == Path(tmp_path / "checkpoints").resolve()

@@ -16,10 +16,10 @@ from coder_jax.training.run_folder import (
     claim_run_folder,
     going_on,
     lock_run,
-    read_identity,
+    read_run_identity,
 )
 from data_pipeline.files.identity import RUN, write_identity
-from data_pipeline.process import BadInput, Stopped, stop_when_asked
+from data_pipeline.process import BadInput, Stopped, _stop_when_asked
 
 THIS_RUN = {
     "format": RUN.format,
@@ -72,7 +72,7 @@ def test_a_claim_that_was_cut_off_is_made_again(tmp_path, cut, monkeypatch):
 
 def test_what_a_run_is_that_cannot_be_read(tmp_path):
     with pytest.raises(BadInput, match="is not the folder of a training run: it has no run.json"):
-        read_identity(tmp_path)
+        read_run_identity(tmp_path)
     for content, message in (
         ("{", "run.json is not JSON .*; make it again with `python -m coder_jax train`"),
         ('{"format": 2, "config": {}}', f"has the format 2, expected '{RUN.format}': .*an older"),
@@ -81,7 +81,7 @@ def test_what_a_run_is_that_cannot_be_read(tmp_path):
     ):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(BadInput, match=message):
-            read_identity(tmp_path)
+            read_run_identity(tmp_path)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ def test_another_difference_is_told_with_that_of_the_steps():
 def test_the_folder_says_so(tmp_path):
     longer = going_on(run_of(6), run_of(9), "runs/x", step=3, extend=True)
     write_identity(tmp_path / RUN.file, RUN, longer)
-    assert read_identity(tmp_path) == longer
+    assert read_run_identity(tmp_path) == longer
     longer["extended"][0]["step"] = "three"
     write_identity(tmp_path / RUN.file, RUN, longer)
     with pytest.raises(BadInput, match=r"extended\[0\]\.step is .*three"):
-        read_identity(tmp_path)
+        read_run_identity(tmp_path)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -168,15 +168,15 @@ def test_the_folder_says_so(tmp_path):
 
 
 def test_a_lock_of_a_machine_that_died_is_waited_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_lock, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(run_lock, "_RETRY_SECONDS", 0.05)
     held = lock_run(tmp_path)
     assert held is not None
     (tmp_path / "lock").write_text("process 7 on another-machine\n")
     with monkeypatch.context() as patch:
-        patch.setattr(run_lock, "LEASE_SECONDS", 0.2)
+        patch.setattr(run_lock, "_LEASE_SECONDS", 0.2)
         with pytest.raises(BadInput, match="process 7 on another-machine is training in"):
             lock_run(tmp_path)
-    with stop_when_asked("stopping"), pytest.raises(Stopped):
+    with _stop_when_asked("stopping"), pytest.raises(Stopped):
         os.kill(os.getpid(), signal.SIGTERM)
         lock_run(tmp_path)
     lease = threading.Timer(1, held.close)

@@ -23,8 +23,8 @@ from s3_server import BUCKET, use, with_server
 from coder_jax import __main__ as coder_jax_command
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.training.checkpoints import (
-    checkpoint_folder,
-    explain_failed_save,
+    _checkpoint_folder,
+    _explain_failed_save,
     read_params,
     saved_steps,
 )
@@ -219,13 +219,13 @@ def test_a_damaged_checkpoint_is_set_aside_when_asked(inputs, server, on_disk):
     "error", [ValueError("Error writing {}/8/params/manifest.ocdbt: denied"), OSError("denied")]
 )
 def test_a_save_that_the_bucket_refuses_is_said(error):
-    folder = checkpoint_folder(f"{BUCKET}/runs/refused")
+    folder = _checkpoint_folder(f"{BUCKET}/runs/refused")
     problem = type(error)(str(error).format(folder))
     with pytest.raises(BadInput, match=r"runs/refused.*denied.*See to the bucket"):
-        with explain_failed_save(folder):
+        with _explain_failed_save(folder):
             raise problem
     with pytest.raises(ValueError, match="another"):
-        with explain_failed_save(folder):
+        with _explain_failed_save(folder):
             raise ValueError("another")
 
 

@@ -14,7 +14,7 @@ from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import ModelConfig
 from coder_jax.training.state import (
-    bytes_per_device,
+    _bytes_per_device,
     check_parts,
     learning_rate,
     make_optimizer,
@@ -42,7 +42,7 @@ def step_of(relations, devices=8, shard_encoder=False):
 
 @pytest.mark.parametrize("shard_encoder", [False, True])
 def test_the_state_is_counted_as_it_lies_on_the_devices(shard_encoder, monkeypatch):
-    monkeypatch.setattr("coder_jax.devices.mesh.SMALLEST_TO_SHARD", 100)
+    monkeypatch.setattr("coder_jax.devices.mesh._SMALLEST_TO_SHARD", 100)
     step = step_of(relations=7, shard_encoder=shard_encoder)
     encoder = split_encoder(random_bert(TINY, 0))[1]
     state = new_state(step.like, SYSTEM, {"encoder": encoder}, step.parts, step.optimizer)
@@ -53,14 +53,14 @@ def test_the_state_is_counted_as_it_lies_on_the_devices(shard_encoder, monkeypat
         for shard in leaf.addressable_shards
         if shard.device == here
     )
-    assert bytes_per_device(step.like.params) + bytes_per_device(step.like.opt_state) == lying
+    assert _bytes_per_device(step.like.params) + _bytes_per_device(step.like.opt_state) == lying
 
 
 def test_a_table_that_is_spread_is_an_eighth_on_each_of_eight_devices():
     one, eight = step_of(relations=40, devices=1).like, step_of(relations=40).like
     whole = 40 * TINY.hidden_size**2 * 4
-    assert bytes_per_device(one.params) - bytes_per_device(eight.params) == whole * 7 // 8
-    moments = bytes_per_device(one.opt_state) - bytes_per_device(eight.opt_state)
+    assert _bytes_per_device(one.params) - _bytes_per_device(eight.params) == whole * 7 // 8
+    moments = _bytes_per_device(one.opt_state) - _bytes_per_device(eight.opt_state)
     assert moments == 2 * whole * 7 // 8
 
 

@@ -17,7 +17,7 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert, read_config
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
-from coder_jax.systems.encoder_system import ModelConfig, dropout_ids
+from coder_jax.systems.encoder_system import ModelConfig, _dropout_ids
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
@@ -119,7 +119,7 @@ def test_devices_and_passes_change_nothing(
 ):
     """8 devices in 4 passes: four share a block of two groups. 3 devices share the only block."""
     assert jax.device_count() == 8, "the tests need 8 devices: see conftest.py"
-    monkeypatch.setattr(coder_jax.devices.mesh, "SMALLEST_TO_SHARD", 100)
+    monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
     again = run(dataset, devices=devices, passes=passes, shard_encoder=shard_encoder)
     assert_same_run(again, plain)
 
@@ -138,7 +138,7 @@ def test_nor_for_the_other_objectives(dataset, system):
 
 @pytest.mark.slow
 def test_nor_for_a_modernbert(dataset, monkeypatch):
-    monkeypatch.setattr(coder_jax.devices.mesh, "SMALLEST_TO_SHARD", 100)
+    monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
     again = run(dataset, model=MODERN, devices=8, passes=2, shard_encoder=True)
     assert_same_run(again, run(dataset, model=MODERN))
 
@@ -171,7 +171,7 @@ def test_the_lazy_update_changes_nothing(dataset, devices, passes):
 
 @pytest.mark.parametrize(("devices", "groups"), [(8, 8), (8, 2)])
 def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, groups):
-    monkeypatch.setattr(coder_jax.devices.mesh, "SMALLEST_TO_SHARD", 100)
+    monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
     system = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=groups))
     step, state = step_of(system, devices=devices, shard_encoder=True)
     maker = BatchMaker(dataset, system.batch, step.cut)
@@ -228,7 +228,7 @@ def test_dropout_ids_differ_between_steps_terms_positions_and_seeds():
 
     def ids(seed, step, first, segments=segments, positions=positions):
         return np.asarray(
-            dropout_ids(seed, jnp.int32(step), jnp.array([first]), segments, positions)
+            _dropout_ids(seed, jnp.int32(step), jnp.array([first]), segments, positions)
         )
 
     all_ids = [ids(seed, step, first) for seed in (0, 1) for step in (0, 1) for first in (0, 8)]

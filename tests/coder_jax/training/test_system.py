@@ -20,12 +20,12 @@ from coder_jax.devices.mesh import make_mesh
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.recipes import RECIPES, system_of
-from coder_jax.training.checkpoints import best_step, read_item, read_json_item, saved_steps
-from coder_jax.training.run_folder import read_identity
+from coder_jax.training.checkpoints import _read_item, _read_json_item, best_step, saved_steps
+from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.system import RunConfig, from_json, to_json
 from coder_jax.training.train import train
 from data_pipeline.files.identity import differences
-from data_pipeline.process import BadInput, Stopped, poll, stop_when_asked
+from data_pipeline.process import BadInput, Stopped, _stop_when_asked, poll
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def run(data, monkeypatch):
 
 def state_of(out, step):
     folder = out / "checkpoints" / str(step)
-    return {item: read_item(folder, item) for item in ("params", "rest")}
+    return {item: _read_item(folder, item) for item in ("params", "rest")}
 
 
 def assert_same(got, want):
@@ -108,7 +108,7 @@ def test_the_batches_after_a_refresh_depend_on_its_index_and_say_so(run, tmp_pat
         12,
     ]  # a checkpoint at each refresh, to make it again
     assert sorted(path.name for path in (folder / "index").iterdir()) == ["10", "8"]
-    notes = read_json_item(folder / "checkpoints" / "12", "notes")
+    notes = _read_json_item(folder / "checkpoints" / "12", "notes")
     assert notes["index"]["step"] == 10 and len(notes["index"]["hash"]) == 64
 
 
@@ -159,7 +159,7 @@ def test_stopped_at_its_last_scores_it_is_scored_and_the_best_is_known(run, tmp_
         return asked
 
     monkeypatch.setattr(ToySystem, "scorer", scorer)
-    with stop_when_asked("stopping"), pytest.raises(Stopped):
+    with _stop_when_asked("stopping"), pytest.raises(Stopped):
         run(out, steps=5, eval_steps=2)
     result = run(out, steps=5, eval_steps=2)
     assert result.scores and looks.count(5) == 2
@@ -204,7 +204,7 @@ def test_a_run_starts_from_another_one(run, tmp_path):
     run(tmp_path / "first", eval_steps=3)
     run(tmp_path / "second", start=str(tmp_path / "first"), eval_steps=3, steps=1)
     best = best_step(tmp_path / "first")
-    told = read_identity(tmp_path / "second")["start"]
+    told = read_run_identity(tmp_path / "second")["start"]
     assert told["from"]["step"] == best and told["width"] == 8
     first, second = (
         state_of(tmp_path / name, step)["params"]["prior"]
@@ -219,7 +219,7 @@ def test_a_run_starts_from_another_one(run, tmp_path):
 
 def test_what_run_json_says_makes_the_system_again(run, tmp_path):
     run(tmp_path / "run", steps=1, system=ToySystem(size=4))
-    identity = read_identity(tmp_path / "run")
+    identity = read_run_identity(tmp_path / "run")
     assert system_of(identity, {"toy": ToySystem}) == ToySystem(size=4)
     with pytest.raises(
         BadInput, match="the run is of the system 'toy'; this version .* knows coder"

@@ -21,15 +21,15 @@ from coder_jax.evaluation.normalization import (
     HeldOut,
     Mentions,
     NormalizationFold,
-    with_dictionary_of,
+    _with_dictionary_of,
 )
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
-from coder_jax.training.run_folder import read_identity
-from coder_jax.training.train import Window, train
+from coder_jax.training.run_folder import read_run_identity
+from coder_jax.training.train import _Window, train
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.process import BadInput, Stopped, poll, stop_when_asked
+from data_pipeline.process import BadInput, Stopped, _stop_when_asked, poll
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_asked_to_stop_it_saves_first(model, source, straight, tmp_path):
                 yield batch
 
     out = tmp_path / "run"
-    with stop_when_asked("stopping"), pytest.raises(Stopped):
+    with _stop_when_asked("stopping"), pytest.raises(Stopped):
         train(config(model, out), StopsAtTheFourth(source, after=99))
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [3, 4]
     train(config(model, out), source)
@@ -96,7 +96,7 @@ def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     monkeypatch.setattr(HeldOut, "scores", asked_meanwhile)
     out = tmp_path / "run"
     for _ in range(3):
-        with stop_when_asked("stopping"), pytest.raises(Stopped):
+        with _stop_when_asked("stopping"), pytest.raises(Stopped):
             train(config(model, out, eval_steps=3), source)
     assert train(config(model, out, eval_steps=3), source).scores
     evaluations = [line for line in lines_of(out / "metrics.jsonl") if "eval" in line]
@@ -246,7 +246,7 @@ def test_a_run_starts_from_another_runs_parameters(model, source, straight, tmp_
     for part in ("encoder", "relations"):
         for a, b in zip(jax.tree.leaves(first[part]), jax.tree.leaves(last[part]), strict=True):
             assert np.abs(a - b).max() < 2e-3  # one step of at most the rate
-    assert read_identity(out)["start"]["from"]["step"] == 6
+    assert read_run_identity(out)["start"]["from"]["step"] == 6
     train(begun, source)  # what it started from is not read again
     assert_same_parameters(read_params(straight, 6), last)
     with pytest.raises(BadInput, match=r"config.start: '.*' there, '' here"):
@@ -309,7 +309,7 @@ def test_a_look_at_a_run_searches_the_gold_concepts_first():
     fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
     benchmark = Mentions("heldout", "toy", [fold], "hash")
     for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
-        found = with_dictionary_of(benchmark, most).folds[0].dictionary
+        found = _with_dictionary_of(benchmark, most).folds[0].dictionary
         assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
 
 
@@ -322,7 +322,7 @@ def metrics(loss, grad_norm=1.0):
 
 
 def test_means_over_the_steps_of_a_window():
-    window = Window(256, lambda step: step / 10, "checkpoints in runs/x")
+    window = _Window(256, lambda step: step / 10, "checkpoints in runs/x")
     for step, loss in enumerate([2.0, 4.0, 9.0], 1):
         with window.waiting():
             pass
@@ -338,7 +338,7 @@ def test_means_over_the_steps_of_a_window():
 def test_pauses_do_not_count(monkeypatch):
     clock = iter([0.0, 1.0, 101.0, 102.0])  # begins, pause from 1 to 101, closes
     monkeypatch.setattr("coder_jax.training.train.time.monotonic", lambda: next(clock, 102.0))
-    window = Window(100, lambda step: 0.0, "")
+    window = _Window(100, lambda step: 0.0, "")
     with window.paused():
         pass
     window.add(1, metrics(1.0), fill=1.0)
@@ -347,7 +347,7 @@ def test_pauses_do_not_count(monkeypatch):
 
 @pytest.mark.parametrize("bad", [metrics(float("nan")), metrics(1.0, float("inf"))])
 def test_a_step_that_is_not_finite_is_named_at_the_next(bad):
-    window = Window(256, lambda step: 1e-5, "checkpoints in runs/x")
+    window = _Window(256, lambda step: 1e-5, "checkpoints in runs/x")
     window.add(7, bad, fill=1.0)
     with pytest.raises(BadInput, match=r"step 7: .*1e-05.*checkpoints in runs/x are good"):
         window.add(8, metrics(1.0), fill=1.0)

@@ -13,18 +13,18 @@ from tiny_dataset import tiny_dataset
 from data_pipeline.batches import draws as shared_names
 from data_pipeline.batches.candidates import Classes, classes_of, write_classes
 from data_pipeline.batches.draws import (
-    MOST_PAIRS,
+    _MOST_PAIRS,
     Draw,
     Names,
     NeighbourDraw,
     PairDraw,
     SharedNames,
     TermDraw,
-    has_unlike_name,
-    least_alike,
-    likeness,
-    name_hashes,
-    term_rows,
+    _has_unlike_name,
+    _least_alike,
+    _likeness,
+    _name_hashes,
+    _term_rows,
 )
 from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, StepCut, TermSpec
@@ -59,7 +59,7 @@ def twin_rows(dataset, kept=range(ANY)):
 
 def test_rows_are_each_term_with_each_group_of_its_concept():
     dataset = make()
-    terms, groups = term_rows(dataset)
+    terms, groups = _term_rows(dataset)
     expected = twin_rows(dataset)
     assert list(zip(terms, groups, strict=True)) == [row[:2] for row in expected]
     assert {ANAT, DISO, PROC, ANY} == set(groups.tolist())
@@ -67,7 +67,7 @@ def test_rows_are_each_term_with_each_group_of_its_concept():
 
 
 def test_rows_are_of_the_groups_that_the_dataset_was_built_with():
-    terms, groups = term_rows(make(semantic_groups=["DISO"]))
+    terms, groups = _term_rows(make(semantic_groups=["DISO"]))
     expected = twin_rows(make(), [DISO])
     assert list(zip(terms, groups, strict=True)) == [row[:2] for row in expected]
 
@@ -83,10 +83,10 @@ def two_languages():
 def test_rows_of_a_language_are_those_of_its_terms():
     dataset = two_languages()
     expected = [row[:2] for row in twin_rows(dataset) if row[0] % 3 == 0]
-    terms, groups = term_rows(dataset, ["FRE"])
+    terms, groups = _term_rows(dataset, ["FRE"])
     assert list(zip(terms, groups, strict=True)) == expected
-    both = term_rows(dataset, ["FRE", "ENG"])
-    np.testing.assert_array_equal(both, term_rows(dataset))
+    both = _term_rows(dataset, ["FRE", "ENG"])
+    np.testing.assert_array_equal(both, _term_rows(dataset))
     draw = TermDraw(dataset, dataclasses.replace(SPEC, languages=("FRE",)))
     assert draw.size == len(expected)
     assert not (draw(7, np.arange(4))["terms"] % 3).any()
@@ -95,7 +95,7 @@ def test_rows_of_a_language_are_those_of_its_terms():
 
 def test_a_language_that_is_not_there_is_refused():
     with pytest.raises(BadInput, match=r"GER: tiny has no term in it; expected some of ENG FRE"):
-        term_rows(two_languages(), ["FRE", "GER"])
+        _term_rows(two_languages(), ["FRE", "GER"])
 
 
 def test_a_step_is_what_a_slow_twin_draws():
@@ -214,12 +214,12 @@ def possible(names=NAMES):
 
 def test_an_epoch_has_each_pair_once_and_50_of_those_with_more():
     draw = draw_of(spec_of(groups=1, triplets=1))
-    assert draw.size == sum(min(len(pairs), MOST_PAIRS) for pairs in possible().values())
+    assert draw.size == sum(min(len(pairs), _MOST_PAIRS) for pairs in possible().values())
     found = pairs_of(draw, range(draw.size))
     assert max(Counter(found).values()) == 1
     for concept, pairs in possible().items():
         mine = {(one, other) for c, one, other in found if c == concept}
-        assert mine <= pairs and len(mine) == min(len(pairs), MOST_PAIRS)
+        assert mine <= pairs and len(mine) == min(len(pairs), _MOST_PAIRS)
     # Of 40 names they are not those of some names alone.
     many = Counter(term for c, *terms in found if c == 7 for term in terms)
     assert len(many) > 30
@@ -491,7 +491,7 @@ def sets(*bits):
 
 
 def test_likeness_is_the_jaccard_index():
-    got = likeness(sets(FOUR, FOUR, FOUR, 0, 0), sets(FOUR, SIX, SIX - FOUR, FOUR, 0))
+    got = _likeness(sets(FOUR, FOUR, FOUR, 0, 0), sets(FOUR, SIX, SIX - FOUR, FOUR, 0))
     np.testing.assert_array_equal(got, np.float32([1, 4 / 6, 0, 0, 1]))
 
 
@@ -500,14 +500,14 @@ def test_names_that_share_more_than_three_of_five_pieces_are_alike():
     #        the first, its other names
     names = [[FIVE, three], [SIX, FOUR], [FOUR], [SIX, FIVE, ONE_OF_FOUR], [0, 0], [0, FOUR]]
     start = np.cumsum([0] + [len(concept) for concept in names])
-    got = has_unlike_name(sets(*[bits for concept in names for bits in concept]), start)
+    got = _has_unlike_name(sets(*[bits for concept in names for bits in concept]), start)
     assert got.tolist() == [True, False, False, True, False, True]
 
 
 def test_least_alike_looks_at_all_that_was_taken():
     # Like the first are, in order: 4/5, 1/5, 1/5, all. The second of a fifth is the third's copy.
     rows = sets(FIVE, FOUR, ONE_OF_FOUR, ONE_OF_FOUR, FIVE)[None]
-    assert least_alike(rows, 5).tolist() == [[0, 2, 1, 3, 4]]
+    assert _least_alike(rows, 5).tolist() == [[0, 2, 1, 3, 4]]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -547,10 +547,10 @@ def test_concepts_that_share_a_name(pool):
 
 
 def test_hashes_of_names_do_not_depend_on_the_chunk(monkeypatch):
-    whole = name_hashes(DATA_SHARED_NAMES.tokens, DATA_SHARED_NAMES.token_start)
-    monkeypatch.setattr(shared_names, "NAMES_AT_ONCE", 7)
+    whole = _name_hashes(DATA_SHARED_NAMES.tokens, DATA_SHARED_NAMES.token_start)
+    monkeypatch.setattr(shared_names, "_NAMES_AT_ONCE", 7)
     np.testing.assert_array_equal(
-        name_hashes(DATA_SHARED_NAMES.tokens, DATA_SHARED_NAMES.token_start), whole
+        _name_hashes(DATA_SHARED_NAMES.tokens, DATA_SHARED_NAMES.token_start), whole
     )
 
 

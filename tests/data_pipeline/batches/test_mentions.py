@@ -17,19 +17,19 @@ from tiny_mentions import (
 from data_pipeline.batches.mentions import (
     NAMES,
     NEGATIVES,
-    OwnNames,
     Pairs,
     RankBatches,
     RankSpec,
     RecallBatches,
     RecallSpec,
+    _mentions_of,
+    _OwnNames,
+    _share,
     fixed_negatives,
     folds_of,
-    mentions_of,
     pairs_of,
     probe_tokens,
     read_fold,
-    share,
 )
 from data_pipeline.batches.order import permutation, random_below
 from data_pipeline.batches.spec import StepCut
@@ -224,7 +224,7 @@ def test_a_pair_is_cls_probes_mention_sep_name_sep(data):
     "a, b, kept", [(3, 4, (3, 4)), (9, 2, (6, 2)), (2, 9, (2, 6)), (9, 9, (4, 4)), (4, 9, (4, 4))]
 )
 def test_of_a_long_pair_the_longer_string_is_cut(a, b, kept):
-    assert share(a, b, 8) == kept
+    assert _share(a, b, 8) == kept
 
 
 STRATEGIES = ("random", "tf-idf", "tree", "keywords")
@@ -408,7 +408,7 @@ def own_rows(source, step):
 
 
 def test_names_of_pairs_and_the_best_of_each():
-    own = OwnNames.of(np.array([5, 6, 6]), np.array([2, 0, 1]), np.array([0, 2, 3, 6]))
+    own = _OwnNames.of(np.array([5, 6, 6]), np.array([2, 0, 1]), np.array([0, 2, 3, 6]))
     assert own.mentions.tolist() == [5, 5, 5, 6, 6, 6]
     assert own.names.tolist() == [3, 4, 5, 0, 1, 2]
     assert own.best(np.array([0.0, 2.0, 2.0, 1.0, 3.0, -1.0])).tolist() == [4, 1, 2]
@@ -502,7 +502,7 @@ def test_what_names_no_fold_is_refused(text):
 def test_some_mentions_of_a_split_are_these(data_of_folds):
     train = data_of_folds.splits["train"]
     rows = np.array([6, 1, 4])
-    some = mentions_of(train, rows)
+    some = _mentions_of(train, rows)
     assert list(some.mentions.strings) == [train.mentions.strings[row] for row in rows]
     assert some.gold_sets() == [train.gold_sets()[row] for row in rows]
     for place, row in enumerate(rows):

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from data_pipeline.batches.names import MARKS, PACKED, UNKNOWN, Alphabet, NameBatches, NameSpec
+from data_pipeline.batches.names import _UNKNOWN, MARKS, PACKED, Alphabet, NameBatches, NameSpec
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
@@ -199,7 +199,7 @@ def test_long_names_and_words_are_cut(names):
     assert max(np.diff(source.sets.token_start)) == 6
     start, characters = Alphabet("ab").spell(["a" * 40, "bc"])
     assert start.tolist() == [0, 34, 38]
-    assert characters.tolist()[-4:] == [1, 9, UNKNOWN, 2]
+    assert characters.tolist()[-4:] == [1, 9, _UNKNOWN, 2]
 
 
 def spoil(names, tmp_path, **changes):

@@ -8,8 +8,8 @@ from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches.packing import (
     MOST_SHAPES,
+    _choose_sizes,
     batch_shapes,
-    choose_sizes,
     first_fit_decreasing,
     pack_rows,
     plan_rows,
@@ -96,7 +96,7 @@ def test_the_sizes_are_the_best_of_all_choices(seed, worth):
     rng = np.random.default_rng(seed)
     needed = np.round(rng.normal(40, rng.choice([1, 2, 4]), 40)).clip(30).astype(int)
     ample = needed.max() + int(rng.integers(0, 40))
-    sizes = choose_sizes(needed, ample, worth)
+    sizes = _choose_sizes(needed, ample, worth)
     assert list(sizes) == sorted(set(sizes)) and sizes[-1] == ample and len(sizes) <= MOST_SHAPES
 
     def best(more):
@@ -113,13 +113,13 @@ def test_the_sizes_are_the_best_of_all_choices(seed, worth):
 
 
 def test_steps_that_all_need_the_same_have_one_size_and_the_ample_one():
-    assert choose_sizes(np.full(50, 30), 40, 0.1) == (30, 40)
-    assert choose_sizes(np.full(50, 40), 40, 0.1) == (40,)
+    assert _choose_sizes(np.full(50, 30), 40, 0.1) == (30, 40)
+    assert _choose_sizes(np.full(50, 40), 40, 0.1) == (40,)
 
 
 def test_there_are_never_too_many_sizes():
-    assert len(choose_sizes(np.arange(20, 60), 80, 1e-6)) == MOST_SHAPES
-    usual, ample = choose_sizes(np.arange(20, 60), 80, 1e-6, shapes=2)
+    assert len(_choose_sizes(np.arange(20, 60), 80, 1e-6)) == MOST_SHAPES
+    usual, ample = _choose_sizes(np.arange(20, 60), 80, 1e-6, shapes=2)
     assert ample == 80 and rows_computed(range(20, 60), (usual, 80)) == min(
         rows_computed(range(20, 60), (size, 80)) for size in range(20, 60)
     )

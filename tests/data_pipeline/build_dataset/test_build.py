@@ -11,7 +11,7 @@ from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
 from tiny_ontology import write_ontology
 from tiny_rrf import tiny_files, write_release
 
-from data_pipeline.build_dataset.__main__ import closing_report, main
+from data_pipeline.build_dataset.__main__ import _closing_report, main
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import open_dataset
@@ -325,7 +325,7 @@ def test_whole_concepts_are_held_out_before_synonyms_are(
     for name in ("mentions.tsv", "dictionary.tsv"):
         lines = (out / "heldout" / name).read_text().splitlines()[1:]
         assert not held & {line.split("\t")[1] for line in lines}
-    assert f"held-out concepts {30}" in " ".join(closing_report(manifest, out).split())
+    assert f"held-out concepts {30}" in " ".join(_closing_report(manifest, out).split())
     with pytest.raises(BadInput, match="found 1,.* concepts that can be held out"):
         build_dataset(replace(options, hold_out_concepts=2500, overwrite=True))
 

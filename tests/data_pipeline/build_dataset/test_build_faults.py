@@ -14,15 +14,15 @@ import pytest
 import tiny_bert
 from tiny_rrf import tiny_files, write_release
 
-from benchmarks.synthetic_release import Size
-from benchmarks.synthetic_release import write_release as write_synthetic
+from benchmarks.synthetic_release import _Size
+from benchmarks.synthetic_release import _write_release as write_synthetic
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import open_dataset
-from data_pipeline.process import TRY_AGAIN, BadInput, Stopped, stop_when_asked
-from data_pipeline.sources.rrf import check_lines, read_rrf
+from data_pipeline.process import TRY_AGAIN, BadInput, Stopped, _stop_when_asked
+from data_pipeline.sources.rrf import _check_lines, read_rrf
 
-SIZE = Size(concepts=24_000, terms=70_000, relations=100_000)
+SIZE = _Size(concepts=24_000, terms=70_000, relations=100_000)
 SHARDS = 20
 
 
@@ -200,10 +200,10 @@ def test_asked_to_stop_while_reading(tmp_path):
     tiny_bert.write_tokenizer(tmp_path / "model")
     source, out = write_release(tmp_path / "META"), tmp_path / "out"
     options = BuildOptions(source=source, out=out, tokenizer=tmp_path / "model")
-    with stop_when_asked("stopping"):
+    with _stop_when_asked("stopping"):
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped):
-            check_lines(source / "MRSTY.RRF", "MRSTY")
+            _check_lines(source / "MRSTY.RRF", "MRSTY")
         with pytest.raises(Stopped):
             build_dataset(options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["META", "model"]
@@ -240,7 +240,7 @@ def test_a_file_that_grows_shorter_while_it_is_read(tmp_path, monkeypatch):
     path.write_text(tiny_files()["MRSTY.RRF"])
     monkeypatch.setattr("os.path.getsize", lambda _: 9_999)
     with pytest.raises(BadInput, match=r"MRSTY.RRF: \d+ bytes could be read, expected 9,999"):
-        check_lines(path, "MRSTY")
+        _check_lines(path, "MRSTY")
 
 
 # A file system of its own for one process, which runs full and is then made larger.

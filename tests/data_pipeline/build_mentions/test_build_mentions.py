@@ -3,7 +3,7 @@ from mention_files import medic
 from tiny_mentions import tiny_mentions, write_files
 
 from data_pipeline.build_mentions import __main__ as command
-from data_pipeline.build_mentions.build import closing_report
+from data_pipeline.build_mentions.build import mentions_report
 from data_pipeline.dataset.mentions import open_mentions
 from data_pipeline.process import BadInput
 
@@ -26,7 +26,7 @@ def test_the_command_builds_a_folder_and_says_what_is_in_it(tmp_path, capsys):
     assert counts["names: with a keyword of the kind site"] == 10
     assert counts["dev: unknown tokens"] == 1  # the plus sign
     assert dataset.manifest["keyword_kinds"] == ["site", "type"]
-    assert closing_report(dataset.manifest, tmp_path / "mentions") + "\n" == said.out
+    assert mentions_report(dataset.manifest, tmp_path / "mentions") + "\n" == said.out
     assert "note: train: train.tsv:7: gold outside the dictionary: 'lung failure'" in said.out
     odd = (tmp_path / "mentions" / "odd_lines.txt").read_text().splitlines()
     assert odd == [

@@ -15,8 +15,8 @@ from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import (
     AboutConcept,
-    Choice,
     Dictionary,
+    _Choice,
     groups_of_concepts,
     read_dictionary,
     read_entries,
@@ -223,7 +223,7 @@ def test_types_whose_names_hold_commas():
     known = ["Element, Ion", "Ion", "T001 Element, Isotope", "anatomy"]
 
     def chosen(*asked):
-        return Choice(types=asked).types_among(known, Path("it"))
+        return _Choice(types=asked).types_among(known, Path("it"))
 
     assert chosen("element, ion") == [0], "as a whole, where there is such a name"
     assert chosen("ION") == [1] and chosen("Element, Isotope") == chosen("T001") == [2]

@@ -193,7 +193,7 @@ def test_a_word_is_tokenized_once(tokenizer_of_word_pieces, monkeypatch):
 
 
 def test_too_many_words_are_forgotten(tokenizer_of_word_pieces, monkeypatch):
-    monkeypatch.setattr(word_pieces, "WORDS_KEPT", 2)
+    monkeypatch.setattr(word_pieces, "_WORDS_KEPT", 2)
     pieces = WordPieces(tokenizer_of_word_pieces)
     check(pieces, ["pain in limb"])
     check(pieces, ["heart pain"])

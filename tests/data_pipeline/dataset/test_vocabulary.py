@@ -15,15 +15,15 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.dataset.vocabulary import (
-    MOST_OF_A_TERM,
+    _MOST_OF_A_TERM,
     WordPieceVocabulary,
+    _chosen_pieces,
+    _learnt_pieces,
+    _lengths,
+    _missing_characters,
     changes,
-    chosen_pieces,
     count_words,
     coverage,
-    learnt_pieces,
-    lengths,
-    missing_characters,
     new_pieces,
     read_terms,
     total,
@@ -52,25 +52,25 @@ def words_of(tokenizer, terms):
 
 def test_characters_come_by_frequency_and_inside_words_where_they_may_be(tokenizer, vocabulary):
     words = words_of(tokenizer, [*CHINESE, "ЪЖ", "ъж", "pain", "é"])
-    found = missing_characters(words, vocabulary, 1)
+    found = _missing_characters(words, vocabulary, 1)
     assert found[:4] == ["心", "ж", "##ж", "ъ"] and found[4:6] == ["##ъ", "肌"]
     assert {*found[6:]} == {"炎", "梗", "死", "脏", "病", "µ"}, "normalized as the encoder does it"
-    assert missing_characters(words, vocabulary, 3) == ["心"]
-    assert missing_characters(words, vocabulary.with_pieces(found), 1) == []
+    assert _missing_characters(words, vocabulary, 3) == ["心"]
+    assert _missing_characters(words, vocabulary.with_pieces(found), 1) == []
 
 
 def test_learnt_pieces_are_new_longer_than_a_character_and_the_same_each_time(
     tokenizer, vocabulary
 ):
     words = words_of(tokenizer, GERMAN)
-    once, *more = (learnt_pieces(tokenizer, vocabulary, GERMAN, words, 30, 2) for _ in range(8))
+    once, *more = (_learnt_pieces(tokenizer, vocabulary, GERMAN, words, 30, 2) for _ in range(8))
     assert once and all(again == once for again in more)
     assert all(len(piece.removeprefix("##")) > 1 for piece in once)
     assert vocabulary.pieces.keys().isdisjoint(once) and len({*once}) == len(once)
     assert {"herz", "##stein"} <= {*once}
     knows_one = vocabulary.with_pieces(["herz"])
-    assert "herz" not in learnt_pieces(tokenizer, knows_one, GERMAN, words, 30, 2)
-    assert not learnt_pieces(tokenizer, vocabulary, GERMAN, words, 30, 100)
+    assert "herz" not in _learnt_pieces(tokenizer, knows_one, GERMAN, words, 30, 2)
+    assert not _learnt_pieces(tokenizer, vocabulary, GERMAN, words, 30, 100)
 
 
 def test_with_its_new_pieces_terms_are_shorter(tokenizer, vocabulary):
@@ -83,13 +83,13 @@ def test_with_its_new_pieces_terms_are_shorter(tokenizer, vocabulary):
     )
     assert before.unknown == 11 and after.unknown == 0
     assert after.tokens < before.tokens
-    is_longer = lengths(words, vocabulary) < lengths(words, vocabulary.with_pieces(found))
+    is_longer = _lengths(words, vocabulary) < _lengths(words, vocabulary.with_pieces(found))
     assert not is_longer.any()
 
 
 def test_characters_alone_or_as_many_as_were_asked_for(tokenizer, vocabulary):
     words = words_of(tokenizer, [*GERMAN, *CHINESE])
-    every = missing_characters(words, vocabulary, 1)
+    every = _missing_characters(words, vocabulary, 1)
     assert new_pieces(tokenizer, vocabulary, GERMAN, words, None, 1) == every
     assert new_pieces(tokenizer, vocabulary, GERMAN, words, 3, 1) == every[:3]
 
@@ -99,10 +99,10 @@ def test_a_piece_that_makes_words_longer_gives_its_place_to_the_next(tokenizer, 
     vocabulary = vocabulary.with_pieces(["##attack"])
     words = words_of(tokenizer, ["heartattack", "hearts"])
     assert vocabulary.pieces_of(words.words) == [["heart", "##attack"], ["heart", "##s"]]
-    assert chosen_pieces(vocabulary, words, [], ["hearta", "hearts", "##zz"], 1) == ["hearts"]
+    assert _chosen_pieces(vocabulary, words, [], ["hearta", "hearts", "##zz"], 1) == ["hearts"]
     # What no word uses goes, too; a character stays, if only for words that are yet to come.
-    assert chosen_pieces(vocabulary, words, ["##ж"], ["##zz", "hearts"], 2) == ["##ж", "hearts"]
-    assert chosen_pieces(vocabulary, words, [], ["hearta", "##zz"], 2) == []
+    assert _chosen_pieces(vocabulary, words, ["##ж"], ["##zz", "hearts"], 2) == ["##ж", "hearts"]
+    assert _chosen_pieces(vocabulary, words, [], ["hearta", "##zz"], 2) == []
 
 
 # -------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_a_dataset_has_languages(tmp_path):
         ("\n \n", [], "found no term"),
         ("", [], "found no term"),
         ("Herz\n", ["GER"], "expected a source that names languages"),
-        ("x" * (MOST_OF_A_TERM + 1), [], "found a term of 10,001 characters"),
+        ("x" * (_MOST_OF_A_TERM + 1), [], "found a term of 10,001 characters"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_said(write, content, languages, message):
@@ -308,7 +308,7 @@ def test_what_becomes_of_words(tokenizer_of_words):
     )
     before = WordPieceVocabulary.of(tokenizer_of_words, "tiny")
     after = before.with_pieces(["attacks", "心", "hearte"])
-    assert dict(zip(words.words, lengths(words, before), strict=True)) == {
+    assert dict(zip(words.words, _lengths(words, before), strict=True)) == {
         **{"heart": 1, "attacks": 2, "心": 2, "hearten": 3, "pains": 2}
     }, "an unknown word counts one more than its characters"
     changed = changes(words, before, after)

@@ -16,8 +16,8 @@ from s3_server import BUCKET, with_server
 
 from data_pipeline.files import buckets
 from data_pipeline.files.buckets import (
+    _fetch_folder,
     address,
-    fetch_folder,
     file_sizes,
     in_bucket,
     local_folder,
@@ -84,18 +84,18 @@ def test_what_was_published_comes_back(folder, url):
 
 def test_a_folder_is_fetched_once(folder, url, monkeypatch):
     publish_folder(folder, url, MARK)
-    first = fetch_folder(url, MARK)
-    monkeypatch.setattr(buckets, "download", lambda *_: pytest.fail("fetched again"))
-    assert fetch_folder(Path(url), MARK) == first
+    first = _fetch_folder(url, MARK)
+    monkeypatch.setattr(buckets, "_download", lambda *_: pytest.fail("fetched again"))
+    assert _fetch_folder(Path(url), MARK) == first
 
 
 def test_another_content_at_the_same_address_is_another_copy(folder, url):
     publish_folder(folder, url, MARK)
-    first = fetch_folder(url, MARK)
+    first = _fetch_folder(url, MARK)
     (folder / MARK).write_text('{"content_hash": 2}\n')
     (folder / "terms").rename(folder / "more_terms")
     publish_folder(folder, url, MARK, overwrite=True)
-    second = fetch_folder(url, MARK)
+    second = _fetch_folder(url, MARK)
     assert second != first
     assert contents(second) == contents(folder)
     assert names_at(url) == set(contents(folder))  # nothing is left of the first
@@ -114,9 +114,9 @@ def test_a_fetch_goes_on_with_the_files_that_it_has(folder, url, monkeypatch):
 
     monkeypatch.setattr(files, "get_file", get_all_but_vocabulary)
     with pytest.raises(BadInput, match=r"cannot be read .*connection lost.*credentials"):
-        fetch_folder(url, MARK)
+        _fetch_folder(url, MARK)
     monkeypatch.setattr(files, "get_file", lambda name, to: (fetched.append(name), get(name, to)))
-    assert contents(fetch_folder(url, MARK)) == contents(folder)
+    assert contents(_fetch_folder(url, MARK)) == contents(folder)
     counts = {Path(name).name: fetched.count(name) for name in fetched}
     assert counts["vocab.txt"] == 2
     assert counts["terms"] == 1 or counts["empty"] == 1  # what had come when the connection broke
@@ -134,15 +134,15 @@ def test_a_file_that_comes_cut_off_is_no_part_of_the_copy(folder, url, monkeypat
 
     monkeypatch.setattr(files, "get_file", cut_off)
     with pytest.raises(BadInput, match="terms came with 1,000 of 3,000,000 bytes"):
-        fetch_folder(url, MARK)
+        _fetch_folder(url, MARK)
     monkeypatch.undo()
 
 
 def test_processes_of_a_host_fetch_once(folder, url, server, tmp_path):
     publish_folder(folder, url, MARK)
     code = (
-        "import sys; from data_pipeline.files.buckets import fetch_folder; "
-        "print(fetch_folder(sys.argv[1], sys.argv[2]))"
+        "import sys; from data_pipeline.files.buckets import _fetch_folder; "
+        "print(_fetch_folder(sys.argv[1], sys.argv[2]))"
     )
     start = [sys.executable, "-c", code, url, MARK]
     settings = with_server(server) | {"CODER_JAX_CACHE": str(tmp_path / "shared")}
@@ -180,16 +180,16 @@ def test_a_publishing_that_was_killed_is_not_whole_and_can_be_repeated(folder, u
     process.wait()
     assert MARK not in names_at(url)
     with pytest.raises(BadInput, match=rf"has no {MARK}; expected a folder .* published whole"):
-        fetch_folder(url, MARK)
+        _fetch_folder(url, MARK)
     publish_folder(folder, url, MARK)
-    assert contents(fetch_folder(url, MARK)) == contents(folder)
+    assert contents(_fetch_folder(url, MARK)) == contents(folder)
 
 
 def test_a_folder_is_moved_with_all_below_it(folder, url):
     publish_folder(folder, url, MARK)
     move_folder(url, f"{url}-aside")
     assert names_at(url) == set()
-    assert contents(fetch_folder(f"{url}-aside", MARK)) == contents(folder)
+    assert contents(_fetch_folder(f"{url}-aside", MARK)) == contents(folder)
 
 
 def test_what_is_there_is_not_overwritten(folder, url):
@@ -209,13 +209,13 @@ def test_files_of_others_are_left_alone(folder, url):
 @pytest.mark.parametrize("absent", ["s3://bucket/nothing/here", "s3://no-such-bucket/names"])
 def test_a_folder_that_is_not_there(absent):
     with pytest.raises(BadInput, match=r"has no manifest\.json|cannot be read"):
-        fetch_folder(absent, MARK)
+        _fetch_folder(absent, MARK)
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(BadInput, match=r"needs the package gcsfs.*requirements-cloud\.txt"):
-        fetch_folder("gs://bucket/names", MARK)
+        _fetch_folder("gs://bucket/names", MARK)
 
 
 def test_a_disk_that_is_too_small_is_said_before(folder, url, monkeypatch):
@@ -223,4 +223,4 @@ def test_a_disk_that_is_too_small_is_said_before(folder, url, monkeypatch):
     usage = type("Usage", (), {"free": 1_000_000})
     monkeypatch.setattr(buckets.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(BadInput, match=r"0.0 GB left, but 0.0 GB are to be fetched.*CODER_JAX_CA"):
-        fetch_folder(url, MARK)
+        _fetch_folder(url, MARK)

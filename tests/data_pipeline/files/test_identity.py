@@ -8,16 +8,16 @@ from msgspec import Meta
 
 from data_pipeline.files import identity
 from data_pipeline.files.identity import (
+    _KINDS,
     BATCHES,
     DATASET,
     EVALUATION,
-    KINDS,
+    _shortened,
     differences,
     is_of_kind,
     read_identity,
     read_json,
     read_json_value,
-    shortened,
     typed,
     write_identity,
 )
@@ -32,7 +32,7 @@ def test_what_is_written_is_read(tmp_path):
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
     assert read_identity(path, EVALUATION) == written  # what is not named in its type stays
-    assert len(KINDS) == 9
+    assert len(_KINDS) == 9
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_each_difference_has_a_line():
         "new: 'absent' there, abababababab here",
     ]
     assert differences(there, there) == []
-    assert shortened("x" * 100) == "'" + "x" * 76 + "..."
+    assert _shortened("x" * 100) == "'" + "x" * 76 + "..."
 
 
 # -------------------------------------------------------------------------------------------------
@@ -184,10 +184,10 @@ def test_files(tmp_path, monkeypatch):
         path.write_bytes(content)
         with pytest.raises(BadInput, match=message):
             read_json(path, "do this")
-    monkeypatch.setattr(identity, "MOST_BYTES", 2)
+    monkeypatch.setattr(identity, "_MOST_BYTES", 2)
     path.write_text("[1]")
     with pytest.raises(BadInput, match="a.json has 0 MB; expected a JSON file of at most 0 MB"):
         read_json_value(path)
     with pytest.raises(BadInput, match="is no regular file; expected a JSON file there"):
-        monkeypatch.setattr(identity, "MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(identity, "_MOST_BYTES", 1 << 20)
         read_json_value(tmp_path)

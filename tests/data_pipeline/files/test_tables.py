@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from openpyxl.styles import Font
 
-from coder_jax.commands.normalize import read_mentions
+from coder_jax.commands.normalize import _read_mentions
 from coder_jax.encoding.vector_files import TermLines
-from coder_jax.evaluation.mantra import files_in
-from coder_jax.evaluation.vectors import read_vector_file
+from coder_jax.evaluation.mantra import _files_in
+from coder_jax.evaluation.vectors import _read_vector_file
 from data_pipeline.files.tables import (
-    ALWAYS_FINE,
+    _ALWAYS_FINE,
     LONGEST_LINE,
     STDOUT,
     Dialect,
@@ -241,7 +241,7 @@ def test_what_fails_midway_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["1"]}))
-    monkeypatch.setattr("data_pipeline.files.tables.write_delimited", half)
+    monkeypatch.setattr("data_pipeline.files.tables._write_delimited", half)
     with pytest.raises(OSError, match="disk full"):
         write_table(tmp_path / "a.csv", pl.DataFrame({"a": ["2"]}))
     assert (tmp_path / "a.csv").read_text() == "a\n1\n"
@@ -254,7 +254,7 @@ def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch):
     before = path.read_bytes()
     with pytest.raises(BadInput, match="row 3: 'xxx.* has 32,768 characters; .*32,767: write .csv"):
         write_table(path, pl.DataFrame({"a": ["1", "x" * 32768]}))
-    monkeypatch.setattr("data_pipeline.files.tables.MOST_ROWS", 3)
+    monkeypatch.setattr("data_pipeline.files.tables._MOST_ROWS", 3)
     with pytest.raises(BadInput, match="3 rows; an Excel sheet has room for 2 and their header"):
         write_table(path, pl.DataFrame({"a": ["1", "2", "3"]}))
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
@@ -494,9 +494,9 @@ def test_no_reader_takes_a_line_without_an_end(tmp_path):
         for read in (
             lambda: tab_separated(path),
             lambda: TermLines(io.BytesIO(LONG), "x", 100),
-            lambda: list(read_mentions(io.BytesIO(LONG), "x")),
-            lambda: list(read_mentions(file, "x")),
-            lambda: read_vector_file(vectors, {"a"}),
+            lambda: list(_read_mentions(io.BytesIO(LONG), "x")),
+            lambda: list(_read_mentions(file, "x")),
+            lambda: _read_vector_file(vectors, {"a"}),
             lambda: read_obo(tmp_path / "x.obo"),
             lambda: is_double_piped(piped),
         ):
@@ -505,11 +505,11 @@ def test_no_reader_takes_a_line_without_an_end(tmp_path):
 
 
 def test_what_unpacks_to_far_more_is_refused(tmp_path):
-    check_unpacked("x", 1, ALWAYS_FINE)
-    check_unpacked("x", ALWAYS_FINE, 200 * ALWAYS_FINE)
+    check_unpacked("x", 1, _ALWAYS_FINE)
+    check_unpacked("x", _ALWAYS_FINE, 200 * _ALWAYS_FINE)
     with pytest.raises(BadInput, match="x unpacks to 67 MB or more, from 0.0 MB; expected at most"):
-        check_unpacked("x", 1000, ALWAYS_FINE + 1)
-    zeros = bytes(ALWAYS_FINE + (16 << 20))
+        check_unpacked("x", 1000, _ALWAYS_FINE + 1)
+    zeros = bytes(_ALWAYS_FINE + (16 << 20))
     packed = gzip.compress(zeros, 9)
     (tmp_path / "x.obo.gz").write_bytes(packed)
     (tmp_path / "META").mkdir()
@@ -521,7 +521,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path):
         lambda: read_obo(tmp_path / "x.obo.gz"),
         lambda: unpack_release(tmp_path / "META", tmp_path / "scratch"),
         lambda: unpack_release(tmp_path / "r.zip", tmp_path / "scratch"),
-        lambda: list(files_in(tmp_path / "m.zip")),
+        lambda: list(_files_in(tmp_path / "m.zip")),
     ):
         with pytest.raises(BadInput, match="unpacks to .* MB or more, from 0.1 MB; expected at mo"):
             read()

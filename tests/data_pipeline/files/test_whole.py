@@ -19,10 +19,10 @@ import pytest
 from devices import FULL, NULL, device
 
 from data_pipeline.files.whole import (
-    ALIGNMENT,
+    _ALIGNMENT,
+    _is_aligned,
     aligned,
     beside,
-    is_aligned,
     is_stdout,
     is_stream,
     lock_file,
@@ -497,7 +497,7 @@ def test_arrays_begin_at_a_multiple(shape, dtype):
     for _ in range(5):  # one may by chance
         array = aligned(shape, dtype)
         assert array.shape == np.empty(shape).shape and array.dtype == dtype
-        assert array.ctypes.data % ALIGNMENT == 0 and is_aligned(array) and array.flags.writeable
+        assert array.ctypes.data % _ALIGNMENT == 0 and _is_aligned(array) and array.flags.writeable
 
 
 def test_nothing_has_its_shape():
@@ -506,5 +506,7 @@ def test_nothing_has_its_shape():
 
 def test_what_is_not_aligned():
     array = aligned((8, 32), np.float32)
-    assert is_aligned(array[1:]) and not is_aligned(array[:, 1:]) and not is_aligned(array[:, :16])
-    assert not is_aligned(array.reshape(-1)[1:])
+    assert (
+        _is_aligned(array[1:]) and not _is_aligned(array[:, 1:]) and not _is_aligned(array[:, :16])
+    )
+    assert not _is_aligned(array.reshape(-1)[1:])

@@ -11,18 +11,18 @@ import pytest
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.__main__ import main
 from data_pipeline.skip_gram.build import (
+    _concept_token,
+    _kind_and_string,
+    _name_token,
+    _sequences,
+    _train,
+    _write_corpus,
     build_skip_grams,
-    closing_report,
-    concept_token,
-    kind_and_string,
-    name_token,
-    sequences,
-    train,
-    write_corpus,
+    skip_gram_report,
 )
 from data_pipeline.skip_gram.names import Mention, Sentence, read_names
 from data_pipeline.skip_gram.options import Settings, SkipGramOptions
-from data_pipeline.skip_gram.store import VectorTable, open_vectors, write_skip_grams
+from data_pipeline.skip_gram.store import StringVectors, open_vectors, write_skip_grams
 
 TEXT = "The heart attack came. Pain, mi and pain of heart attack!\n\nA mi or fever. Other.\n"
 NAMES = "heart attack\tC1\nMi\tC1\npain\tC2\nstroke of luck\tC3\nheart pain\tC2\n"
@@ -72,7 +72,7 @@ def options(write, tmp_path):
 )
 def test_the_exact_lines_that_gensim_reads(options, tmp_path, variant, lines):
     options = dataclasses.replace(options, variant=variant)
-    corpus = write_corpus(options, read_names(options.dictionary), tmp_path / "corpus.txt")
+    corpus = _write_corpus(options, read_names(options.dictionary), tmp_path / "corpus.txt")
     assert (tmp_path / "corpus.txt").read_text().splitlines() == lines
     assert corpus.counts["sentences"] == 3 and corpus.counts["documents"] == 2
     assert corpus.counts["sequences"] == len(lines) and corpus.counts["words"] == 12
@@ -108,7 +108,7 @@ def test_a_folder_has_all_that_was_seen_often_enough_and_its_counts(options):
         "concepts with a name in the text": 2,
         "concepts with two names in the text": 1,
     }
-    report = closing_report(grams)
+    report = skip_gram_report(grams)
     assert "names all of whose words have a vector            4 (80.0%)" in report.replace(
         "  " * 20, ""
     )
@@ -148,7 +148,7 @@ def test_words_that_share_contexts_come_near_each_other(tmp_path):
     (tmp_path / "corpus.txt").write_text("".join(lines))
     counts = {word: 120 for words in (*sides, *contexts) for word in words}
     settings = dataclasses.replace(SMALL, epochs=20)
-    tokens, vectors = train(tmp_path / "corpus.txt", counts, settings)
+    tokens, vectors = _train(tmp_path / "corpus.txt", counts, settings)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cat, dog, bus, car = (unit[tokens.index(word)] for word in ("cat", "dog", "bus", "car"))
     assert cat @ dog > cat @ bus + 0.2 and bus @ car > dog @ car + 0.2
@@ -235,8 +235,8 @@ def test_another_folder_is_never_replaced(options):
 @pytest.fixture
 def folder(tmp_path):
     vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
-    words = VectorTable(["b", "a", "c"], np.array([3, 2, 2]), vectors)
-    none = VectorTable([], np.zeros(0, np.int64), np.zeros((0, 2), np.float32))
+    words = StringVectors(["b", "a", "c"], np.array([3, 2, 2]), vectors)
+    none = StringVectors([], np.zeros(0, np.int64), np.zeros((0, 2), np.float32))
     tables = {"words": words, "names": none, "concepts": none}
     grams = write_skip_grams(
         tmp_path / "grams", tables, {"variant": "words", "word_rules": "0" * 64}
@@ -300,26 +300,26 @@ MENTIONS = [Mention(4, 7, "C1"), Mention(11, 12, "HP:2")]
     ],
 )
 def test_the_sequences_of_a_sentence_with_two_names(variant, expected):
-    made = sequences(Sentence(TOKENS, MENTIONS), variant)
+    made = _sequences(Sentence(TOKENS, MENTIONS), variant)
     assert [" ".join(one) for one in made] == expected
 
 
 @pytest.mark.parametrize("variant", ["words", "names", "names_concepts"])
 def test_a_sentence_without_names_has_its_words_once(variant):
-    assert sequences(Sentence("l1 of r1".split(), []), variant) == [["l1", "r1"]]
+    assert _sequences(Sentence("l1 of r1".split(), []), variant) == [["l1", "r1"]]
 
 
 def test_a_name_without_a_concept_stands_alone():
     sentence = Sentence(["l1", "mi"], [Mention(1, 2, "")])
-    assert sequences(sentence, "names_concepts") == [
+    assert _sequences(sentence, "names_concepts") == [
         ["l1", "name:mi", "mi"],
         ["l1", "mi", "name:mi"],
     ]
 
 
 def test_tokens_lead_back_to_what_they_stand_for():
-    assert kind_and_string("heart") == ("words", "heart")
-    assert kind_and_string(name_token(["1,25-oh", "'s", "d3"])) == ("names", "1,25-oh 's d3")
+    assert _kind_and_string("heart") == ("words", "heart")
+    assert _kind_and_string(_name_token(["1,25-oh", "'s", "d3"])) == ("names", "1,25-oh 's d3")
     for concept in ("C1", "HP:2", "my own/concept_1", "\u75c5"):
-        token = concept_token(concept)
-        assert len(token.split()) == 1 and kind_and_string(token) == ("concepts", concept)
+        token = _concept_token(concept)
+        assert len(token.split()) == 1 and _kind_and_string(token) == ("concepts", concept)

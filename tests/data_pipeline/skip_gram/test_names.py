@@ -3,11 +3,11 @@ import pytest
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.names import (
     Annotator,
-    NameMatcher,
-    read_concepts,
+    _NameMatcher,
+    _read_concepts,
+    _surface_of,
     read_names,
     read_stop_names,
-    surface_of,
 )
 from data_pipeline.sources.text import Annotation, Document
 
@@ -81,11 +81,11 @@ def test_matches_do_not_go_beyond_marks_and_sentences_but_hyphens_do_not_count(n
 
 
 def test_names_that_share_words_and_neighbours():
-    matcher = NameMatcher([surface_of(name) for name in ("a1 b", "b c", "c", "xx", "a1 b c dd")])
+    matcher = _NameMatcher([_surface_of(name) for name in ("a1 b", "b c", "c", "xx", "a1 b c dd")])
     tokens = "a1 b c a1 b xx xx".split()
     hits = [(first, last) for first, last, _ in matcher.matches(tokens)]
     assert sorted(hits) == [(0, 2), (1, 3), (3, 5), (5, 6), (6, 7)]  # "c" has one letter
-    assert NameMatcher([]).matches(tokens) == []
+    assert _NameMatcher([]).matches(tokens) == []
 
 
 def test_a_name_of_several_concepts_means_what_the_document_is_about(names):
@@ -175,7 +175,7 @@ def test_other_identifiers_of_medic_lead_to_its_concepts(write):
 
 
 def test_sentences_that_are_too_long_are_cut(names, monkeypatch):
-    monkeypatch.setattr("data_pipeline.skip_gram.names.MOST_TOKENS", 4)
+    monkeypatch.setattr("data_pipeline.skip_gram.names._MOST_TOKENS", 4)
     text = "a1 b1 heart attack c1 d1 e1 heart attack"
     (one, two, three) = Annotator(names).sentences(Document(text))
     assert [one.tokens, two.tokens, three.tokens] == [
@@ -200,9 +200,9 @@ def test_lists_of_concepts_that_are_none(write, content, message):
 
 
 def test_lists_of_concepts_as_tables_and_lines(write):
-    assert read_concepts(write("a.txt", "CUI\nC1\nC2\n\nC1\n")) == ["C1", "C2"]
-    assert read_concepts(write("a.txt", "C1\nC2")) == ["C1", "C2"]
-    assert read_concepts(write("a.tsv", "term\tCUI\nx\tC1\ny\n")) == ["C1"]
+    assert _read_concepts(write("a.txt", "CUI\nC1\nC2\n\nC1\n")) == ["C1", "C2"]
+    assert _read_concepts(write("a.txt", "C1\nC2")) == ["C1", "C2"]
+    assert _read_concepts(write("a.tsv", "term\tCUI\nx\tC1\ny\n")) == ["C1"]
 
 
 def test_a_dictionary_without_a_name_that_has_a_word(write):

@@ -12,26 +12,26 @@ import polars as pl
 import pytest
 from quaero_corpus import write_quaero
 
-from coder_jax.evaluation.normalization import read_mentions as read_fold
+from coder_jax.evaluation.normalization import _read_mentions as read_fold
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import write_table
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import (
-    Annotation,
+    BratMention,
+    _documents,
+    _names_in,
+    _unquoted,
     contents,
-    documents,
     identifiers_of,
     is_pubtator,
     is_quaero,
     mention_rows,
-    names_in,
     read_abstracts,
     read_gold,
     read_mentions,
     read_quaero,
     split_unknown,
     types_of,
-    unquoted,
 )
 from data_pipeline.terminology.heldout import mention_table
 
@@ -48,10 +48,10 @@ def read(ann, text=TEXT):
 
 def test_mentions_with_their_notes():
     ann = f"#9\tAnnotatorNotes T1\tC1  C2 \n{MENTION}{BACK}#2\tAnnotatorNotes T2\t\r\n"
-    head = Annotation("T1", "DISO", ((1, 12),), "mal de tête", 2, "C1  C2 ")
-    assert read(ann) == [head, Annotation("T2", "DISO", ((1, 4), (18, 24)), "mal de dos", 3, "")]
+    head = BratMention("T1", "DISO", ((1, 12),), "mal de tête", 2, "C1  C2 ")
+    assert read(ann) == [head, BratMention("T2", "DISO", ((1, 4), (18, 24)), "mal de dos", 3, "")]
     turned = "T7\tDISO 15 17;1 4\tet mal"
-    assert read(turned) == [Annotation("T7", "DISO", ((15, 17), (1, 4)), "et mal", 1, None)]
+    assert read(turned) == [BratMention("T7", "DISO", ((15, 17), (1, 4)), "et mal", 1, None)]
     assert read("") == []
 
 
@@ -106,11 +106,11 @@ def packed(tmp_path):
 
 def test_folders_and_archives(packed):
     for path in packed:
-        assert list(documents(path)) == [(PurePosixPath("x/1.ann"), MENTION, TEXT)]
-        assert PurePosixPath("x/1.txt") in names_in(path)
+        assert list(_documents(path)) == [(PurePosixPath("x/1.ann"), MENTION, TEXT)]
+        assert PurePosixPath("x/1.txt") in _names_in(path)
     (packed[0] / "x" / "1.txt").unlink()
     with pytest.raises(BadInput, match="x/1.ann: found no 1.txt beside it; fetch it again"):
-        list(documents(packed[0]))
+        list(_documents(packed[0]))
 
 
 def test_archives_that_are_damaged(packed, tmp_path):
@@ -121,7 +121,7 @@ def test_archives_that_are_damaged(packed, tmp_path):
         path.write_bytes(path.read_bytes()[:-200])
         with pytest.raises(BadInput, match=f"cannot be read as a {kind} file"):
             contents(path, everything)
-    assert names_in(packed[1]) == names_in(packed[2]) == []
+    assert _names_in(packed[1]) == _names_in(packed[2]) == []
     with pytest.raises(BadInput, match="cannot be read .*; give an existing file"):
         contents(tmp_path / "absent.zip", everything)
     bomb = tmp_path / "bomb.tar.gz"
@@ -215,7 +215,7 @@ def test_chip_cdn_without_the_quotes_of_csv(tmp_path):
     [('"a"', "a"), ('"a" b "c"', '"a" b "c"'), ('a "b"', 'a "b"'), ('""', ""), ("a", "a")],
 )
 def test_only_quotes_of_a_whole_field_are_taken_off(field, expected):
-    assert unquoted(field) == expected
+    assert _unquoted(field) == expected
 
 
 def test_pubtator(tmp_path):

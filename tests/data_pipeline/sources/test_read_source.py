@@ -6,7 +6,7 @@ from tiny_rf2 import loinc_files, rf2_files, write_files
 from tiny_rrf import write_release
 
 from data_pipeline.process import BadInput
-from data_pipeline.sources.read_source import Kind, kind_of, read_source, source_paths
+from data_pipeline.sources.read_source import _Kind, _kind_of, read_source, source_paths
 
 
 def test_what_a_source_is_told_by_its_files(tmp_path, write):
@@ -24,17 +24,17 @@ def test_what_a_source_is_told_by_its_files(tmp_path, write):
     both = [table, table.with_name("MapTo.csv")]
     snapshot = [path for path in sorted(rf2.rglob("*.txt")) if "not read" not in path.read_text()]
     for path, kind, name, paths in (
-        (terms, Kind.TERMS, "own", [terms, relations]),
-        (obo, Kind.OBO, "tiny", [obo]),
-        (meta, Kind.RRF, "umls", sorted(meta.iterdir())),
-        (meta / "MRCONSO.RRF", Kind.RRF, "umls", [meta / "MRCONSO.RRF"]),
-        (rf2, Kind.SNOMED, "snomedct", snapshot),
-        (zipped[0], Kind.SNOMED, "snomedct", zipped[:1]),
-        (loinc, Kind.LOINC, "loinc", both),
-        (zipped[1], Kind.LOINC, "loinc", zipped[1:]),
-        (table, Kind.LOINC, "loinc", both),
+        (terms, _Kind.TERMS, "own", [terms, relations]),
+        (obo, _Kind.OBO, "tiny", [obo]),
+        (meta, _Kind.RRF, "umls", sorted(meta.iterdir())),
+        (meta / "MRCONSO.RRF", _Kind.RRF, "umls", [meta / "MRCONSO.RRF"]),
+        (rf2, _Kind.SNOMED, "snomedct", snapshot),
+        (zipped[0], _Kind.SNOMED, "snomedct", zipped[:1]),
+        (loinc, _Kind.LOINC, "loinc", both),
+        (zipped[1], _Kind.LOINC, "loinc", zipped[1:]),
+        (table, _Kind.LOINC, "loinc", both),
     ):
-        assert (kind_of(path), source_paths(path)) == (kind, paths), path
+        assert (_kind_of(path), source_paths(path)) == (kind, paths), path
         assert read_source(path, tmp_path / "scratch").name == name
 
 

@@ -8,7 +8,7 @@ import pytest
 from tiny_rrf import ATOMS, RELATIONS, tiny_files, write_release
 
 from data_pipeline.process import BadInput
-from data_pipeline.sources.rrf import read_rrf, scan
+from data_pipeline.sources.rrf import _scan, read_rrf
 
 
 def gz_parts(name: str, text: str, size: int) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def test_the_terms_alone(tmp_path):
 
 def test_windows_line_ends_and_no_last_line_end(tmp_path):
     folder = write_release(tmp_path, MRSTY=tiny_files()["MRSTY.RRF"].replace("\n", "\r\n").rstrip())
-    types = scan(folder / "MRSTY.RRF", "MRSTY").collect()
+    types = _scan(folder / "MRSTY.RRF", "MRSTY").collect()
     assert types["CVF"].unique().to_list() == [""] and types.height == 5
     assert read_rrf(folder, tmp_path / "scratch").types is not None
 

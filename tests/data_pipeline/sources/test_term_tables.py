@@ -6,7 +6,7 @@ import pytest
 from data_pipeline.files.tables import write_table
 from data_pipeline.process import BadInput
 from data_pipeline.sources.source import ATOMS, RELATIONS
-from data_pipeline.sources.term_tables import read_terms, terms_paths
+from data_pipeline.sources.term_tables import read_term_source, terms_paths
 
 TERMS = """\
 name,concept,language,vocabulary,code,semantic_type,preferred
@@ -20,7 +20,7 @@ RELATIONS_TABLE = "Tail;Relation;Head\nC2;is a;C1\nC3;Finding site;C1\n"
 
 def test_a_table_is_a_source(write):
     path = write("own.csv", TERMS)
-    source = read_terms(path, "5")
+    source = read_term_source(path, "5")
     assert (source.name, source.release, source.relations) == ("own", "5", None)
     assert source.files == [{"file": "own.csv", "bytes": len(TERMS)}]
     atoms = source.atoms.collect()
@@ -36,7 +36,7 @@ def test_a_table_is_a_source(write):
 
 
 def test_concept_and_name_are_enough(write):
-    source = read_terms(write("a.b.tsv", "name\tconcept\nx\tC1|C2\ny\tC1\nz\tC3\n"))
+    source = read_term_source(write("a.b.tsv", "name\tconcept\nx\tC1|C2\ny\tC1\nz\tC3\n"))
     assert source.name == "a.b" and source.release == "unknown" and source.types is None
     assert source.atoms.collect().rows() == [
         ("C1", "UND", "a.b", "PT", "N", 0, "x", ""),
@@ -51,7 +51,7 @@ def test_relations_beside_it_read_as_a_sentence_and_go_both_ways(write, tmp_path
     path = write("own.csv", TERMS)
     frame = pl.read_csv(RELATIONS_TABLE.encode(), separator=";")
     write_table(tmp_path / f"own.relations.{ending}", frame)
-    source = read_terms(path)
+    source = read_term_source(path)
     relations = source.relations.collect()
     assert tuple(relations.columns) == RELATIONS
     assert relations.rows() == [
@@ -69,14 +69,14 @@ def test_what_is_wrong_is_said_with_file_and_line(write):
     relations = write("own.relations.tsv", "head\trelation\tend\nC1\tisa\tC2\n")
     message = "own.relations.tsv: column tail: no column has that name; .* head, relation, end"
     with pytest.raises(BadInput, match=message):
-        read_terms(path)
+        read_term_source(path)
     relations.write_text("head\trelation\ttail\nC1\tisa\tC2\n\nC1\t \tC2\n")
     with pytest.raises(BadInput, match="own.relations.tsv:4: found nothing in the column relation"):
-        read_terms(path)
+        read_term_source(path)
     write("own.relations.csv", RELATIONS_TABLE)
     with pytest.raises(BadInput, match="own.relations.tsv and own.relations.csv; expected one"):
-        read_terms(path)
+        read_term_source(path)
     with pytest.raises(BadInput, match="b.tsv:3: found '' in the column cui; expected a concept"):
-        read_terms(write("b.tsv", "cui\tstr\nC1\ta\n\tb\n"))
+        read_term_source(write("b.tsv", "cui\tstr\nC1\ta\n\tb\n"))
     with pytest.raises(BadInput, match="b.tsv: found the columns head, tail; expected a header"):
-        read_terms(write("b.tsv", "head\ttail\nC1\ta\n"))
+        read_term_source(write("b.tsv", "head\ttail\nC1\ta\n"))

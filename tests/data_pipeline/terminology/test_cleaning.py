@@ -15,14 +15,14 @@ from transformers import AutoTokenizer
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import (
+    _SEMANTIC_TAGS,
+    _TO_ASCII,
     CLEANING,
     IN_WORDS,
-    SEMANTIC_TAGS,
-    TO_ASCII,
-    character_map,
+    _character_map,
+    _cleaning_normalizers,
     clean,
     clean_in,
-    cleaning_normalizers,
     semantic_tags,
     with_cleaning,
     without_cleaning,
@@ -190,7 +190,7 @@ def random_letter(rng: random.Random) -> str:
 
 def random_terms(seed: int, count: int) -> list[str]:
     rng = random.Random(seed)
-    tags = [f" ({tag})" for tag in sorted(SEMANTIC_TAGS)]
+    tags = [f" ({tag})" for tag in sorted(_SEMANTIC_TAGS)]
     kinds = (PARTS, PARTS, BLANKS, tags)
 
     def part() -> str:
@@ -205,7 +205,7 @@ def random_terms(seed: int, count: int) -> list[str]:
 )
 def test_normalizers_clean_as_the_rules_do(rules, seed, count):
     terms = random_terms(seed, count)
-    normalizer = normalizers.Sequence(cleaning_normalizers(rules))
+    normalizer = normalizers.Sequence(_cleaning_normalizers(rules))
     cleaned = clean(pl.Series(terms, dtype=pl.String), rules)
     differ = [
         (term, ours, theirs)
@@ -217,10 +217,10 @@ def test_normalizers_clean_as_the_rules_do(rules, seed, count):
 
 
 def test_every_letter_becomes_the_same_ascii():
-    normalizer = normalizers.Sequence(cleaning_normalizers("mlnorm")[:3])
+    normalizer = normalizers.Sequence(_cleaning_normalizers("mlnorm")[:3])
     letters = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
     # A line break parts them, and stays.
-    assert normalizer.normalize_str("\n".join(letters)) == "\n".join(letters).translate(TO_ASCII)
+    assert normalizer.normalize_str("\n".join(letters)) == "\n".join(letters).translate(_TO_ASCII)
 
 
 @pytest.mark.parametrize("unit", ["(", "(a", "((a)(b", "(" + 40 * "a", "nos ", " ", "Σ", "\u00ad"])
@@ -228,13 +228,13 @@ def test_long_strings_take_no_longer_than_their_length(unit):
     # A loop of loops, "([^()]+|...)*", would try 2^40 ways to part 40 letters. At the end is what
     # brackets need to be looked for at all.
     term = unit * 2_000 + ")"
-    cleaned = normalizers.Sequence(cleaning_normalizers("paper")).normalize_str(term)
+    cleaned = normalizers.Sequence(_cleaning_normalizers("paper")).normalize_str(term)
     assert cleaned == clean(pl.Series([term]), "paper")[0]
 
 
 def test_an_unknown_rule_set():
     with pytest.raises(BadInput, match="unknown cleaning 'umls'; expected one of lookup, mlnorm"):
-        cleaning_normalizers("umls")
+        _cleaning_normalizers("umls")
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_each_key_gives_its_string_and_others_stay():
     strings = {letter: rng.choice(["", "a", "ss", "oe", "ἀ", letter * 2]) for letter in letters}
     others = set(rng.sample([chr(point) for point in range(0x20, 0x20000)], 4_000)) - set(strings)
     others -= {chr(point) for point in range(0xD800, 0xE000)}
-    normalizer = normalizers.Precompiled(character_map({a: b for a, b in strings.items() if b}))
+    normalizer = normalizers.Precompiled(_character_map({a: b for a, b in strings.items() if b}))
     for letter, string in strings.items():
         assert normalizer.normalize_str(letter) == (string or letter)
     for letter in others:
@@ -346,5 +346,5 @@ def test_each_key_gives_its_string_and_others_stay():
 
 
 def test_one_key():
-    normalizer = normalizers.Precompiled(character_map({"œ": "oe"}))
+    normalizer = normalizers.Precompiled(_character_map({"œ": "oe"}))
     assert normalizer.normalize_str("cœur") == "coeur"

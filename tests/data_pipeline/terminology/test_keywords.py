@@ -7,10 +7,10 @@ from data_pipeline import derive_keywords as command
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.keywords import (
     KeywordVocabulary,
+    _units,
     derive_keywords,
     keyword_lines,
     read_keywords,
-    units,
 )
 
 ORGANS = {"01": "神经", "02": "甲状腺", "03": "膀胱"}
@@ -159,7 +159,7 @@ def test_tokens_have_the_kinds_that_they_overlap(tmp_path):
 
 def test_units_are_words_or_characters():
     text = "脑CT 2型, left-sided"
-    assert [text[slice(*span)] for span in units(text)] == ["脑", "CT", "2", "型", "left", "sided"]
+    assert [text[slice(*span)] for span in _units(text)] == ["脑", "CT", "2", "型", "left", "sided"]
 
 
 def test_a_file_of_seven_kinds_is_read_and_written(tmp_path):

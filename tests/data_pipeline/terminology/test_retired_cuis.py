@@ -9,10 +9,10 @@ from evaluating import ENCODER
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import read_benchmark
-from coder_jax.evaluation.case_studies import case_study_record
-from coder_jax.evaluation.concepts import concept_similarity_record, evaluate_concept_similarity
-from coder_jax.evaluation.similarity import evaluate_similarity, similarity_record
-from data_pipeline.build_dataset.build import write_small_tables
+from coder_jax.evaluation.case_studies import _case_study_record
+from coder_jax.evaluation.concepts import _concept_similarity_record, _evaluate_concept_similarity
+from coder_jax.evaluation.similarity import _evaluate_similarity, _similarity_record
+from data_pipeline.build_dataset.build import _write_small_tables
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
@@ -71,10 +71,10 @@ def test_pairs_are_looked_up_under_what_their_cuis_were_merged_into(write):
     assert benchmark.keys("terms") == ["a", "b", "c", "d"]
     # C1 has its own vector, C2 that of C8, and C3 none.
     table = Table(C1=(1, 0), C7=(-1, 0), C8=(9, 1), C4=(1, 1))
-    result = evaluate_similarity(table.encode, benchmark, known=table.known, by="concepts")
+    result = _evaluate_similarity(table.encode, benchmark, known=table.known, by="concepts")
     assert (result.missing, result.retired) == (1, 1)
     assert result.scores["spearman_known"] == pytest.approx(1)
-    record = similarity_record(benchmark, result, ENCODER)
+    record = _similarity_record(benchmark, result, ENCODER)
     assert record.counts["retired"] == 1
     assert record.scoring["retired_cuis"]["content_hash"] == retired.content_hash
 
@@ -89,9 +89,9 @@ def test_concepts_are_looked_up_under_what_they_were_merged_into(write):
     # C3 has no vector under either; C5 is C4 today and C6 is C1: the set holds both already.
     keys = benchmark.looked_up("concepts", table.known)
     assert keys == ["C7", "C2", "C9", "C4", "C5", "C6"]
-    result, counts = evaluate_concept_similarity(table, benchmark, k=1)
+    result, counts = _evaluate_concept_similarity(table, benchmark, k=1)
     assert counts == {"concepts": 6, "missing": 3, "retired": 1}
-    record = concept_similarity_record(benchmark, result, counts, ENCODER, k=1)
+    record = _concept_similarity_record(benchmark, result, counts, ENCODER, k=1)
     assert record.scoring["retired_cuis"]["source"] == str(retired.source)
     terms = benchmark.looked_up("terms", table.known)
     assert terms == benchmark.keys("terms") == [f"term {i}" for i in range(1, 7)]
@@ -102,7 +102,7 @@ def test_a_case_study_lists_the_concepts_of_today(write):
     for path in (write("look.tsv", "term\nsore\n"), "paper:knowledge"):
         study = read_benchmark("look", path, dictionary=DICTIONARY, retired_cuis=retired)
         assert study.dictionary.concepts == ["C7", "C7", "C8"]
-        record = case_study_record(study, [], ENCODER)
+        record = _case_study_record(study, [], ENCODER)
         assert record.dictionary["retired"] == 3
         assert record.scoring["retired_cuis"] == retired.description
 
@@ -188,7 +188,7 @@ def test_a_build_follows_chains_as_an_evaluation_does(write, tmp_path):
     assert triplets == [(0, "RO|inverse_part_of", 1), (1, "RO|part_of", 0)], "of A:5, not A:7"
     assert found.cuis.gather(found.concepts_of(pl.Series(["A:5", "A:7"]))).to_list() == ["A:3"]
     # The list that the build writes says the same to an evaluation.
-    write_small_tables(source, tmp_path)
+    _write_small_tables(source, tmp_path)
     assert read_retired_cuis(tmp_path / "retired_cuis.tsv").successor == NOW
 
 

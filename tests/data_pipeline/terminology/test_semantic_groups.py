@@ -8,9 +8,9 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import (
     ANY,
     GROUPS,
+    _group_of_type,
     group_number,
     group_of,
-    group_of_type,
     groups_of,
 )
 
@@ -22,15 +22,15 @@ SIZES = {
 
 
 def test_each_of_the_127_types_is_of_one_group():
-    assert len(group_of_type) == 127
-    assert {group: list(group_of_type.values()).count(group) for group in GROUPS} == SIZES
+    assert len(_group_of_type) == 127
+    assert {group: list(_group_of_type.values()).count(group) for group in GROUPS} == SIZES
     assert list(GROUPS) == sorted(GROUPS) and len(GROUPS) == 15 == ANY
     for tui, group in {
         **{"T047": "DISO", "T023": "ANAT", "T121": "CHEM", "T083": "GEOG", "T028": "GENE"},
         **{"T038": "PHEN", "T201": "PHYS", "T060": "PROC", "T074": "DEVI", "T168": "OBJC"},
         **{"T007": "LIVB", "T053": "ACTI", "T078": "CONC", "T090": "OCCU", "T092": "ORGA"},
     }.items():
-        assert group_of_type[tui] == group
+        assert _group_of_type[tui] == group
 
 
 def test_types_of_a_release_are_all_known(shared_data):

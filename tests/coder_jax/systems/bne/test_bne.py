@@ -18,16 +18,16 @@ from coder_jax.devices.mesh import put_batch
 from coder_jax.encoding.encoder import NameReader, RememberingEncoder, TermEncoder
 from coder_jax.export.folder import PROBE_TERMS, load_module
 from coder_jax.systems.bne import (
-    LOSSES,
+    _LOSSES,
     BneSystem,
     NameModel,
+    _bne_loss,
+    _choose_negatives,
+    _compare_names,
+    _describe_names,
+    _write_files,
     bne,
-    bne_loss,
     bne_released,
-    choose_negatives,
-    compare_names,
-    describe_names,
-    write_files,
 )
 from coder_jax.systems.encoder_system import averaged
 from coder_jax.systems.trained_models import load_run
@@ -208,7 +208,7 @@ def by_loop(vectors, batch, chosen_of, scale=(1.0, 0.0)):
         "context": (batch["name_targets"].reshape(-1, D),) * 2 + (batch["name_known"].ravel(),),
     }
     losses = {}
-    for number, name in enumerate(LOSSES):
+    for number, name in enumerate(_LOSSES):
         right, others, known = targets[name]
         a, b = scale if name == "synonym" else (1.0, 0.0)
         found = []
@@ -236,7 +236,7 @@ def hardest(number, i, may, scores):
 
 def ours(vectors, negatives, weights=WEIGHTS, **options):
     batch = {name: jnp.asarray(array) for name, array in BATCH.items()}
-    return bne_loss(vectors, batch, weights=weights, negatives=negatives, key=KEY, **options)
+    return _bne_loss(vectors, batch, weights=weights, negatives=negatives, key=KEY, **options)
 
 
 @pytest.mark.parametrize("scale", [None, (1.7, -0.4)])
@@ -246,7 +246,7 @@ def test_the_loss_is_the_paper_s_with_the_hardest_negatives(scale):
         loss, metrics = ours(jnp.asarray(VECTORS), "hardest", **given)
         expected, losses = by_loop(VECTORS, BATCH, hardest, scale or (1.0, 0.0))
         assert float(loss) == pytest.approx(expected, abs=1e-6)
-        for name in LOSSES:
+        for name in _LOSSES:
             assert float(metrics[f"loss_{name}"]) == pytest.approx(losses[name], abs=1e-6)
 
 
@@ -260,13 +260,13 @@ def random_choices():
         "context": BATCH["name_known"].ravel() > 0,
     }
     return [
-        choose_negatives(
+        _choose_negatives(
             jnp.zeros(other.shape),
             jnp.asarray(other & known[name][None]),
             "random",
             jax.random.fold_in(KEY, number),
         )
-        for number, name in enumerate(LOSSES)
+        for number, name in enumerate(_LOSSES)
     ]
 
 
@@ -291,8 +291,8 @@ def test_gradients_are_differences():
 
 
 def test_a_loss_of_weight_zero_is_left_out():
-    for name in LOSSES:
-        weights = {one: float(one == name) for one in LOSSES}
+    for name in _LOSSES:
+        weights = {one: float(one == name) for one in _LOSSES}
         loss, metrics = ours(jnp.asarray(VECTORS, jnp.float32), "hardest", weights)
         assert float(loss) == pytest.approx(by_loop(VECTORS, BATCH, hardest)[1][name], rel=1e-5)
         assert metrics.keys() == {f"loss_{name}", f"nearer_{name}"}
@@ -301,10 +301,10 @@ def test_a_loss_of_weight_zero_is_left_out():
 def test_random_negatives_are_any_of_the_allowed_with_equal_chance():
     allowed = jnp.array([[0, 1, 1, 0, 1]], bool).repeat(6000, axis=0)
     scores = jnp.tile(jnp.arange(5.0), (6000, 1))
-    chosen = np.asarray(choose_negatives(scores, allowed, "random", jax.random.key(0)))
+    chosen = np.asarray(_choose_negatives(scores, allowed, "random", jax.random.key(0)))
     counts = np.bincount(chosen, minlength=5)
     assert counts[[0, 3]].sum() == 0 and np.abs(counts[[1, 2, 4]] - 2000).max() < 150
-    assert set(np.asarray(choose_negatives(scores, allowed, "hardest", KEY)).tolist()) == {4}
+    assert set(np.asarray(_choose_negatives(scores, allowed, "hardest", KEY)).tolist()) == {4}
 
 
 def test_without_others_or_targets_nothing_is_not_a_number():
@@ -315,7 +315,7 @@ def test_without_others_or_targets_nothing_is_not_a_number():
     vectors = jnp.asarray(VECTORS, jnp.float32)
 
     def loss(vectors):
-        return bne_loss(vectors, alone, weights=WEIGHTS, negatives="random", key=KEY)
+        return _bne_loss(vectors, alone, weights=WEIGHTS, negatives="random", key=KEY)
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(vectors)
     assert np.isfinite(total) and np.isfinite(gradient).all()
@@ -417,8 +417,8 @@ def test_the_released_way_is_the_same_in_pytorch(names, tmp_path, on_one_device)
 def test_it_cleans_by_itself_in_every_library(exported, tmp_path, rules):
     encoder = exported[1]
     cleaning = TermEncoder(encoder.reader, None, encoder.settings.changed(cleaning=rules))
-    write_files(tmp_path, cleaning, {})
-    assert max(compare_names(tmp_path, cleaning).values()) <= 1e-5
+    _write_files(tmp_path, cleaning, {})
+    assert max(_compare_names(tmp_path, cleaning).values()) <= 1e-5
     assert "does so by itself" in (tmp_path / "README.md").read_text()
 
 
@@ -531,8 +531,8 @@ def test_the_card_says_what_it_is_and_how_to_use_it(exported):
 
 def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trained):
     system, run = load_run(trained[0])
-    assert describe_names(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
-    card = describe_names(system, averaged(trained[0], run, 2))
+    assert _describe_names(system, run)["results"][0].keys() >= {"benchmark", "acc@1"}
+    card = _describe_names(system, averaged(trained[0], run, 2))
     assert card["recipe"]["weights"] == "the mean of steps 4, 8" and card["results"] == []
 
 

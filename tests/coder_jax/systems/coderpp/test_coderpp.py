@@ -105,7 +105,7 @@ def test_neighbours_by_bfloat16_and_of_concepts_by_the_means_of_their_terms(
         folder = tmp_path / products
         folder.mkdir()
         draw = NeighbourDraw(data, spec)
-        neighbours.write_neighbours(
+        neighbours._write_neighbours(
             folder, draw, place(bert), pooling="cls", products=products, provenance="tiny"
         )
         found = np.load(folder / NEIGHBOURS)

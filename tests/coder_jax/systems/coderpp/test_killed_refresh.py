@@ -19,8 +19,8 @@ from data_pipeline.process import BadInput
     "where", ["embed_tokens", pytest.param("nearest_others", marks=pytest.mark.slow)]
 )
 def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, where, monkeypatch):
-    monkeypatch.setattr(neighbours, "TERMS_AT_ONCE", 50)
-    monkeypatch.setattr(neighbours, "QUERIES_CPU", 60)
+    monkeypatch.setattr(neighbours, "_TERMS_AT_ONCE", 50)
+    monkeypatch.setattr(neighbours, "_QUERIES_CPU", 60)
     out, whole, calls = tmp_path / "run", getattr(neighbours, where), []
     chunks = -(-len(index_of(straight, 2)) // (50 if where == "embed_tokens" else 60))
 
@@ -91,6 +91,6 @@ def test_damaged_vectors_of_a_refresh_say_to_delete_them(data, tmp_path, monkeyp
     monkeypatch.setattr(neighbours, "write_rows", damaged)
     words = r"some\.npy.* delete it and give the same command again"
     with pytest.raises(BadInput, match=words):
-        neighbours.write_vectors(tmp_path / "some.npy", data, None, pooling="cls", provenance="x")
+        neighbours._write_vectors(tmp_path / "some.npy", data, None, pooling="cls", provenance="x")
     with pytest.raises(BadInput, match=words):
-        neighbours.write_means(tmp_path / "some.npy", data, None, provenance="x")
+        neighbours._write_means(tmp_path / "some.npy", data, None, provenance="x")

@@ -27,13 +27,13 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
-from coder_jax.report.build import load_subject
+from coder_jax.report.build import _load_subject
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.encoder_system import averaged, interpolated, trained_settings
+from coder_jax.systems.encoder_system import _trained_settings, averaged, interpolated
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
 from coder_jax.training.start import load_start
-from coder_jax.training.state import place_read
+from coder_jax.training.state import _place_read
 from coder_jax.training.system import StepKey
 from coder_jax.training.train import train
 from data_pipeline.batches.spec import BatchSpec, RowPlan
@@ -131,7 +131,7 @@ def test_export(trained, tmp_path):
 
 
 def test_report_and_what_reads_a_run(trained):
-    assert_start(trained, load_subject("run", str(trained.out)).encoder)
+    assert_start(trained, _load_subject("run", str(trained.out)).encoder)
 
 
 def test_mixtures_of_checkpoints(trained):
@@ -155,7 +155,7 @@ def test_another_run_begins_with_it(trained, how):
         ),
         like,
     )
-    for encoder in (initial["encoder"], place_read(initial["encoder"], placed)):
+    for encoder in (initial["encoder"], _place_read(initial["encoder"], placed)):
         bert = merge_encoder(structure, encoder)
         tokenizer = load_tokenizer(trained.model)
         assert_start(trained, TermEncoder(bert, tokenizer, settings_of(trained.source)))
@@ -212,7 +212,7 @@ def test_twelve_layers_as_by_hand(tmp_path):
         updates, state = by_hand.update(gradient(params, one_pass, StepKey(step, 0)), state, params)
         params = optax.apply_updates(params, updates)
     trained_system, run = load_run(tmp_path / "run")
-    settings = trained_settings(run)
+    settings = _trained_settings(run)
     wanted = TermEncoder(
         merge_encoder(structure, params["encoder"]), load_tokenizer(model), settings
     )

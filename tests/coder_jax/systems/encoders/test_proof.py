@@ -15,7 +15,7 @@ from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.encoder_system import interpolated, trained_settings
+from coder_jax.systems.encoder_system import _trained_settings, interpolated
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_notes, read_params
 from coder_jax.training.start import load_start
@@ -48,7 +48,7 @@ def test_a_run_keeps_what_training_gives(model, trained):
     assert len(notes[PROOF]["terms"]) == 16 and notes[START]["terms"] == notes[PROOF]["terms"]
     _, run = load_run(trained)
     bert, tokenizer = load_bert(model)[0], load_tokenizer(model)
-    start = TermEncoder(bert, tokenizer, trained_settings(run)).encode(notes[START]["terms"])
+    start = TermEncoder(bert, tokenizer, _trained_settings(run)).encode(notes[START]["terms"])
     np.testing.assert_allclose(notes[START]["outputs"]["vectors"], start, rtol=0, atol=1e-6)
     moved = np.array(notes[PROOF]["outputs"]["vectors"]) - start
     assert np.abs(moved).max() > 1e-3, "or nothing was proved of training"

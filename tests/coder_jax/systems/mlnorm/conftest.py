@@ -5,7 +5,7 @@ import tiny_bert
 from class_run import config_of_first, source_of
 from short_run import one_device
 
-from benchmarks.synthetic_release import scaled, write_release
+from benchmarks.synthetic_release import _scaled, _write_release
 from coder_jax.training.train import train
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
@@ -15,7 +15,7 @@ from data_pipeline.build_dataset.options import BuildOptions
 def built(tmp_path_factory):
     """(dataset, tiny encoder) of an invented release."""
     folder = tmp_path_factory.mktemp("built")
-    write_release(folder / "META", scaled(0.00004, {}))
+    _write_release(folder / "META", _scaled(0.00004, {}))
     tiny_bert.write_model(folder / "bert")
     how = {"tokenizer": folder / "bert", "cleaning": "mlnorm", "hold_out": 20}
     build_dataset(BuildOptions(source=folder / "META", out=folder / "data", **how))

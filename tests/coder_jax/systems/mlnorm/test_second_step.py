@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("on_one_device")
 @pytest.fixture(scope="module", autouse=True)
 def several_chunks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(second_step, "TERMS_AT_ONCE", 200)
+        patch.setattr(second_step, "_TERMS_AT_ONCE", 200)
         yield
 
 

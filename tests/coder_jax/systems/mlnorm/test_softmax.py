@@ -14,7 +14,7 @@ N, C, D, SCALE = 24, 512, 10, 20.0
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(softmax, "BLOCK", 32)
+    monkeypatch.setattr(softmax, "_BLOCK", 32)
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from tiny_dataset import tiny_dataset
 from coder_jax.devices.mesh import make_mesh, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoder_system import PACKED, dropout_ids, token_ids
+from coder_jax.systems.encoder_system import PACKED, _dropout_ids, token_ids
 from coder_jax.systems.mlnorm import training
 from coder_jax.systems.mlnorm.softmax import padded_rows
-from coder_jax.systems.mlnorm.training import jitter, jittered
+from coder_jax.systems.mlnorm.training import _jitter, _jittered
 from coder_jax.systems.trained_models import load_classifier, load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
@@ -155,7 +155,7 @@ def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
         return found.value.args[0]
 
     still = dataclasses.replace(CALM, jitter_noise=0.0, jitter_drop=0.0)
-    expected = jittered(batch, token_ids(batch, step_key, CALM.batch.seed), noise=0.5, drop=0.3)
+    expected = _jittered(batch, token_ids(batch, step_key, CALM.batch.seed), noise=0.5, drop=0.3)
     assert (expected["tokens"] != batch["tokens"]).any()
     for system, dropout, rows in (
         (CALM, True, expected),
@@ -289,7 +289,7 @@ def test_it_is_what_a_slow_twin_does(noise, drop):
     normals = rng.normal(size=rows["tokens"].shape).astype(np.float32)
     uniforms = rng.uniform(size=rows["tokens"].shape).astype(np.float32)
     arrays = (*(rows[name] for name in PACKED), normals, uniforms)
-    found = jax.jit(partial(jitter, noise=noise, drop=drop))(*arrays)
+    found = jax.jit(partial(_jitter, noise=noise, drop=drop))(*arrays)
     expected = {}
     for number, tokens in enumerate(terms):
         at = rows["segments"] == number + 1
@@ -299,7 +299,7 @@ def test_it_is_what_a_slow_twin_does(noise, drop):
     assert changed > 10
 
 
-on_device = jax.jit(jittered, static_argnames=("noise", "drop"))
+on_device = jax.jit(_jittered, static_argnames=("noise", "drop"))
 
 
 def jittered_terms(terms, row_length, *, noise, drop, step=3, first_term=0, order=None):
@@ -308,7 +308,7 @@ def jittered_terms(terms, row_length, *, noise, drop, step=3, first_term=0, orde
     rows = packed([terms[number] for number in order], row_length)
     segments = rows["segments"]
     numbered = np.concatenate([[0], np.array(order) + 1])[segments]
-    ids = dropout_ids(
+    ids = _dropout_ids(
         7,
         jnp.int32(step),
         jnp.array([first_term]),

@@ -11,8 +11,8 @@ from short_run import one_device
 from coder_jax.__main__ import main
 from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.folds import unseen_by
-from coder_jax.systems.recall_rank.ranking import RecallAndRank, recall_scores
-from coder_jax.systems.trained_models import load_generator, load_generators, load_ranker
+from coder_jax.systems.recall_rank.ranking import RecallAndRank, _recall_scores
+from coder_jax.systems.trained_models import _load_generator, load_generators, load_ranker
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions import folds_of
 from data_pipeline.dataset.mentions import open_mentions, read_lists
@@ -56,7 +56,7 @@ def test_lists_are_of_the_run_that_has_not_seen_the_mention(mentions, halves, tm
     folds, found = folds_of(strings, 2, 0), lists_of(tmp_path / "o", "train")
     assert {1, 2} == set(folds.tolist())
     for run, fold in zip(halves, (2, 1), strict=True):
-        generator = load_generator(run)
+        generator = _load_generator(run)
         expected = generator.lists(strings, generator.encode(names), data.name_concepts, 4)
         rows = folds == fold
         np.testing.assert_array_equal(found.names[rows], expected.names[rows])
@@ -76,7 +76,7 @@ def test_lists_are_of_the_run_that_has_not_seen_the_mention(mentions, halves, tm
 def test_an_ensemble_has_the_mean_of_distances_and_of_numbers(mentions, halves):
     data = open_mentions(mentions)
     names, asked = list(data.names.strings), ["attack of the heart", "x"]
-    alone = [load_generator(run) for run in halves]
+    alone = [_load_generator(run) for run in halves]
     every = len(data.concepts)
     lists = [one.lists(asked, one.encode(names), data.name_concepts, every) for one in alone]
     both = GeneratorEnsemble(alone)
@@ -165,7 +165,7 @@ def test_normalize_takes_several_generators(halves, tmp_path, capsys):
     lists = both.lists(["attack of the heart"], both.encode(terms), np.arange(3), 3)
     assert [row[1] for row in rows] == [f"C{1 + name}" for name in lists.names[0]]
     scores = [float(row[header.index("similarity")]) for row in rows]
-    np.testing.assert_allclose(scores, recall_scores(lists.distances)[0], atol=1e-4)
+    np.testing.assert_allclose(scores, _recall_scores(lists.distances)[0], atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -14,24 +14,24 @@ from coder_jax.__main__ import main
 from coder_jax.encoding import encoder as encoded_dictionary
 from coder_jax.encoding import vector_files
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.evaluation.several_concepts import EDITS, SIGNS, TF_IDF, TRAINING
+from coder_jax.evaluation.several_concepts import _EDITS, _SIGNS, _TF_IDF, _TRAINING
 from coder_jax.mapping.coded_list import Status
 from coder_jax.systems.recall_rank import candidates as nearest_module
 from coder_jax.systems.recall_rank.candidates import (
-    nearest,
-    nearest_by_mean,
-    nearest_concepts,
-    nearest_others,
+    _nearest,
+    _nearest_by_mean,
+    _nearest_concepts,
+    nearest_wrong_names,
 )
 from coder_jax.systems.recall_rank.ranking import (
     Choice,
-    answer_counts,
+    _answer_counts,
+    _recall_scores,
     best_first,
     fused_scores,
     ranked,
-    recall_scores,
 )
-from coder_jax.systems.recall_rank.training import number_loss, triplet_margin_loss
+from coder_jax.systems.recall_rank.training import _number_loss, _triplet_margin_loss
 from coder_jax.systems.trained_models import load_generators, staged_normalizer
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.dataset.mentions import CandidateLists, open_mentions
@@ -50,7 +50,7 @@ def test_the_triplet_loss_is_that_of_each_triplet():
     ]
     assert 0 < np.count_nonzero(expected) < 15
     as_jax = (jnp.asarray(array, jnp.float32) for array in (mention, name, others))
-    loss, metrics = triplet_margin_loss(*as_jax, 0.4)
+    loss, metrics = _triplet_margin_loss(*as_jax, 0.4)
     assert float(loss) == pytest.approx(np.mean(expected), rel=1e-6)
     assert float(metrics["within_margin"]) == pytest.approx(np.count_nonzero(expected) / 15)
 
@@ -58,14 +58,14 @@ def test_the_triplet_loss_is_that_of_each_triplet():
 def test_a_mention_that_is_its_name_has_a_finite_gradient():
     same = jnp.ones((1, 4))
     others = jnp.full((1, 2, 4), 1.1)
-    gradient = jax.grad(lambda m: triplet_margin_loss(m, same, others, 1.0)[0])(same)
+    gradient = jax.grad(lambda m: _triplet_margin_loss(m, same, others, 1.0)[0])(same)
     assert jnp.isfinite(gradient).all() and (gradient != 0).any()
 
 
 def test_the_number_loss_is_a_cross_entropy():
     logits, numbers = RNG.normal(size=(6, 3)), np.array([0, 2, 1, 1, 0, 2])
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    loss, metrics = number_loss(jnp.asarray(logits, jnp.float32), jnp.asarray(numbers))
+    loss, metrics = _number_loss(jnp.asarray(logits, jnp.float32), jnp.asarray(numbers))
     expected = -np.log(shares[np.arange(6), numbers]).mean()
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert float(metrics["number_accuracy"]) == pytest.approx((logits.argmax(1) == numbers).mean())
@@ -76,12 +76,12 @@ def test_the_number_loss_is_a_cross_entropy():
 
 @pytest.mark.parametrize(("offset", "at_once"), [(0.0, 1 << 24), (300.0, 1 << 24), (300.0, 100)])
 def test_nearest_is_brute_force_wherever_the_vectors_lie(offset, at_once, monkeypatch):
-    monkeypatch.setattr(nearest_module, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(nearest_module, "_NUMBERS_AT_ONCE", at_once)
     keys = (RNG.normal(size=(400, 9)) + offset).astype(np.float32)
     queries = (RNG.normal(size=(30, 9)) + offset).astype(np.float32)
     keys[7] = keys[5]  # equal ones: the lower index first
     queries[0] = keys[5]
-    distance, index = nearest(queries, keys, 6)
+    distance, index = _nearest(queries, keys, 6)
     exact = np.linalg.norm(queries[:, None].astype(float) - keys[None], axis=2)
     order = np.argsort(exact, axis=1, kind="stable")[:, :6]
     np.testing.assert_array_equal(index, order)
@@ -94,14 +94,14 @@ def test_of_keys_that_are_as_far_the_lower_index_comes_first():
     half = RNG.normal(size=(50, 9)).astype(np.float32) * np.float32(100)
     keys = np.stack([half, -half], axis=1).reshape(100, 9)
     keys = np.concatenate([keys, np.full((7, 9), 1e3, np.float32)])  # their mean is not the query
-    _, index = nearest(np.zeros((1, 9), np.float32), keys, 100)
+    _, index = _nearest(np.zeros((1, 9), np.float32), keys, 100)
     assert (index[0, 1::2] == index[0, ::2] + 1).all() and not (index[0, ::2] % 2).any()
 
 
 def test_a_concept_is_as_near_as_its_nearest_name():
     names, concepts = RNG.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(6), 10)
     queries = RNG.normal(size=(8, 4)).astype(np.float32)
-    distance, found = nearest_concepts([queries], [names], concepts, 5)
+    distance, found = _nearest_concepts([queries], [names], concepts, 5)
     exact = np.linalg.norm(queries[:, None].astype(float) - names[None], axis=2)
     by_concept = exact.reshape(8, 6, 10)
     order = np.argsort(by_concept.min(2), axis=1)[:, :5]
@@ -110,7 +110,7 @@ def test_a_concept_is_as_near_as_its_nearest_name():
     np.testing.assert_array_equal(
         found, np.take_along_axis(by_concept.argmin(2) + 10 * np.arange(6), order, axis=1)
     )
-    assert nearest_concepts([queries], [names], concepts, 50)[1].shape == (8, 6)
+    assert _nearest_concepts([queries], [names], concepts, 50)[1].shape == (8, 6)
 
 
 @pytest.mark.parametrize("noise", [0.01, 3.0])  # encoders that agree, or hardly do
@@ -126,10 +126,10 @@ def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
 
     def counted(queries, keys, k):
         asked.append((len(queries), k))
-        return nearest(queries, keys, k)
+        return _nearest(queries, keys, k)
 
-    monkeypatch.setattr(nearest_module, "nearest", counted)
-    distance, index = nearest_by_mean(queries, keys, 5)
+    monkeypatch.setattr(nearest_module, "_nearest", counted)
+    distance, index = _nearest_by_mean(queries, keys, 5)
     exact = np.mean(
         [
             np.linalg.norm(query[:, None].astype(float) - key[None], axis=2)
@@ -142,19 +142,19 @@ def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
     np.testing.assert_allclose(distance, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
     assert asked[0] == (40, 20)  # few keys of each, and more where these leave it open
     assert (len(asked) > 2) == (noise > 1)
-    assert nearest_by_mean(queries, keys, 500)[1].shape == (40, 500)
+    assert _nearest_by_mean(queries, keys, 500)[1].shape == (40, 500)
 
 
 def test_a_mention_s_own_names_are_never_its_others():
     names, mentions = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (40, 12))
     own = [RNG.choice(40, number % 4, replace=False) for number in range(12)]
-    found = nearest_others(mentions, names, own, 5)
+    found = nearest_wrong_names(mentions, names, own, 5)
     exact = np.linalg.norm(mentions[:, None].astype(float) - names[None], axis=2)
     for mention, row in enumerate(found):
         others = [one for one in np.argsort(exact[mention]) if one not in own[mention]]
         assert row.tolist() == others[:5]
     with pytest.raises(BadInput, match="has 40 names, of which a mention may mean 3; expected 38"):
-        nearest_others(mentions, names, own, 38)
+        nearest_wrong_names(mentions, names, own, 38)
 
 
 # ---- Fusion ----
@@ -164,10 +164,10 @@ DISTANCES = np.array([[1.0, 2.0, 5.0, 8.0], [0.0, 0.0, 0.0, 0.0]])
 
 def test_recall_scores_are_equation_12_or_the_code_s():
     np.testing.assert_allclose(
-        recall_scores(DISTANCES), [[15 / 16, 14 / 16, 11 / 16, 8 / 16], [1, 1, 1, 1]]
+        _recall_scores(DISTANCES), [[15 / 16, 14 / 16, 11 / 16, 8 / 16], [1, 1, 1, 1]]
     )
     np.testing.assert_allclose(
-        recall_scores(DISTANCES, "max"), [[7 / 8, 6 / 8, 3 / 8, 0], [1, 1, 1, 1]]
+        _recall_scores(DISTANCES, "max"), [[7 / 8, 6 / 8, 3 / 8, 0], [1, 1, 1, 1]]
     )
 
 
@@ -180,7 +180,7 @@ def test_scores_are_the_mean_of_both_or_one_of_them():
     many = best_first(np.tile([0.5, 0.7], (1, 30)))[0]
     assert many.tolist() == [*range(1, 60, 2), *range(0, 60, 2)]
     for alone in (fused_scores(DISTANCES, None), fused_scores(DISTANCES, rank, fusion="recall")):
-        np.testing.assert_array_equal(alone, recall_scores(DISTANCES))
+        np.testing.assert_array_equal(alone, _recall_scores(DISTANCES))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_scores_are_the_mean_of_both_or_one_of_them():
     ],
 )
 def test_the_answer_is_cut_by_the_number(numbers, scores, count):
-    assert answer_counts(np.array([scores]), np.array([numbers])).tolist() == [count]
+    assert _answer_counts(np.array([scores]), np.array([numbers])).tolist() == [count]
 
 
 def test_by_distances_alone_three_or_more_concepts_are_three():
@@ -249,12 +249,12 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     low, high = record["intervals"]["recall@1"]
     half_wide = f"{100 * scores['recall@1']:.2f} ±{50 * (high - low):.1f}"
     assert low <= scores["recall@1"] <= high and half_wide in printed
-    assert {TF_IDF, EDITS, TRAINING, SIGNS} == record["folds"].keys()
-    numbers = record["folds"][SIGNS]["scores"]  # "renal", "heart + renal disease"
+    assert {_TF_IDF, _EDITS, _TRAINING, _SIGNS} == record["folds"].keys()
+    numbers = record["folds"][_SIGNS]["scores"]  # "renal", "heart + renal disease"
     assert numbers == {"number uni": 1.0, "number multi": 1.0, "number total": 1.0}
-    edits = record["folds"][EDITS]["scores"]
+    edits = record["folds"][_EDITS]["scores"]
     assert (edits["number total"], edits["uni"], edits["multi"]) == (0.5, 1.0, 0.0)
-    for baseline in (TF_IDF, EDITS, TRAINING, SIGNS):
+    for baseline in (_TF_IDF, _EDITS, _TRAINING, _SIGNS):
         assert f"chip dev: {baseline} " in printed
     assert "recall and rank" in record["scoring"]["answers"]
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
@@ -302,7 +302,7 @@ def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, 
     write_model(tmp_path / "bert")
     words = ["--model", tmp_path / "bert", "--benchmark", f"many={folder}", "--split", "dev"]
     record, _ = results_of(words, tmp_path / "out.json", capsys)
-    assert record["folds"][TF_IDF]["scores"]["recall@10"] == 1.0
+    assert record["folds"][_TF_IDF]["scores"]["recall@10"] == 1.0
 
 
 def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, tmp_path, capsys):
@@ -398,7 +398,7 @@ def test_a_split_that_is_there_is_scored(mentions, split, tmp_path, capsys):
     words = ["--model", mentions.parent / "bert", "--benchmark", f"own={mentions}"]
     record, _ = results_of([*words, "--split", split], tmp_path / "out.json", capsys)
     assert record["scoring"]["split"] == split
-    assert (TRAINING in record["folds"]) == (split != "train")  # they would find themselves
+    assert (_TRAINING in record["folds"]) == (split != "train")  # they would find themselves
 
 
 @pytest.mark.parametrize(

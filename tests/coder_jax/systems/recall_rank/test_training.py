@@ -19,18 +19,18 @@ from coder_jax.__main__ import main
 from coder_jax.devices.mesh import put_batch
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.folder import load_module
-from coder_jax.models.bert import AttentionMask, Layer, Probes, split_encoder
+from coder_jax.models.bert import AttentionMask, Probes, _Layer, split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.ranking import (
     RecallAndRank,
     TermRanker,
-    distinct_pairs,
+    _distinct_pairs,
     probabilities,
 )
 from coder_jax.systems.trained_models import (
+    _load_generator,
     has_stages,
-    load_generator,
     load_generators,
     load_ranker,
     load_run,
@@ -172,7 +172,7 @@ def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
     system, run = load_run(generator[0])
     differences = system.export(run, tmp_path / "export")
     assert differences and max(differences.values()) <= 1e-5
-    ours, theirs = load_generator(generator[0]), load_generator(tmp_path / "export")
+    ours, theirs = _load_generator(generator[0]), _load_generator(tmp_path / "export")
     data = source_of(config_of("recall", mentions, "x"), mentions).dataset
     names, mentions = list(data.names.strings), ["attack of the heart", "x"]
     one, other = (
@@ -271,7 +271,7 @@ def test_equal_pairs_are_scored_once():
     parts += [one(single, 0)._replace(types=1 - single.types[:length])]
     start = np.concatenate([[0], np.cumsum([part.start[1] for part in parts])])
     pairs = Pairs(*(np.concatenate([part[field] for part in parts]) for field in range(3)), start)
-    first, place = distinct_pairs(pairs)
+    first, place = _distinct_pairs(pairs)
     assert first.tolist() == [0, 1, 3, 6] and place.tolist() == [0, 1, 0, 2, 1, 0, 3]
     bert = random_bert(TINY, seed=3, dtype=jnp.float32)
     found = probabilities(bert, HEAD, pairs, probes=2, mask="after")
@@ -295,7 +295,7 @@ def test_what_a_token_sees_is_a_loop_over_kinds_and_segments():
 
 
 def test_equation_9_normalized_again_is_the_mask_before_the_softmax():
-    layer = Layer(TINY, dtype=jnp.float32, rngs=nnx.Rngs(0))
+    layer = _Layer(TINY, dtype=jnp.float32, rngs=nnx.Rngs(0))
     x = jnp.asarray(RNG.normal(size=(1, 8, TINY.hidden_size)), jnp.float32)
     sees = jnp.asarray(RNG.random((1, 1, 8, 8)) < 0.5) | jnp.eye(8, dtype=bool)[None, None]
     zero, places = jnp.zeros((1, 1, 8, 8)), jnp.arange(8)[None]
@@ -339,7 +339,7 @@ def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run_of_ranker(
 
 def in_torch(export):
     """What scores candidates by the module that lies in an export."""
-    ranker = load_module(export / "term_ranker.py").TermRanker(export)
+    ranker = load_module(export / "term_ranker.py").TorchTermRanker(export)
     return lambda mention, candidates: ranker.score(mention, candidates).numpy()
 
 
@@ -380,7 +380,7 @@ def test_its_export_cleans_by_the_rules_of_its_mentions(ranker, tmp_path):
 def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator, ranker):
     data = RankBatches(lists, config_of("rank", lists, "x").system.batch).dataset
     names = list(data.names.strings)
-    stages = load_generator(generator[0]), [load_ranker(ranker[0])]
+    stages = _load_generator(generator[0]), [load_ranker(ranker[0])]
     both = RecallAndRank(*stages, names, data.name_concepts)
     mentions = ["attack of the heart", "renal and heart disease"]
     found = both.answer(mentions, 5)
@@ -421,7 +421,7 @@ def test_an_export_of_the_hub_is_known_as_what_it_is(ranker, generator, tmp_path
         system.export(run, tmp_path / name)
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
     assert has_stages(["org/recall"], [])
-    assert load_generator("org/recall").number is not None
+    assert _load_generator("org/recall").number is not None
     assert load_ranker("org/rank").score("heart attack", ["heart attack"]).shape == (1,)
     for file in ("generator.safetensors", "ranker.safetensors", "keywords.tsv"):
         assert all(file in patterns for patterns in asked)
@@ -433,7 +433,7 @@ def test_what_is_no_ranker_or_generator_is_named(generator, ranker, mentions):
     with pytest.raises(BadInput, match="found no ranker; expected a run of the recipe rank"):
         load_ranker(mentions.parent / "bert")
     with pytest.raises(BadInput, match="is a ranker; expected a generator or an encoder"):
-        load_generator(ranker[0])
+        _load_generator(ranker[0])
 
 
 def test_candidates_are_not_written_over_mentions_or_other_folders(mentions, generator, tmp_path):
