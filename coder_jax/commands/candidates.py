@@ -29,7 +29,7 @@ from pathlib import Path
 from coder_jax.commands.arguments import add_cache_argument
 from data_pipeline.process import BadInput
 
-_COMMON = ("--model", "--data", "--out", "-k", "--folds")
+COMMON = ("--model", "--data", "--out", "-k", "--folds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -47,7 +47,7 @@ from data_pipeline.terminology.cleaning import lookup_rules
 if TYPE_CHECKING:
     from coder_jax.encoding.vector_files import Terms
 
-_COMMON = (
+COMMON = (
     *("--model", "--out", "--dictionary", "--dictionary-languages", "--storage", "--pooling"),
     *("--max-length", "--dtype"),
 )

@@ -144,7 +144,7 @@ if TYPE_CHECKING:
 # The arguments of `python -m coder_jax evaluate`, in groups, and what they must be.
 
 
-_COMMON = (
+COMMON = (
     *("--model", "--benchmark", "--json", "--dictionary", "--compare", "--pooling"),
     *("--dictionary-languages", "--retired-cuis", "--predictions", "--cutoffs", "--ranker"),
     *("--vectors-of", "--no-cache"),

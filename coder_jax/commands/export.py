@@ -30,7 +30,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-_COMMON = (
+COMMON = (
     *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
     *("--pytorch-bin", "--push-to-hub", "--private"),
 )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from coder_jax.export.vocabulary import Extendable, Extended
     from data_pipeline.dataset.vocabulary import WordPieceVocabulary, Words
 
-_COMMON = (
+COMMON = (
     *("--model", "--terms", "--out", "--pieces", "--characters", "--languages"),
     "--min-frequency",
 )

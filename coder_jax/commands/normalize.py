@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # The arguments of `python -m coder_jax normalize`, in groups, and what they must be.
 
-_COMMON = (
+COMMON = (
     *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
     *("--precision", "--min-similarity", "--dictionary-languages", "--dictionary-sources"),
     *("--semantic-types", "--codes-of"),

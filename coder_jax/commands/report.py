@@ -59,7 +59,7 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.whole import is_stdout
 from data_pipeline.process import BadInput
 
-_COMMON = (
+COMMON = (
     *("--model", "--out", "--dictionary", "--dictionary-languages", "--results", "--compare"),
     *("--mentions", "--ranker", "--curves", "--terms"),
 )

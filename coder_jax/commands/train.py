@@ -43,7 +43,7 @@ _PURPOSES = {
         *("sapbert", "small_sapbert", "coder_v1_eng", "coder_v1_all", "small_v1", "small_transe"),
     ),
 }
-_COMMON = (
+COMMON = (
     *("data", "out", "init", "from", "steps", "learning_rate", "warmup_steps", "groups"),
     *("triplets", "terms", "passes", "eval_steps", "extend", "quiet"),
 )
@@ -96,7 +96,7 @@ def _brief_help(settings: Config, source: str, recipe: str | None) -> str:
     """What --help prints: with a recipe what it is for, else which recipes there are."""
     options = [row for _, rows in _option_groups(settings) for row in rows]
     by_name = {name: (typed, text) for name, typed, text in options}
-    shown = [by_name[name] for name in _COMMON if name in by_name]
+    shown = [by_name[name] for name in COMMON if name in by_name]
     count = len(options) + len(_CHOOSERS)
     if recipe is not None:
         head = [_about_recipe(recipe), "", f"Options (defaults of {source}):"]

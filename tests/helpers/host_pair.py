@@ -12,7 +12,8 @@ LONG = 180  # seconds, on a machine that is slow and busy: only 'not for ever'
 WORKER = """
 import os, sys, time
 import numpy as np
-from coder_jax.devices import agree, hosts
+from coder_jax.devices import hosts as agree
+from coder_jax.devices import hosts
 from data_pipeline import process as stopping
 from data_pipeline.process import run_command
 from data_pipeline.process import BadInput

@@ -50,7 +50,7 @@ def test_equal_values_have_no_correlation(tmp_path, capsys):
     assert result.scores == pytest.approx(rho)
     encoder = VectorFileProtocol(
         **{"model": "m", "weights_hash": "h", "keyed_by": "words", "pooling": "mean"},
-        **{"width": 2, "vectors": 3, "used": 3},
+        **{"width": 2, "vectors": 3, "used": 3, "look_up": "as they stand"},
     )
     record = _similarity_record(benchmark, result, encoder)
     write_records(tmp_path / "out.json", [record])

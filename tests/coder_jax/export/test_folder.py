@@ -191,7 +191,8 @@ KILLED_EXPORTS = """
 import os, signal, sys
 from pathlib import Path
 
-from coder_jax.export import folder, verify
+from coder_jax.export import folder
+from coder_jax.export import folder as verify
 from coder_jax.models.hf_files import read_settings
 from coder_jax.models.hf_weights import load_bert
 

@@ -128,7 +128,7 @@ def test_kill_9_at_random_moments(build, content_hash):
 LAST_STEPS = ("write_metadata", "manifest", "move old away", "rename", "tidy up")
 KILL_IN_FINISH = """
 import os, shutil, signal, sys
-from data_pipeline.build import __main__ as build
+from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset import write as write_dataset
 
 def die(*_, **__):

@@ -496,7 +496,8 @@ def test_what_is_damaged_is_said(copy):
 
 def test_an_export_that_differs_is_not_kept(trained, tmp_path, monkeypatch):
     system, run = load_run(trained[0])
-    monkeypatch.setattr("coder_jax.systems.bne.PROBE_TERMS", ["pain"])
+    for room in ("systems.bne", "export.folder"):
+        monkeypatch.setattr(f"coder_jax.{room}.PROBE_TERMS", ["pain"])
     write = "coder_jax.systems.bne.write_name_encoder"
 
     def wrong(folder, encoder):
@@ -548,4 +549,4 @@ def test_a_run_proves_its_names(trained):
     changed = {**run.params["encoder"], "name": turned}
     other = dataclasses.replace(run, params={**run.params, "encoder": changed})
     with pytest.raises(BadInput, match="the run gives other vectors than training gave"):
-        check_proof(lambda terms: system.answers(other, terms), other, "the run")
+        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")

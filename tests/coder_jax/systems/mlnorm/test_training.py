@@ -238,7 +238,7 @@ def test_a_run_proves_its_classes(first):
     changed = np.roll(classes, 1, axis=0)
     other = dataclasses.replace(run, params={**run.params, "classes": changed})
     with pytest.raises(BadInput, match="the run gives other cosines than training gave"):
-        check_proof(lambda terms: system.answers(other, terms), other, "the run")
+        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")
 
 
 # -------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ def test_a_run_proves_its_numbers(generator):
     changed = {**run.params["number"], "kernel": 1.1 * run.params["number"]["kernel"]}
     other = dataclasses.replace(run, params={**run.params, "number": changed})
     with pytest.raises(BadInput, match="the run gives other numbers than training gave"):
-        check_proof(lambda terms: system.answers(other, terms), other, "the run")
+        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")
 
 
 # -------------------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def test_a_run_proves_its_ranks(ranker):
     changed = {**run.params["score"], "kernel": 1.1 * run.params["score"]["kernel"]}
     other = dataclasses.replace(run, params={**run.params, "score": changed})
     with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
-        check_proof(lambda terms: system.answers(other, terms), other, "the run")
+        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")
 
 
 # -------------------------------------------------------------------------------------------------
