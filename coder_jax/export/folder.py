@@ -216,7 +216,7 @@ def _verify_export(
         pooling=settings.pooling,
         max_length=settings.max_length,
     )
-    ours, terms = with_proof(ours, proof)
+    ours, terms = with_proof(PROBE_TERMS, ours, proof)
     # Not cleaned: the exported tokenizer does it.
     theirs = {"transformers": transformers_vectors(folder, terms, settings)}
     has_modules = (folder / "modules.json").exists()
@@ -230,12 +230,14 @@ def _verify_export(
     }
 
 
-def with_proof(ours: np.ndarray, proof: Mapping[str, Any] | None) -> tuple[np.ndarray, list[str]]:
-    """(vectors, terms): those of PROBE_TERMS, and behind them those that training gave."""
+def with_proof(
+    terms: list[str], ours: np.ndarray, proof: Mapping[str, Any] | None
+) -> tuple[np.ndarray, list[str]]:
+    """(vectors, terms): ours of some terms, and behind them those that training gave."""
     if proof is None:
-        return ours, PROBE_TERMS
+        return ours, terms
     of_training = np.array(proof["outputs"]["vectors"], np.float32)
-    return np.concatenate([ours, of_training]), [*PROBE_TERMS, *proof["terms"]]
+    return np.concatenate([ours, of_training]), [*terms, *proof["terms"]]
 
 
 def largest_difference(

@@ -729,7 +729,7 @@ def _compare_names(
     Raises:
         RuntimeError: if one is too large, or NaN.
     """
-    ours, terms = with_proof(encoder.encode(PROBE_TERMS), proof)
+    ours, terms = with_proof(PROBE_TERMS, encoder.encode(PROBE_TERMS), proof)
     module = load_module(folder / _MODULE).NameEncoder(folder)
     theirs: dict[str, np.ndarray] = {"PyTorch": module.encode(terms).numpy()}
     if importlib.util.find_spec("sentence_transformers") is not None:
