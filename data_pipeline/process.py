@@ -304,7 +304,7 @@ class _ShortHelp(argparse.Action):
 
     def __init__(self, option_strings: Sequence[str], dest: str, common: Sequence[str]):
         help_text = "show the options that people need most"
-        super().__init__(option_strings, dest, 0, argparse.SUPPRESS, help=help_text)
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help_text)
         self.common = common
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:

@@ -58,10 +58,10 @@ if me == 1:
 agree.barrier("start"), agree.barrier("start")
 print("count", agree.host_count(), "first", agree.is_first(), "all", together())
 print("decided", [agree.first_decides({"by": me, "call": call}) for call in range(2)])
-agree.KEPT_DECISIONS = 4  # the first is faster, but must not forget what others still need
+agree._KEPT_DECISIONS = 4  # the first is faster, but must not forget what others still need
 assert [agree.first_decides([me, call]) for call in range(20)] == [[0, call] for call in range(20)]
 agree.barrier("decided")
-assert len(agree.service().key_value_dir_get("coder_jax/decisions")) == 2
+assert len(agree._service().key_value_dir_get("coder_jax/decisions")) == 2
 agree.barrier("counted")  # before the first decides again
 agree.must_agree("batch", (1, "x"))
 if me == 0:

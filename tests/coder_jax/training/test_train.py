@@ -298,7 +298,7 @@ def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, t
     with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out"):
         train(config(model, tmp_path / "run", eval_steps=3), bare)
     bare.manifest = source.manifest | {"relations": []}
-    with pytest.raises(BadInput, match="has no relations; use --mu 0"):
+    with pytest.raises(BadInput, match="has no relations; give --mu 0"):
         train(config(model, tmp_path / "run"), bare)
     assert not (tmp_path / "run").exists()
 
