@@ -253,4 +253,4 @@ class BatchFiles(PackedGroups):
                 f"{self.last_step}, but the run needs {first_step} to {last_step}; "
                 "write more of them"
             )
-        yield from made_ahead(self.batch, first_step, last_step)
+        yield from made_ahead(self.batch, range(first_step, last_step))
