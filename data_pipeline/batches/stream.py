@@ -185,7 +185,7 @@ def _streamed(
         return make(range(begin, min(begin + at_once, last)))
 
     try:
-        from data_pipeline.dataset.store import tf
+        from data_pipeline.quiet_tensorflow import tf
     except ImportError:
         yield from made_ahead(arrays_from, range(first_step, last, at_once))
         return

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import tensorflow_datasets as tfds
 import tokenizers
 from tokenizers import Tokenizer
 
@@ -24,8 +25,6 @@ from data_pipeline.dataset.store import (
     WORK_MARK,
     is_dataset,
     read_manifest,
-    tf,
-    tfds,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.dataset.write import (
@@ -51,6 +50,7 @@ from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.source import Source
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.terminology.heldout import (
     hold_out,
     hold_out_concepts,
