@@ -32,7 +32,7 @@ from data_pipeline.process import BadInput
 # Steps far beyond any run: the number of rows is planned on their batches.
 _FIRST_PLANNING_STEP = 2**40
 _PLANNING_GROUPS = 1600
-_TERMS_AT_ONCE = 1 << 14
+_MOST_AT_ONCE, _TERMS_AT_ONCE = 8, 1 << 14  # of steps that are made together
 
 
 class BatchMaker(PackedGroups):
@@ -152,7 +152,7 @@ class BatchMaker(PackedGroups):
         self, first_step: int, last_step: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The batches of steps first_step to last_step - 1 (or endless), made ahead."""
-        at_once = max(1, _TERMS_AT_ONCE // self.spec.terms)
+        at_once = max(1, min(_MOST_AT_ONCE, _TERMS_AT_ONCE // self.spec.terms))
         for made in _streamed(self._at_once, tuple(self.shapes(1)), first_step, last_step, at_once):
             for nth in range(len(made["tokens"])):
                 yield {name: array[nth] for name, array in made.items()}

@@ -47,10 +47,10 @@ from data_pipeline.files.buckets import (
 )
 from data_pipeline.files.whole import locked, recover_folder
 from data_pipeline.process import BadInput, tell
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.source import Source
-from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.terminology.heldout import (
     hold_out,
     hold_out_concepts,

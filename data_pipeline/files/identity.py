@@ -256,15 +256,6 @@ class _SkipGrams(TypedDict):
     content_hash: Hash
 
 
-class _Batches(TypedDict):
-    """batches.json of a folder of batches."""
-
-    spec: dict[str, Any]
-    first_step: Count
-    last_step: Count
-    manifest: _AboutData
-
-
 class DataOfRun(TypedDict):
     """What run.json says of the dataset."""
 
@@ -472,7 +463,6 @@ class Kind:
 
 
 DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", _Manifest))
-BATCHES = Kind(*("batches", 1, "batches.json", "python -m data_pipeline.batch_files", _Batches))
 MENTIONS = Kind(
     *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", _Mentions)
 )
@@ -486,7 +476,7 @@ EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", 
 CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", _Cutoffs))
 _KINDS = {
     kind.name: kind
-    for kind in (DATASET, BATCHES, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
+    for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
 }
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")

@@ -494,14 +494,9 @@ class MLNormClassesSystem(EncoderSystem):
             "trained": "classes alone",
         }
 
-    @property
-    def needs_dataset(self) -> str:
-        return "all of whose terms this recipe makes vectors of"
-
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
-        self.check_kind(data)
         return CandidateBatches(
             data,
             self.batch,
