@@ -17,7 +17,7 @@ from data_pipeline.process import BadInput, tell
 from launch.demo import HUB_ID, build, package_file
 
 _TERMS = 20_000
-_MOST_MB = 40
+_MOST_MB = 80
 
 
 def prepare(args: argparse.Namespace, folder: Path) -> None:
