@@ -1,18 +1,15 @@
 """What every command needs: messages for bad input, progress, an end when asked to stop."""
 
-import argparse
 import difflib
 import errno
 import os
-import re
 import select
 import shutil
 import signal
 import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,7 +34,6 @@ class BadInput(Exception):
 # progress.
 
 _SECONDS_BETWEEN_LINES = 30.0
-_QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
 
 _quiet = [False]
 
@@ -236,170 +232,6 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     return f"; did you mean {names[near[0]]}?" if near else ""
 
 
-def check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Refuse flags that a parser does not have, with the one that may be meant.
-
-    argparse itself names them last, after all that is missing because of them.
-
-    Raises:
-        BadInput: for a word that begins with -- and is no flag, nor the beginning of one.
-    """
-    known = parser._option_string_actions
-    for word in words:
-        if word == "--":
-            return
-        flag = word.partition("=")[0]
-        if flag.startswith("--") and not any(name.startswith(flag) for name in known):
-            raise BadInput(
-                f"there is no option {flag}{did_you_mean(flag, known)} "
-                f"(`{parser.prog} --help-all` lists all)"
-            )
-
-
-# -------------------------------------------------------------------------------------------------
-# Help on one screen: --help shows what a command does, its first examples and the options that
-# people need, in the order in which the command names them; --help-all shows everything.
-
-HELP_FLAGS = ("-h", "--help", "--help-all")
-_EXAMPLES_SHOWN = 2
-_MOST_COLUMNS = 100
-_COMMAND = re.compile(r"^ +(?:python -m|bash|echo) (?:.*\\\n)*.*\n?", re.MULTILINE)
-_CLAUSE = re.compile(r"(?<=[^.])[;.] (?![^(]*\))")  # ends what --help shows of an option's help
-_DEFAULT = re.compile(r"\(default: [^()]*\)$")
-
-
-def command_parser(
-    name: str,
-    description: str | None,
-    add_arguments: Callable[[argparse.ArgumentParser], None],
-    common: Sequence[str],
-    examples: str = "",
-) -> argparse.ArgumentParser:
-    """A parser with --quiet, a short --help, and --help-all.
-
-    Args:
-        name: as it is typed, "python -m data_pipeline.build".
-        description: what --help-all shows above the options; --help shows its first paragraph.
-        add_arguments: declares the options.
-        common: the options that --help shows, each with the first clause of its help.
-        examples: what --help-all shows below the options, unless the description has them; --help
-            shows the first ones.
-    """
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-    )
-    add_arguments(parser)
-    parser.add_argument("--quiet", action="store_true", help=_QUIET)
-    parser.add_argument("-h", "--help", action=_ShortHelp, common=common)
-    parser.add_argument("--help-all", action="help", help="show all options")
-    return parser
-
-
-class _ShortHelp(argparse.Action):
-    """--help: what a command does, examples, and its common options."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, common: Sequence[str]):
-        help_text = "show the options that people need most"
-        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help_text)
-        self.common = common
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        named = {flag: one for one in parser._actions for flag in one.option_strings}
-        positional = [one for one in parser._actions if not one.option_strings]
-        needed = [_typed(one) for one in named.values() if one.required]
-        usage = [parser.prog, *dict.fromkeys(needed), "[options]", *map(_typed, positional)]
-        shown = [*positional, *(named[flag] for flag in self.common)]
-        rows = [(_typed(one), (one.help or "") % vars(one)) for one in shown]
-        about = f"{parser.description or ''}\n\n{parser.epilog or ''}\n"
-        count = len({id(one) for one in named.values() if one.dest not in ("help", "help_all")})
-        print(_short_help(" ".join(usage), about, rows, count))
-        parser.exit()
-
-
-def _typed(option: argparse.Action) -> str:
-    """An option with its value, as it is typed: --model FOLDER."""
-    if not option.option_strings:
-        name = str(option.metavar or option.dest.upper())
-        return f"[{name}]" if option.nargs == "?" else name
-    flag = option.option_strings[0]
-    if option.nargs == 0:
-        return flag
-    if isinstance(option.metavar, tuple):
-        return " ".join((flag, *option.metavar))
-    choices = ",".join(map(str, option.choices)) if option.choices else ""
-    value = option.metavar or (f"{{{choices}}}" if choices else option.dest.upper())
-    return f"{flag} {value}" + (" ..." if option.nargs == "+" else "")
-
-
-def _short_help(usage: str, about: str, rows: Iterable[tuple[str, str]], count: int) -> str:
-    """What --help prints.
-
-    Args:
-        usage: the command as it is typed.
-        about: a text whose first paragraph says what the command does, with examples in it.
-        rows: options, and the whole help of each.
-        count: how many options the command has.
-    """
-    paragraph = about.strip().partition("\n\n")[0]
-    examples = [
-        textwrap.indent(textwrap.dedent(text), "  ").rstrip()
-        for text in _COMMAND.findall(about)[:_EXAMPLES_SHOWN]
-    ]
-    shown = ["", "Examples:", *examples] if examples else []
-    return "\n".join(
-        [
-            textwrap.fill(f"usage: {usage}", _columns(), subsequent_indent=" " * 9),
-            "",
-            textwrap.fill(paragraph, _columns()),
-            *shown,
-            "",
-            "Options:",
-            option_table((flag, first_clause(text)) for flag, text in rows),
-            "",
-            f"--help-all shows all {count} options",
-        ]
-    )
-
-
-def option_table(rows: Iterable[tuple[str, str]], widest: int = 30) -> str:
-    """Options and what they do, in two columns, of which the first has at most `widest` letters."""
-    rows = list(rows)
-    width = min(widest, max((len(flag) for flag, _ in rows), default=0))
-    lines = []
-    for flag, text in rows:
-        first = f"  {flag:<{width}}  "
-        if len(flag) > width:
-            lines.append(f"  {flag}")
-            first = " " * (width + 4)
-        lines.append(
-            textwrap.fill(
-                text,
-                _columns(),
-                initial_indent=first,
-                subsequent_indent=" " * (width + 4),
-                break_on_hyphens=False,
-            )
-        )
-    return "\n".join(lines)
-
-
-def first_clause(text: str) -> str:
-    """The help of an option to its first semicolon or full stop; and its default."""
-    words = " ".join(text.split())
-    clause = _CLAUSE.split(words, maxsplit=1)[0].removesuffix(".")
-    default = _DEFAULT.search(words)
-    return f"{clause} {default[0]}" if default and default[0] not in clause else clause
-
-
-def _columns() -> int:
-    """The width of help: that of the terminal, if it is not very wide."""
-    return min(_MOST_COLUMNS, shutil.get_terminal_size((_MOST_COLUMNS, 24)).columns)
-
-
 # -------------------------------------------------------------------------------------------------
 # What every command does around its work: messages without a traceback, signals, exit status.
 
@@ -458,44 +290,6 @@ def run_command(
             raise
         print(f"error: {message}", file=sys.stderr)
         return 2
-
-
-def run_parsed(
-    name: str,
-    description: str | None,
-    examples: str,
-    add_arguments: Callable[[argparse.ArgumentParser], None],
-    work: Callable[[argparse.Namespace], int],
-    arguments: Sequence[str] | None = None,
-    *,
-    common: Sequence[str],
-    when_asked: str = "stopping; the same command starts over",
-    when_stopped: str = "stopped; the same command starts over",
-) -> int:
-    """The exit status of a command with options of its own, as of `run_command`.
-
-    It takes --quiet, too.
-
-    Args:
-        name: as it is typed, "python -m data_pipeline.build".
-        description, examples: what --help-all says above and below the options.
-        add_arguments: declares the options.
-        work: the command, of the options but --quiet.
-        arguments: the words behind the name; None: those that were typed.
-        common: the options that --help shows.
-        when_asked, when_stopped: of `run_command`.
-    """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    without_other_bars(words)
-
-    def parse_and_work() -> int:
-        parser = command_parser(name, description, add_arguments, common, examples)
-        check_flags(parser, words)
-        options = parser.parse_args(words)
-        with quiet(vars(options).pop("quiet")):
-            return work(options)
-
-    return run_command(parse_and_work, when_asked=when_asked, when_stopped=when_stopped)
 
 
 def _flush_stdout() -> bool:

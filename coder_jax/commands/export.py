@@ -26,9 +26,12 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from data_pipeline.flags import Flag
 
 COMMON = (
     *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
@@ -36,86 +39,83 @@ COMMON = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        type=Path,
-        metavar="RUN",
-        help="folder of a training run; may be in a bucket",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="folder to write; may be in a bucket, and an earlier export there is replaced",
-    )
-    parser.add_argument(
-        "--step",
-        type=int,
-        metavar="STEP",
-        help="which checkpoint to export (default: the best if the recipe has a score, else the "
-        "newest)",
-    )
-    parser.add_argument(
-        "--average",
-        type=int,
-        metavar="CHECKPOINTS",
-        help="average the encoders of so many checkpoints, the last being that of --step",
-    )
-    parser.add_argument(
-        "--interpolate",
-        type=float,
-        metavar="WEIGHT",
-        help="average with the encoder before training (1: only the trained one, 0: only the old "
-        "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
-        "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that is "
-        "hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
-    )
-    parser.add_argument(
-        "--license",
-        metavar="ID",
-        help="license for the model card, as the hub spells it (default: that of the initial "
-        "encoder)",
-    )
-    parser.add_argument(
-        "--pytorch-bin", action="store_true", help="also write pytorch_model.bin, for old software"
-    )
-    parser.add_argument(
-        "--push-to-hub",
-        metavar="REPO",
-        help="upload to this repository of the Hugging Face Hub, organisation/name",
-    )
-    parser.add_argument(
-        "--private", action="store_true", help="make the repository private if it is new"
-    )
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `export`."""
+
+    checkpoint: Annotated[Path, Flag("folder of a training run; may be in a bucket", "RUN")]
+    out: Annotated[
+        Path,
+        Flag("folder to write; may be in a bucket, and an earlier export there is replaced", "DIR"),
+    ]
+    step: Annotated[
+        int | None,
+        Flag(
+            "which checkpoint to export (default: the best if the recipe has a score, else the "
+            "newest)",
+            "STEP",
+        ),
+    ] = None
+    average: Annotated[
+        int | None,
+        Flag(
+            "average the encoders of so many checkpoints, the last being that of --step",
+            "CHECKPOINTS",
+        ),
+    ] = None
+    interpolate: Annotated[
+        float | None,
+        Flag(
+            "average with the encoder before training (1: only the trained one, 0: only the old "
+            "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
+            "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that "
+            "is hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
+            "WEIGHT",
+        ),
+    ] = None
+    license: Annotated[
+        str | None,
+        Flag(
+            "license for the model card, as the hub spells it (default: that of the initial "
+            "encoder)",
+            "ID",
+        ),
+    ] = None
+    pytorch_bin: Annotated[bool, Flag("also write pytorch_model.bin, for old software")] = False
+    push_to_hub: Annotated[
+        str | None,
+        Flag("upload to this repository of the Hugging Face Hub, organisation/name", "REPO"),
+    ] = None
+    private: Annotated[bool, Flag("make the repository private if it is new")] = False
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = ExportOptions
+
+
+def run(options: ExportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.folder import publish_export, push_to_hub
     from coder_jax.systems.encoder_system import averaged, interpolated
     from coder_jax.systems.trained_models import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
-    system, run = load_run(args.checkpoint, args.step)
-    if args.average is not None:
-        run = averaged(args.checkpoint, run, args.average)
-    if args.interpolate is not None:
-        run = interpolated(system, run, args.interpolate)
-    card = {"license": args.license} if args.license else {}
+    system, run = load_run(options.checkpoint, options.step)
+    if options.average is not None:
+        run = averaged(options.checkpoint, run, options.average)
+    if options.interpolate is not None:
+        run = interpolated(system, run, options.interpolate)
+    card = {"license": options.license} if options.license else {}
     with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
-        remote = in_bucket(args.out)
-        out = Path(temporary) / "export" if remote else args.out
-        differences = system.export(run, out, card=card, pytorch_bin=args.pytorch_bin)
+        remote = in_bucket(options.out)
+        out = Path(temporary) / "export" if remote else options.out
+        differences = system.export(run, out, card=card, pytorch_bin=options.pytorch_bin)
         if remote:
-            publish_export(out, args.out)
+            publish_export(out, options.out)
         checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
-        where = address(args.out) if remote else out
+        where = address(options.out) if remote else out
         what = f" ({run.weights})" if run.weights else ""
         print(f"{where}: step {run.step}{what} exported; largest difference of vectors: {checked}")
-        if args.push_to_hub:
-            url = push_to_hub(out, args.push_to_hub, private=args.private)
+        if options.push_to_hub:
+            url = push_to_hub(out, options.push_to_hub, private=options.private)
             print(f"uploaded: {url}")
     return 0

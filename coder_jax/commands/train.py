@@ -24,13 +24,8 @@ from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import DATASET, RUN
-from data_pipeline.process import (
-    HELP_FLAGS,
-    BadInput,
-    did_you_mean,
-    first_clause,
-    option_table,
-)
+from data_pipeline.flags import HELP_FLAGS, first_clause, option_table
+from data_pipeline.process import BadInput, did_you_mean
 
 _PURPOSES = {
     "your own terminology, on one machine": ("small", "small_synonyms", "coderpp_small"),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tokenizers
@@ -32,6 +32,7 @@ from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.corpora import (
     GoldMention,
@@ -57,41 +58,72 @@ from data_pipeline.terminology.mentions import (
 
 @dataclass(frozen=True, kw_only=True)
 class MentionOptions:
-    """Options of a build; `python -m data_pipeline.build_mentions --help` explains each.
+    """Everything that decides what a folder of mentions holds."""
 
-    Attributes:
-      train, dev, test: files of mentions with their gold, one after the other; of dev and test
-        there may be none.
-      dictionary: what is searched for them.
-      tokenizer: folder or hub id of the encoder's.
-      out: folder to make.
-      keywords: file of word<TAB>kind; None: no token has a kind.
-      gold_as: how gold is written; None: whichever of both the dictionary has more of.
-      mention_types: of PubTator, the types that are taken; none: all.
-      distinct: leave out mentions of train that come again with the same gold.
-      hold_out: the last mentions of train that become dev: a fraction (< 1) or a count; 0: none.
-      cleaning: name of a rule set of `clean.CLEANING`.
-      max_length: longest string in tokens, special tokens included.
-      name, release: of the data; "": from the dictionary's file.
-      overwrite: replace a folder of mentions that is already at `out`.
-    """
-
-    train: tuple[Path, ...]
-    dictionary: Path
-    tokenizer: str | Path
-    out: Path
-    dev: tuple[Path, ...] = ()
-    test: tuple[Path, ...] = ()
-    keywords: Path | None = None
-    gold_as: GoldAs | None = None
-    mention_types: tuple[str, ...] = ()
-    distinct: bool = False
-    hold_out: float = 0
-    cleaning: str = "none"
-    max_length: int = 64
-    name: str = ""
-    release: str = ""
-    overwrite: bool = False
+    train: Annotated[
+        tuple[Path, ...], Flag("mentions with gold to train on", "FILE", heading="required")
+    ]
+    dictionary: Annotated[Path, Flag("codes and names that are searched for mentions", "PATH")]
+    tokenizer: Annotated[
+        str | Path, Flag("folder or hub id of the encoder that will be trained", "MODEL")
+    ]
+    out: Annotated[Path, Flag("folder to make", "DIR")]
+    dev: Annotated[tuple[Path, ...], Flag("mentions to choose by", "FILE", heading="mentions")] = ()
+    test: Annotated[tuple[Path, ...], Flag("mentions to report on", "FILE")] = ()
+    keywords: Annotated[
+        Path | None,
+        Flag(
+            "word<TAB>kind in each line, such as sites and types of procedures, which a ranker "
+            "looks at apart; `python -m data_pipeline.derive_keywords` makes one from a dictionary "
+            "(default: none)",
+            "FILE",
+            heading="strings",
+        ),
+    ] = None
+    gold_as: Annotated[
+        GoldAs | None,
+        Flag(
+            "how gold is written (default: whichever of both the dictionary has more of). Of "
+            "names, each distinct one is a concept, however many codes it has; of codes, each is a "
+            "concept with all its names",
+            name="--gold",
+            heading="mentions",
+        ),
+    ] = None
+    mention_types: Annotated[
+        tuple[str, ...],
+        Flag("of PubTator, the types of mentions to take, such as Disease (default: all)", "TYPE"),
+    ] = ()
+    distinct: Annotated[
+        bool,
+        Flag(
+            "train on each mention with its gold once, however often texts repeat it: an epoch of "
+            "NCBI disease is a third as long then (CHIP-2019 repeats none)"
+        ),
+    ] = False
+    hold_out: Annotated[
+        float,
+        Flag(
+            "in place of --dev: the last mentions of --train, a fraction below 1 or a number "
+            "(default: none)",
+            "FRACTION_OR_COUNT",
+        ),
+    ] = 0
+    cleaning: Annotated[
+        str,
+        Flag(
+            "how strings are cleaned before they are tokenized: none, lookup, mlnorm or paper, "
+            "which drops what stands in brackets",
+            "RULES",
+            heading="strings",
+        ),
+    ] = "none"
+    max_length: Annotated[int, Flag("longest string in tokens, special tokens included")] = 64
+    name: Annotated[str, Flag("of the data (default: the dictionary's file)", heading="output")] = (
+        ""
+    )
+    release: Annotated[str, Flag("of the data", "NAME")] = ""
+    overwrite: Annotated[bool, Flag("replace the mentions at --out")] = False
 
     def validate(self) -> None:
         """Raises BadInput for values that no build can use."""

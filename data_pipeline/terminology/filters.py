@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import polars as pl
 
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number, group_of
@@ -30,30 +32,62 @@ class Filters:
     """What to keep; an empty tuple keeps all.
 
     Attributes:
-      languages: as in LAT (ENG, FRE), the most wanted first: a string that a concept has in several
-        of them keeps the first.
-      sources: vocabularies as in SAB; for terms and relations.
       language_sources: vocabularies of the terms of a language; a language that is not named keeps
         all. For terms alone.
-      without_sources: vocabularies to leave out.
-      term_types: as in TTY (PT, SY, MH).
-      relations: labels "REL|RELA" with wild cards: "CHD|isa", "RO|*".
-      keep_suppressed: keep rows whose SUPPRESS is O, E or Y, as CODER's released code does.
-      semantic_groups: groups of the Semantic Network (DISO, ANAT); a concept stays with a semantic
-        type of one of them.
-      mirror: a language. Terms of other languages stay where their concept has a term of this one;
-        and, whatever their concept has, where `language_sources` names their language and source.
     """
 
-    languages: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    without_sources: tuple[str, ...] = ()
-    term_types: tuple[str, ...] = ()
-    relations: tuple[str, ...] = ()
-    keep_suppressed: bool = False
+    languages: Annotated[
+        tuple[str, ...],
+        Flag(
+            "languages to keep, such as ENG FRE, the most wanted first; a string that a concept "
+            "has in several languages keeps the first (default: all; ENG first, then A to Z)",
+            "LAT",
+            heading="what to keep (default: all that is not suppressed)",
+        ),
+    ] = ()
+    sources: Annotated[
+        tuple[str, ...],
+        Flag(
+            "vocabularies to keep, such as MSH NCI; or those of the terms of a language: "
+            "ENG=CHV,MSH FRE=MSHFRE (a language that is not named keeps all of its, and relations "
+            "stay)",
+            "SAB",
+        ),
+    ] = ()
+    without_sources: Annotated[tuple[str, ...], Flag("vocabularies to leave out", "SAB")] = ()
+    term_types: Annotated[
+        tuple[str, ...], Flag("types of terms to keep, such as PT SY", "TTY")
+    ] = ()
+    relations: Annotated[
+        tuple[str, ...],
+        Flag("relation labels REL|RELA to keep, quoted, such as 'CHD|isa' 'RO|*'", "LABEL"),
+    ] = ()
+    keep_suppressed: Annotated[
+        bool,
+        Flag(
+            "keep terms and relations whose SUPPRESS is O (obsolete), E or Y (suppressed by the "
+            "editors or with their source and type), as CODER's released code does"
+        ),
+    ] = False
     language_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    semantic_groups: tuple[str, ...] = ()
-    mirror: str | None = None
+    semantic_groups: Annotated[
+        tuple[str, ...],
+        Flag(
+            "only concepts with a semantic type of one of these groups of the UMLS: "
+            f"{', '.join(GROUPS)}",
+            "GROUP",
+        ),
+    ] = ()
+    mirror: Annotated[
+        str | None,
+        Flag(
+            "only concepts that have a term in this language, with their terms in all --languages "
+            "(FRE: French and its English mirror). With --sources ENG=CHV,MSH these keep all their "
+            "English terms, whatever the vocabulary, and all other concepts come in, too, with "
+            "their English terms of CHV and MSH",
+            "LAT",
+        ),
+    ] = None
 
     def validate(self) -> None:
         """Raises BadInput for groups that there are not, and for languages that are not kept."""
