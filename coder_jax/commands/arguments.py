@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from coder_jax.encoding.vector_files import DEFAULT_GB, LEAST_TERMS, LIMIT, kept_folder
 from coder_jax.encoding.vector_files import TERMS_PER_CHUNK as TERMS_PER_CHUNK
+from coder_jax.mapping.coded_list import KINDS
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
@@ -34,6 +35,16 @@ Pooling = Annotated[
     Flag("how a term becomes a vector (default: the model's own, or cls)", choices=POOLINGS),
 ]
 
+CandidateKind = Annotated[
+    str | None,
+    Flag(
+        "how similar concepts are found: by the encoder's vectors, by letters (three-letter "
+        "pieces, which find typing errors and similar names in other languages), or by both "
+        "(default: both; of `normalize` vectors for a dictionary of more than 2,000,000 terms)",
+        choices=KINDS,
+    ),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
@@ -41,7 +52,11 @@ class EncodingOptions:
 
     cleaning: Annotated[
         str | None,
-        Flag(f"how terms are cleaned first (default: the model's). {ALL_IN_WORDS}", "RULES"),
+        Flag(
+            f"how terms are cleaned first (default: the model's). {ALL_IN_WORDS}",
+            "RULES",
+            heading="encoder",
+        ),
     ] = None
     max_length: Annotated[
         int | None, Flag("cut terms to so many tokens (default: the model's)", "TOKENS")
@@ -72,7 +87,8 @@ class CacheOptions:
             f"encode the dictionary again; otherwise its vectors, if it has {LEAST_TERMS:,} terms "
             f"or more, are kept in {kept_folder()} (or below CODER_JAX_CACHE) for the next time. "
             f"The oldest are deleted when all need more than {LIMIT} gigabytes ({DEFAULT_GB:g} if "
-            "it is not set)"
+            "it is not set)",
+            heading="dictionary",
         ),
     ] = True
 
@@ -134,6 +150,7 @@ class DictionaryOptions:
             "release or a table; several with commas, as in ENG,FRE",
             "LANGUAGE",
             commas=True,
+            heading="dictionary",
             one_word=True,
         ),
     ] = ()

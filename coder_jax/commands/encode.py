@@ -63,7 +63,7 @@ class EncodeOptions(DictionaryOptions, EncodingOptions):
     terms: Annotated[
         str | None, Flag("text file with one term per line (default: stdin)", name="")
     ] = None
-    model: Annotated[str, Flag("the encoder, a folder or a hub id", MODEL)]
+    model: Annotated[str, Flag("the encoder, a folder or a hub id", MODEL, heading="encoder")]
     pooling: Pooling = None
     dictionary: Annotated[
         str | None,
@@ -72,9 +72,10 @@ class EncodeOptions(DictionaryOptions, EncodingOptions):
             "table whose header names its columns, or a dataset folder (the strings as its source "
             "writes them)",
             "PATH",
+            heading="dictionary",
         ),
     ] = None
-    out: Annotated[Path, Flag("the .npy file to write", "FILE")]
+    out: Annotated[Path, Flag("the .npy file to write", "FILE", heading="options")]
     storage: Annotated[
         Literal["float32", "float16"],
         Flag("precision of the file; float16 is half the size, and cosines are good to 1e-3"),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Found, Given, Options
 from coder_jax.evaluation.name_pairs import (
     CANDIDATE_CONCEPTS,
     FORM,
@@ -34,6 +34,7 @@ from coder_jax.evaluation.normalization import (
     ACCURACY_AT,
     NormalizationBenchmark,
     NormalizationFold,
+    NormalizationOptions,
     evaluate_normalization,
     normalization_record,
     with_answers,
@@ -45,6 +46,7 @@ from coder_jax.evaluation.results import Row, Table, intervals_of_means, missing
 from coder_jax.evaluation.vectors import Vectors, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import NONE, PREFIX, is_pubtator, read_abstracts
 from data_pipeline.sources.text import abbreviations_of
@@ -155,21 +157,24 @@ def _of_papers(
 #
 # Phan et al. 2019 (BNE), sections 4.2 and 4.3. A fold is a type of mention: Disease, Chemical.
 
-_FLAGS = (
-    Flag(
-        "--exact-match",
-        "annotated abstracts for training, of one benchmark or of all: mentions that stand there "
-        "are answered as there (XM, a score of its own)",
-        default=[],
-        argparse={"nargs": "+", "metavar": "[NAME=]FILE"},
-    ),
-    Flag(
-        "--wmd",
-        "score mentions in text also by Word Mover's Distance; with --vectors-of words",
-        default=False,
-        argparse={"action": "store_true"},
-    ),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(Options):
+    """Options of mentions in text."""
+
+    exact_match: Annotated[
+        tuple[str, ...],
+        Flag(
+            "annotated abstracts for training, of one benchmark or of all: mentions that stand "
+            "there are answered as there (XM, a score of its own)",
+            "[NAME=]FILE",
+            heading="names",
+        ),
+    ] = ()
+    wmd: Annotated[
+        bool,
+        Flag("score mentions in text also by Word Mover's Distance; with --vectors-of words"),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -196,8 +201,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
           acc@1 with abbreviations written out, and MAP of the names of its concept among those of
           the 20 best concepts by BM25. Mentions whose concept the dictionary lacks are left out.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
-    flags_under: ClassVar[str] = "names"
+    options: ClassVar[type[Options]] = TextOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MENTIONS_IN_TEXT
 
     @classmethod
@@ -261,14 +265,16 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
-        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        result = evaluate_normalization(
+            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
+        )
+        record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         baselines = {name: dict(scores) for name, scores in self.without_encoder.items()}
-        if options["wmd"]:
+        if options.of(TextOptions).wmd:
             for name, scores in self.by_word_movers(vectors).items():
                 baselines[name] |= scores
         cosine = Cosine(vectors, self.searched.names.names, self.searched.rows)
-        record = self.completed(record, result, cosine, baselines, options["seed"])
+        record = self.completed(record, result, cosine, baselines, options.seed)
         return with_answers(record, self, result, vectors, options)
 
     def by_word_movers(self, vectors: Vectors) -> dict[str, dict[str, dict[str, float]]]:
@@ -489,7 +495,7 @@ def _read_folds(given: Given) -> _TextFolds:
 def _training_files(given: Given) -> list[Path]:
     """The files of --exact-match that are meant for a benchmark."""
     files = []
-    for argument in given.options.get("exact_match", []):
+    for argument in given.options.of(TextOptions).exact_match:
         name, equals, path = argument.partition("=")
         if not equals or Path(argument).exists():
             files.append(Path(argument))

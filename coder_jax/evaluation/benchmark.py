@@ -12,11 +12,11 @@ is imported where it is called.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
@@ -24,36 +24,27 @@ from coder_jax.evaluation.results import Table
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import tab_separated
+from data_pipeline.flags import Flag
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
-# Values of the flags of all kinds, and "seed", by name ("only_these_types"): each kind takes what
-# is its own.
-Options = Mapping[str, Any]
+OwnOptions = TypeVar("OwnOptions", bound="Options")
 
 _NO_TABLE_OF_TEXT = (".zip", ".xml", ".tar.gz", ".tgz", ".tar")
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A flag of `evaluate` that one kind of benchmark reads.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line asks of the kinds of benchmarks.
 
-    Attributes:
-      name: as it is typed, "--neighbours".
-      default: its value where it is not given.
-      least: smaller numbers are refused (of a list, each).
-      argparse: what else `ArgumentParser.add_argument` is to know: type, nargs, choices, metavar.
+    A kind with flags of its own has a subclass (`Benchmark.options`); the options of an evaluation
+    are of all these classes at once (`benchmarks.options_with`).
     """
 
-    name: str
-    help: str
-    default: Any = None
-    least: int | None = None
-    argparse: Mapping[str, Any] = field(default_factory=dict)
+    seed: Annotated[int, Flag("for all random draws", least=0)] = 0
 
-    @property
-    def option(self) -> str:
-        """Its key in `Options`: "only_these_types" of "--only-these-types"."""
-        return self.name.removeprefix("--").replace("-", "_")
+    def of(self, own: type[OwnOptions]) -> OwnOptions:
+        """As the options of one kind; its defaults where they are not among them."""
+        return self if isinstance(self, own) else own(seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -99,14 +90,14 @@ class Given:
       path: a file or a folder, or a word that a kind claims, such as paper:knowledge.
       dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
       retired_cuis: which CUIs were merged into which.
-      options: values of the flags of all kinds.
+      options: of all kinds.
     """
 
     name: str
     path: Path
     dictionary: Dictionary | None = None
     retired_cuis: RetiredCuis | None = None
-    options: Options = field(default_factory=dict)
+    options: Options = Options()
 
 
 class Benchmark(ABC):
@@ -118,7 +109,7 @@ class Benchmark(ABC):
       kind: of its records. Those of one kind share a table; kinds may share one.
       formats: lines for whoever gave a path that no kind knows: what files of it look like.
       about: lines for `evaluate --help`.
-      flags, flags_under: its own flags, and the heading of `--help` that they stand under.
+      options: the class of its own options.
       published: rows of papers; shown below those of a benchmark whose name holds theirs.
       takes_features: vectors as they are, not of unit length, are asked of the encoder while it is
         scored; so its terms are not encoded before.
@@ -131,8 +122,7 @@ class Benchmark(ABC):
     kind: ClassVar[str]
     formats: ClassVar[str]
     about: ClassVar[str]
-    flags: ClassVar[tuple[Flag, ...]] = ()
-    flags_under: ClassVar[str] = "other benchmarks"
+    options: ClassVar[type[Options]] = Options
     published: ClassVar[tuple[PublishedRow, ...]] = ()
     takes_features: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False

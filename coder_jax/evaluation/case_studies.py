@@ -17,6 +17,7 @@ import numpy as np
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.concepts import ConceptOptions
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import Row, Table
 from coder_jax.evaluation.vectors import Vectors, terms_only
@@ -123,7 +124,9 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         return _case_study_record(
-            self, _nearest_terms(vectors, self, options["neighbours"] or _NEAREST), encoder
+            self,
+            _nearest_terms(vectors, self, options.of(ConceptOptions).neighbours or _NEAREST),
+            encoder,
         )
 
     @classmethod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import MCSM, MCSM_TYPES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -25,6 +25,7 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import CONCEPTS, Vectors
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_separated
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 
@@ -36,33 +37,36 @@ from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 
 _NEIGHBOURS = 40
 _HEADER = ("cui", "semantic types", "term")
-_FLAGS = (
-    Flag(
-        "--types",
-        "semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
-        default=[],
-        argparse={"nargs": "+", "metavar": "TYPE"},
-    ),
-    Flag(
-        "--neighbours",
-        "nearest concepts that MCSM looks at (default: 40, as in the papers), or nearest terms "
-        "that are listed for each term of case studies (default: 5)",
-        least=1,
-        argparse={"type": int},
-    ),
-    Flag(
-        "--only-these-types",
-        "neighbours come from the evaluated types only, as in CODER's released code",
-        default=False,
-        argparse={"action": "store_true"},
-    ),
-    Flag(
-        "--sample",
-        "score so many of each type, drawn at random (default: all)",
-        least=1,
-        argparse={"type": int, "metavar": "CONCEPTS"},
-    ),
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptOptions(Options):
+    """Options of concepts and of case studies."""
+
+    types: Annotated[
+        tuple[str, ...],
+        Flag(
+            "semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
+            "TYPE",
+            heading="concepts",
+        ),
+    ] = ()
+    neighbours: Annotated[
+        int | None,
+        Flag(
+            "nearest concepts that MCSM looks at (default: 40, as in the papers), or nearest terms "
+            "that are listed for each term of case studies (default: 5)",
+            least=1,
+        ),
+    ] = None
+    only_these_types: Annotated[
+        bool,
+        Flag("neighbours come from the evaluated types only, as in CODER's released code"),
+    ] = False
+    sample: Annotated[
+        int | None,
+        Flag("score so many of each type, drawn at random (default: all)", "CONCEPTS", least=1),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ class ConceptSet(Benchmark):
 concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
           MCSM: how many of a concept's nearest concepts are of its semantic type. (A dataset built
           with --hold-out-concepts is scored by coverage.)"""
-    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
-    flags_under: ClassVar[str] = "concepts"
+    options: ClassVar[type[Options]] = ConceptOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MCSM
 
     @classmethod
@@ -103,7 +106,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
     @classmethod
     def read(cls, given: Given) -> ConceptSet:
         read = _read_dataset_concepts if given.path.is_dir() else _read_concept_list
-        found = read(given.name, given.path, given.options["types"])
+        found = read(given.name, given.path, given.options.of(ConceptOptions).types)
         return replace(found, retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
@@ -130,8 +133,13 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return keys
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        chosen = {name: options[name] for name in ("only_these_types", "sample", "seed")}
-        chosen = {"k": options["neighbours"] or _NEIGHBOURS, **chosen}
+        own = options.of(ConceptOptions)
+        chosen: dict[str, Any] = {
+            "k": own.neighbours or _NEIGHBOURS,
+            "only_these_types": own.only_these_types,
+            "sample": own.sample,
+            "seed": own.seed,
+        }
         result, counts = _evaluate_concept_similarity(vectors, self, **chosen)
         return _concept_similarity_record(self, result, counts, encoder, **chosen)
 

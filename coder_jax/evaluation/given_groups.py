@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import polars as pl
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.normalization import (
     ANSWERS,
     MOST_RANKS,
+    NormalizationOptions,
     TermRows,
     answer_columns,
     cleaned,
@@ -39,6 +40,7 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, groups_of_concepts
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, split_concepts
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import GROUPS, PARTS, QuaeroMention, is_quaero, read_quaero
 from data_pipeline.terminology.cleaning import clean
@@ -430,6 +432,37 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 # scored: `score` makes one of an encoder, by nearest terms; `score_normalizer` takes any other.
 
 
+@dataclass(frozen=True, kw_only=True)
+class _GroupOptions(Options):
+    """Options of mentions whose semantic group is given."""
+
+    threshold: Annotated[
+        tuple[float, ...],
+        Flag(
+            "also score with no answer below these cosines (or probabilities, of a classifier)",
+            "SCORE",
+            heading="mentions with semantic groups",
+        ),
+    ] = ()
+    semantic_groups: Annotated[
+        tuple[str, ...],
+        Flag(
+            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
+            "GROUP",
+            choices=GROUPS,
+        ),
+    ] = ()
+    count_as: Annotated[
+        str,
+        Flag(
+            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
+            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough) "
+            "(default: mlnorm)",
+            choices=tuple(_COUNTINGS),
+        ),
+    ] = "mlnorm"
+
+
 @dataclass(frozen=True)
 class GroupedMentions(Benchmark):
     """Sets of mentions, each of which has a semantic group and gold CUIs.
@@ -557,9 +590,10 @@ class GroupedMentions(Benchmark):
           similarity: what its scores are.
         """
 
-        scorer = _Scorer(self, normalizer, _COUNTINGS[options["count_as"]], options["threshold"])
+        chosen = options.of(_GroupOptions)
+        scorer = _Scorer(self, normalizer, _COUNTINGS[chosen.count_as], chosen.threshold)
         record = scorer.record(encoder, options, missing=missing, similarity=similarity)
-        answers = _described(scorer, encoder.pooling, options["predictions"])
+        answers = _described(scorer, encoder.pooling, options.of(NormalizationOptions).predictions)
         return replace(record, answers=answers)
 
     @classmethod
@@ -571,7 +605,7 @@ class GroupedMentions(Benchmark):
 
 def chosen_groups(given: Given) -> tuple[str, ...]:
     """The groups whose mentions are asked for; none: all."""
-    return tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))
+    return tuple(dict.fromkeys(given.options.of(_GroupOptions).semantic_groups))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -592,29 +626,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
           of 2015 (dev) and 2016 (test). Rows beside them: gold that the dictionary holds alone, and
           the majority CUI of the training mentions.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--threshold",
-            "also score with no answer below these cosines (or probabilities, of a classifier)",
-            default=[],
-            argparse={"nargs": "+", "type": float, "metavar": "SCORE"},
-        ),
-        Flag(
-            "--semantic-groups",
-            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
-            default=[],
-            argparse={"nargs": "+", "choices": GROUPS, "metavar": "GROUP"},
-        ),
-        Flag(
-            "--count-as",
-            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
-            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough); "
-            "default: mlnorm",
-            default="mlnorm",
-            argparse={"choices": tuple(_COUNTINGS)},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions with semantic groups"
+    options: ClassVar[type[Options]] = _GroupOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -665,7 +677,7 @@ class _Scorer:
         self, encoder: EncoderRecord, options: Options, *, missing: int, similarity: str
     ) -> EvaluationRecord:
         """The record; its scores are means over the sets, which are its folds."""
-        rng = np.random.default_rng(options["seed"])
+        rng = np.random.default_rng(options.seed)
         benchmark, sets = self.benchmark, self.benchmark.sets
         folds, drawn = {}, []
         for one in sets:
@@ -702,7 +714,7 @@ class _Scorer:
                 "similarity": similarity,
                 "concept": "the best one of the mention's semantic group, which is given",
                 "semantic_groups": list(benchmark.chosen) or "all",
-                "count_as": options["count_as"],
+                "count_as": options.of(_GroupOptions).count_as,
                 "threshold": "none; folds have those that were asked for",
                 "mrr": f"over gold CUIs, 0 beyond {_RANKED} answers; no threshold",
                 "acc@k": "mentions one of whose gold CUIs is among k concepts; no threshold",

@@ -65,7 +65,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
         return self.parts[0]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return _score_links(vectors, self, encoder, options["seed"])
+        return _score_links(vectors, self, encoder, options.seed)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:

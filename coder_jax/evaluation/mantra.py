@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from xml.etree import ElementTree
 
 import numpy as np
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.given_groups import GroupedMentions, NotedMentions, chosen_groups
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
@@ -35,6 +35,7 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, decoded
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources import corpora as brat
 from data_pipeline.sources.corpora import check_spans
@@ -280,6 +281,20 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 _MEASURES = ("precision", "recall", "f1")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _MantraOptions(Options):
+    """Options of MANTRA GSC."""
+
+    given_groups: Annotated[
+        bool,
+        Flag(
+            "give the semantic group of each mention of MANTRA GSC, and search in it alone: scored "
+            "and shown as QUAERO is",
+            heading="mentions with semantic groups",
+        ),
+    ] = False
+
+
 @dataclass(frozen=True)
 class Mantra(NormalizationBenchmark):
     """MANTRA GSC: a fold for each language and corpus."""
@@ -292,16 +307,7 @@ class Mantra(NormalizationBenchmark):
 MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
           precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
           hits per pair of mention and CUI, is the recall; a second row has it."""
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--given-groups",
-            "give the semantic group of each mention of MANTRA GSC, and search in it alone: scored "
-            "and shown as QUAERO is",
-            default=False,
-            argparse={"action": "store_true"},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions with semantic groups"
+    options: ClassVar[type[Options]] = _MantraOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MANTRA
 
     @classmethod
@@ -314,7 +320,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
 
     @classmethod
     def read(cls, given: Given) -> Benchmark:
-        if given.options.get("given_groups"):
+        if given.options.of(_MantraOptions).given_groups:
             return _GroupedMantra.read(given)
         return cls.of_folds(given, _read_mantra(given.path, given.dictionary))
 
@@ -326,7 +332,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=[1])
-        record = _mantra_record(self, result, encoder, missing, options["seed"])
+        record = _mantra_record(self, result, encoder, missing, options.seed)
         return with_answers(record, self, result, vectors, options)
 
     @classmethod

@@ -16,6 +16,7 @@ import numpy as np
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, ahead_and_tied
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -71,7 +72,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
           at k: the share of a name's synonyms among the k names nearest to it, of all names of the
           concepts that training has not seen.\
 """
-    flags_under: ClassVar[str] = "names"
+    options: ClassVar[type[Options]] = NormalizationOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -115,7 +116,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         return self.names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        ks = sorted(set(options["k"] or _COVERAGE_AT))
+        ks = sorted(set(options.of(NormalizationOptions).k or _COVERAGE_AT))
         number = {concept: place for place, concept in enumerate(self.sizes)}
         concepts = np.array([number[concept] for concept in self.concepts])
         found = _coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)
@@ -124,7 +125,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         # The names of a concept stand or fall together, so whole concepts are drawn.
         summed = np.zeros((len(number), len(ks) + 1))
         np.add.at(summed, concepts, np.column_stack([found, np.ones(len(found))]))
-        drawn = resampled(summed, _ratios, np.random.default_rng(options["seed"]))
+        drawn = resampled(summed, _ratios, np.random.default_rng(options.seed))
         return EvaluationRecord(
             benchmark=self.name,
             kind=self.kind,

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 import polars as pl
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts, rank_intervals, rank_scores
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
@@ -36,6 +36,7 @@ from data_pipeline.files.tables import (
     two_columns,
 )
 from data_pipeline.files.whole import written_whole
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import mention_languages, mention_rows, names_mentions
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -68,6 +69,29 @@ class NormalizationFold:
     languages: list[str] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class NormalizationOptions(Options):
+    """Options of mentions and terms."""
+
+    k: Annotated[
+        tuple[int, ...],
+        Flag(
+            "the k of acc@k, and of coverage at k (default: 1 3 5; of coverage 1 5 10 20 50)",
+            "K",
+            least=1,
+            heading="mentions and terms",
+        ),
+    ] = ()
+    predictions: Annotated[
+        Path | None,
+        Flag(
+            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
+            "mentions, gold, its rank, and the five nearest concepts",
+            "DIR",
+        ),
+    ] = None
+
+
 @dataclass(frozen=True)
 class NormalizationBenchmark(Benchmark):
     """Mentions to normalize; `retired` of them have a gold CUI that stands in for a retired one.
@@ -85,21 +109,7 @@ class NormalizationBenchmark(Benchmark):
     quoted: int = 0
 
     kind: ClassVar[str] = "normalization"
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--k",
-            "the k of acc@k, and of coverage at k (default: 1 3 5; of coverage 1 5 10 20 50)",
-            least=1,
-            argparse={"nargs": "+", "type": int},
-        ),
-        Flag(
-            "--predictions",
-            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
-            "mentions, gold, its rank, and the five nearest concepts",
-            argparse={"type": Path, "metavar": "DIR"},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions and terms"
+    options: ClassVar[type[Options]] = NormalizationOptions
     published: ClassVar[tuple[PublishedRow, ...]] = NORMALIZATION
     # What the k of acc@k counts.
     acc_at_k: ClassVar[str] = "k concepts"
@@ -143,8 +153,10 @@ class NormalizationBenchmark(Benchmark):
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
-        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        result = evaluate_normalization(
+            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
+        )
+        record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         return with_answers(record, self, result, vectors, options)
 
     @classmethod
@@ -153,7 +165,7 @@ class NormalizationBenchmark(Benchmark):
 
         The scores are means over the folds, or languages, that are counted in the last column.
         """
-        ks = options["k"] or ACCURACY_AT
+        ks = options.of(NormalizationOptions).k or ACCURACY_AT
         header = ["normalization", "pooling", "mentions", "terms", "concepts"]
         scores = [f"acc@{k}" for k in ks]
         missing = missing_column(records)
@@ -202,7 +214,7 @@ def with_answers(
 ) -> EvaluationRecord:
     """The record with what each mention was answered; tables of it where they are asked for."""
 
-    folder = options["predictions"]
+    folder = options.of(NormalizationOptions).predictions
     found = _answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
     described = _described_answers(benchmark, result, found)
     if folder:

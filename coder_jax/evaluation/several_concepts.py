@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import MULTIPLE_NAMES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -28,6 +28,7 @@ from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
 from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, progress_bar
 
 # -------------------------------------------------------------------------------------------------
@@ -232,6 +233,16 @@ _TF_IDF, _EDITS = "TF-IDF of characters", "edit distance"
 _TRAINING, _SIGNS = "nearest training mention or name", "number by the signs +"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _SplitOptions(Options):
+    """Options of mentions of several concepts."""
+
+    split: Annotated[
+        Literal["train", "dev", "test"],
+        Flag("the mentions of a folder to score", heading="mentions of several concepts"),
+    ] = "test"
+
+
 @dataclass(frozen=True)
 class MultipleNames(Benchmark):
     """The mentions of one split of a folder of mentions, and its dictionary."""
@@ -251,15 +262,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
           without a generator of the recipe recall, the nearest name is the answer.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--split",
-            "the mentions of a folder to score: train, dev or test (default: test)",
-            default="test",
-            argparse={"choices": ("train", "dev", "test")},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions of several concepts"
+    options: ClassVar[type[Options]] = _SplitOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -271,7 +274,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @classmethod
     def read(cls, given: Given) -> Self:
-        data, split = open_mentions(given.path), given.options.get("split", "test")
+        data, split = open_mentions(given.path), given.options.of(_SplitOptions).split
         if split not in data.splits:
             raise BadInput(
                 f"--split {split}: {given.path} has the mentions of {', '.join(data.splits)}; "

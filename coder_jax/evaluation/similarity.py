@@ -226,7 +226,7 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         result = _evaluate_similarity(
-            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options["seed"]
+            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options.seed
         )
         return _similarity_record(self, result, encoder)
 

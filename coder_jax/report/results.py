@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for, tables_of
-from coder_jax.evaluation.normalization import wrong_answers
+from coder_jax.evaluation.normalization import NormalizationOptions, wrong_answers
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.results import Table
 from coder_jax.mapping.confidence import ALL, Cutoff, Cutoffs, CutoffTable
@@ -264,7 +264,7 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
                 f"counted; expected numbers from 0 to 1, none less than the one before; {again}"
             )
     try:
-        tables = tables_of([record], k=_common_ks([record]))
+        tables = tables_of([record], NormalizationOptions(k=_common_ks([record])))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # Which scores and counts there are depends on the benchmark: its table asks for them.
         raise BadInput(
@@ -320,17 +320,21 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     published = dict.fromkeys(one.benchmark for one in records if published_for(one.benchmark))
     groups = [[one for one in records if one.benchmark == name] for name in published]
     groups.append([one for one in records if one.benchmark not in published])
-    return [table for group in groups for table in tables_of(group, k=_common_ks(group))]
+    return [
+        table
+        for group in groups
+        for table in tables_of(group, NormalizationOptions(k=_common_ks(group)))
+    ]
 
 
-def _common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
+def _common_ks(records: Sequence[EvaluationRecord]) -> tuple[int, ...]:
     """The k of acc@k that all records of normalization have; BadInput if there are none."""
     held: list[tuple[str, set[int]]] = []
     for record in records:
         if record.kind == "normalization":
             ks = {int(name[4:]) for name in record.scores if re.fullmatch(r"acc@\d+", name)}
             held.append((f"{record.benchmark} of {record.encoder.model}", ks))
-    common = sorted(set.intersection(*(ks for _, ks in held))) if held else []
+    common = tuple(sorted(set.intersection(*(ks for _, ks in held)))) if held else ()
     if held and not common:
         found = dict.fromkeys(f"{name} has acc@k for k of {sorted(ks)}" for name, ks in held)
         raise BadInput(

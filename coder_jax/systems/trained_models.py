@@ -18,7 +18,7 @@ from coder_jax.encoding.vector_files import (
     hash_of_encoder,
     hash_weights,
 )
-from coder_jax.evaluation.benchmark import Benchmark
+from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames
@@ -160,7 +160,7 @@ def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
 
 
 def records_of_classes(
-    model: str, benchmarks: Sequence[Benchmark], options: dict[str, Any]
+    model: str, benchmarks: Sequence[Benchmark], options: Options
 ) -> list[EvaluationRecord]:
     """The records of a model with classes.
 

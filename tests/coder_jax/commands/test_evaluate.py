@@ -1,6 +1,5 @@
 """`python -m coder_jax evaluate` on real weights: table, JSON, messages; equal to a peer."""
 
-import argparse
 import csv
 import dataclasses
 import json
@@ -30,6 +29,7 @@ from data_pipeline import process
 from data_pipeline.dataset import dictionary
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.files.identity import CUTOFFS
+from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
 
@@ -150,11 +150,9 @@ def test_a_dataset_brings_its_retired_cuis_along(files, monkeypatch):
     monkeypatch.setattr(dictionary, "read_dictionary", lambda path, **chosen: terms)
 
     def gold(*more):
-        parser = argparse.ArgumentParser()
-        evaluate.add_arguments(parser)
         words = ["--model", "m", "--json", "o", "--benchmark", f"a={files / 'mentions.tsv'}"]
         words += ["--dictionary", str(files / "data"), *map(str, more)]
-        (benchmark,) = evaluate._read_benchmarks(parser.parse_args(words))
+        (benchmark,) = evaluate._read_benchmarks(parsed(evaluate.OPTIONS, words)[0])
         return benchmark.folds[0].gold
 
     assert gold() == ["C1"]

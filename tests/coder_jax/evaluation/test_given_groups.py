@@ -45,7 +45,7 @@ def scored(corpus, normalizer=None, read=None, **options):
     chosen = {name: value for name, value in options.items() if name == "semantic_groups"}
     benchmark = read_benchmark("quaero", corpus, **chosen, **(read or {}))
     normalizer = normalizer or Chosen(ANSWERS)
-    return benchmark.score_normalizer(normalizer, ENCODER, options_with(options))
+    return benchmark.score_normalizer(normalizer, ENCODER, options_with(**options))
 
 
 def test_a_set_by_hand(corpus):
@@ -217,7 +217,7 @@ def corpus_of_answers(tmp_path):
 
 def scored_of_answers(corpus, answers, dictionary=None, **options):
     benchmark = read_benchmark("quaero", corpus, dictionary=dictionary)
-    return benchmark.score_normalizer(Chosen(answers), ENCODER, options_with(options))
+    return benchmark.score_normalizer(Chosen(answers), ENCODER, options_with(**options))
 
 
 def rows_of(path):

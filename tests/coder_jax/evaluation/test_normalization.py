@@ -401,7 +401,7 @@ def test_the_answer_is_the_nearest_of_all_term_by_term():
 
 def test_what_a_record_keeps(tmp_path):
     vectors, benchmark = Angles(), toy(["ENG", "ENG", "", "FRE"])
-    options = options_with({"predictions": tmp_path})
+    options = options_with(predictions=tmp_path)
     record = benchmark.score(vectors, ENCODER, options)
     kept = record.answers
     assert kept["ranks"] == {"": "1 1+1 - 2"}
@@ -415,7 +415,7 @@ def test_what_a_record_keeps(tmp_path):
     assert set(record.intervals) == {"acc@1", "acc@3", "acc@5", "mrr"}
     sure = record.unreachable["intervals_of_reachable"]
     assert sure["mrr"][0] > record.intervals["mrr"][0], "the unreachable one is left out"
-    plain = benchmark.score(Angles(), ENCODER, options_with({}))
+    plain = benchmark.score(Angles(), ENCODER, options_with())
     assert plain.answers | {"predictions": {}} == kept | {"predictions": {}}
     assert (plain.scores, plain.answers["predictions"]) == (record.scores, {})
 

@@ -57,7 +57,7 @@ def test_each_vectors_have_their_training(benchmark, monkeypatch, features, made
     monkeypatch.setattr(relation_classifiers, "fine_tune", noted("encoder"))
     monkeypatch.setattr(relation_classifiers, "fine_tune_table", noted("table"))
     vectors = EncodedTerms(None, [], None) if made == "encoded" else concept_vectors()
-    options = options_with({"features": features, "epochs": 7, "seed": 3})
+    options = options_with(features=features, epochs=7, seed=3)
     record = benchmark.score(vectors, ENCODER, options)
     ((name, training),) = called
     kind = "encoder" if made == "encoded" else "table"
@@ -76,7 +76,7 @@ def test_vectors_that_cannot_be_trained_along(benchmark):
         keyed_by = "concepts"
 
     with pytest.raises(ValueError, match="expected an encoder or a file's to fine-tune"):
-        benchmark.score(Fixed(), ENCODER, options_with({"features": "fine-tuned"}))
+        benchmark.score(Fixed(), ENCODER, options_with(features="fine-tuned"))
 
 
 @pytest.mark.parametrize("features", ["frozen", "fine-tuned"])
