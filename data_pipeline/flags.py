@@ -161,7 +161,7 @@ class _Words(argparse.Action):
         found = [kind(word.strip() if option.several and kind is str else word) for word in words]
         least = option.flag.least
         if least is not None and min(found) < least:
-            raise BadInput(f"{option.name} is {min(found)}; expected {least:g} or more")
+            raise BadInput(f"{option.name}: found {min(found)}; expected {least:g} or more")
         before = getattr(namespace, self.dest, ())
         many = option.several or option.pair
         setattr(namespace, self.dest, (*before * option.several, *found) if many else found[0])

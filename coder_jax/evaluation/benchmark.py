@@ -40,7 +40,7 @@ class Options:
     are of all these classes at once (`benchmarks.options_with`).
     """
 
-    seed: Annotated[int, Flag("for all random draws", least=0)] = 0
+    seed: Annotated[int, Flag("for all random draws", least=0, heading="options")] = 0
 
     def of(self, own: type[OwnOptions]) -> OwnOptions:
         """As the options of one kind; its defaults where they are not among them."""

@@ -155,7 +155,7 @@ def test_input_that_cannot_be_used(model, tmp_path):
         run("--model", model, "--out", out, terms, "--dictionary", terms)
     with pytest.raises(BadInput, match="--dictionary-languages: found 'ENG'; expected --dictio"):
         run("--model", model, "--out", out, terms, "--dictionary-languages", "ENG")
-    with pytest.raises(BadInput, match="--terms-per-chunk is 0; expected 1 or more"):
+    with pytest.raises(BadInput, match="--terms-per-chunk: found 0; expected 1 or more"):
         run("--model", model, "--out", out, terms, "--terms-per-chunk", "0")
     assert [path.name for path in tmp_path.iterdir()] == ["terms.txt"]
 

@@ -9,6 +9,7 @@ import pytest
 from evaluating import ENCODER, records_in, run
 from mantra_corpus import DICTIONARY, XML, write_brat
 
+from coder_jax.evaluation.benchmark import Options
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.mantra import (
     _MEASURES,
@@ -70,7 +71,9 @@ def test_one_cui_per_mention(brat, tmp_path):
     assert record.folds["Medline fr"]["scores"] == pytest.approx(expected)
     assert record.scores == pytest.approx(expected), "English is not in the mean"
     assert record.counts["folds"] == 1
-    header, (row, released, *_) = Mantra.table([dataclasses.replace(record, encoder=ENCODER)], {})
+    header, (row, released, *_) = Mantra.table(
+        [dataclasses.replace(record, encoder=ENCODER)], Options()
+    )
     cells = dict(zip(header, released.cells, strict=True))
     assert released.cells[0] == "mantra, hits per pair (released code)"
     score = {name: cell.partition(" ±")[0] for name, cell in cells.items()}

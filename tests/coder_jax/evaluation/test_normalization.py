@@ -58,7 +58,7 @@ def test_record_names_the_whole_protocol():
     assert record.scoring["acc@k"] == "k concepts"
     of_xl_bel = record_of(made_of=XlBel)
     assert of_xl_bel.scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
-    header, (row, *_) = Mentions.table([record], {"k": [1]})
+    header, (row, *_) = Mentions.table([record], options_with(k=(1,)))
     assert row.cells[header.index("folds")] == "2"
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")
