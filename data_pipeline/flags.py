@@ -5,21 +5,25 @@
         out: Annotated[Path, Flag("the .npy file to write", "FILE")]
         pooling: Annotated[str | None, Flag("how a term becomes a vector", choices=POOLINGS)] = None
 
-A field with a `Flag` is a flag, required where it has no default; its type says how words become
-values. Of a field that is a dataclass itself, the flags are those of its fields. `--help` shows the
-options that people need, `--help-all` all of them, each under its heading.
+A field with a `Flag`, or with a text below it that says what it is, is a flag; it is required where
+it has no default. Its type says how words become values; of a switch --no-x is taken, too. Of a
+field that is a dataclass itself, the flags are those of its fields. `--help` shows the options that
+people need, `--help-all` all of them, each under its heading.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
+import inspect
+import itertools
 import re
 import shutil
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -44,18 +48,21 @@ class Flag:
     """What `--help` says of a field, and what its type does not say of its values.
 
     Attributes:
-      help: what it does; `--help` shows the first clause. The default is added.
+      help: what it does, if no text below the field says it; `--help` shows the first clause. The
+        default is added.
       metavar: what stands for its value, "FILE"; of a pair, one for each.
-      name: as it is typed, if it is not --the-field; "" for an argument without a flag.
+      name: as it is typed, if it is not --the-field; "" for an argument without a flag; of a field
+        that is a dataclass, what the names of its flags begin with.
       choices: the values that it takes, where the type is no `Literal`.
       least: smaller numbers are refused (of several, each).
       commas: whether a word may hold several values with commas between them.
       one_word: whether a flag of several values takes one word each time that it is given in a
         command whose last argument has no flag: it would take that, too.
       heading: what it stands under in `--help-all`, with the fields below it.
+      hidden: whether the command line cannot set it.
     """
 
-    help: str
+    help: str = ""
     metavar: str | tuple[str, ...] = ""
     name: str | None = None
     choices: Sequence[str] = ()
@@ -63,6 +70,7 @@ class Flag:
     commas: bool = False
     one_word: bool = False
     heading: str = ""
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,20 +78,15 @@ class _Option:
     """A flag of a command, as its field declares it."""
 
     path: tuple[str, ...]  # of fields, from the options of the command to this value
+    name: str  # as it is typed; "" of an argument without a flag
     flag: Flag
+    help: str
     heading: str
     kind: Any  # of one value
     several: bool
     pair: bool
     one_word: bool
     default: Any  # MISSING if it is required
-
-    @property
-    def name(self) -> str:
-        """As it is typed: --dictionary-languages; --no-cache of what is true by default."""
-        if self.flag.name is not None:
-            return self.flag.name
-        return ("--no-" if self.default is True else "--") + self.path[-1].replace("_", "-")
 
     @property
     def choices(self) -> tuple[Any, ...]:
@@ -110,27 +113,29 @@ class _Option:
 
     def explained(self) -> str:
         """Its help, with its default."""
-        words = " ".join(self.flag.help.split())
+        words = " ".join(self.help.split())
         value = self.default
-        if self.required or value in (None, (), "") or isinstance(value, bool):
+        if self.required or value in (None, (), "") or value is False or "(default: " in words:
             return words
-        if "(default: " in words:
-            return words
-        shown = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        shown = "yes" if value is True else shown
         return f"{words} (default: {shown})"
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declares it. Only what is given gets into the namespace: the fields know the defaults."""
         declared: dict[str, Any] = {"default": argparse.SUPPRESS}
         if self.kind is bool:
-            declared |= {"action": "store_const", "const": self.default is not True}
-        else:
-            declared |= {"action": _Words, "option": self, "metavar": self.flag.metavar or None}
-            declared["choices"] = self.choices or None
-            if self.kind in (int, float):
-                declared["type"] = self.kind
-            several = self.several and not self.one_word
-            declared["nargs"] = "+" if several else 2 if self.pair else None
+            switch = {"action": "store_const", "dest": ".".join(self.path), **declared}
+            parser.add_argument(self.name, const=True, **switch)
+            if not self.name.startswith("--no-"):
+                parser.add_argument(f"--no-{self.name[2:]}", const=False, **switch)
+            return
+        declared |= {"action": _Words, "option": self, "metavar": self.flag.metavar or None}
+        declared["choices"] = self.choices or None
+        if self.kind in (int, float):
+            declared["type"] = self.kind
+        several = self.several and not self.one_word
+        declared["nargs"] = "+" if several else 2 if self.pair else None
         if self.name:
             parser.add_argument(self.name, dest=".".join(self.path), **declared)
         else:
@@ -167,15 +172,40 @@ class _Words(argparse.Action):
         setattr(namespace, self.dest, (*before * option.several, *found) if many else found[0])
 
 
-def _fields(of: Any) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
-    """(name, type, what `Annotated` adds to it, default) of each field of a class, or of a value.
+@dataclass(frozen=True)
+class _Field:
+    """A field of a class of options, or of a value of one, which has the defaults."""
 
-    Those of the class itself come first, then those of the classes that it is made of.
-    """
+    name: str
+    kind: Any
+    default: Any
+    flag: Flag | None
+    text: str
+
+    @property
+    def part(self) -> Any:
+        """The dataclass that it is, or holds by default; None if it is none, or hidden."""
+        if self.flag is not None and self.flag.hidden:
+            return None
+        if dataclasses.is_dataclass(self.default):
+            return self.default
+        is_class = isinstance(self.kind, type) and dataclasses.is_dataclass(self.kind)
+        return self.kind if is_class else None
+
+    @property
+    def is_flag(self) -> bool:
+        if self.part is not None or (self.flag is not None and self.flag.hidden):
+            return False
+        return self.flag is not None or bool(self.text)
+
+
+def _fields(of: Any) -> Iterator[_Field]:
+    """Those of a class itself come first, then those of the classes that it is made of."""
     owner = of if isinstance(of, type) else type(of)
     fields = {field.name: field for field in dataclasses.fields(owner)}
     hints = get_type_hints(owner, include_extras=True)
     for base in owner.__mro__:
+        texts: dict[str, str] | None = None
         for name in vars(base).get("__annotations__", {}):
             if (field := fields.pop(name, None)) is None:
                 continue
@@ -184,60 +214,76 @@ def _fields(of: Any) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
                 default = getattr(of, name)
             elif field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
-            hint = hints[name]
-            yield (
-                name,
-                getattr(hint, "__origin__", hint),
-                getattr(hint, "__metadata__", ()),
-                default,
-            )
+            marks = getattr(hints[name], "__metadata__", ())
+            flag = next((mark for mark in marks if isinstance(mark, Flag)), None)
+            text = flag.help if flag is not None else ""
+            if not text:
+                texts = _texts(base) if texts is None else texts
+                text = texts.get(name, "")
+            kind = getattr(hints[name], "__origin__", hints[name]) if marks else hints[name]
+            yield _Field(name, kind, default, flag, text)
 
 
-def _options(kind: Any) -> list[_Option]:
-    """The flags of a class of options."""
-    options = list(_declared(kind))
+def _texts(owner: type) -> dict[str, str]:
+    """What stands below the fields of a class, in its source."""
+    try:
+        source = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    except (OSError, TypeError):  # it has none
+        return {}
+    found = {}
+    lines = source.body if isinstance(source, ast.ClassDef) else []
+    for line, below in itertools.pairwise(lines):
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            text = below.value if isinstance(below, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found[line.target.id] = text.value
+    return found
+
+
+def _options(of: Any, headings: Mapping[str, str]) -> list[_Option]:
+    """The flags of a class of options, or of a value of one."""
+    options = list(_declared(of, headings))
     if all(one.name for one in options):
         return [dataclasses.replace(one, one_word=False) for one in options]
     return options
 
 
-def _declared(of: Any, path: tuple[str, ...] = (), heading: str = "options") -> Iterator[_Option]:
-    """The flags of a class of options, or of a value of one whose fields are the defaults."""
-    for name, kind, marks, default in _fields(of):
-        flag = next((mark for mark in marks if isinstance(mark, Flag)), None)
-        if flag is None:
-            part = _part(kind, default)
-            if part is not None:
-                yield from _declared(part, (*path, name), heading)
+def _declared(
+    of: Any,
+    headings: Mapping[str, str],
+    path: tuple[str, ...] = (),
+    prefix: str = "",
+    heading: str = "options",
+) -> Iterator[_Option]:
+    for field in _fields(of):
+        at, flag = (*path, field.name), field.flag or Flag()
+        if field.part is not None:
+            under = headings.get(field.name, heading)
+            yield from _declared(field.part, headings, at, prefix + (flag.name or ""), under)
+        if not field.is_flag:
             continue
-        heading = flag.heading or heading
+        heading, kind = flag.heading or heading, field.kind
         several = pair = False
         if get_origin(kind) in (types.UnionType, Union):
             kind = next(one for one in get_args(kind) if one is not type(None))
         if get_origin(kind) is tuple:
             several, pair = get_args(kind)[-1] is Ellipsis, get_args(kind)[-1] is not Ellipsis
             kind = get_args(kind)[0]
-        at = (*path, name)
-        yield _Option(at, flag, heading, kind, several, pair, flag.one_word, default)
-
-
-def _part(kind: Any, default: Any) -> Any:
-    """The dataclass that a field without a flag holds, or its default; None if it holds none."""
-    if dataclasses.is_dataclass(default):
-        return default
-    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+        name = f"--{prefix}{field.name}".replace("_", "-") if flag.name is None else flag.name
+        yield _Option(
+            at, name, flag, field.text, heading, kind, several, pair, flag.one_word, field.default
+        )
 
 
 def _filled(of: Any, given: dict[str, Any], path: tuple[str, ...] = ()) -> Any:
     """A value of a class of options: what was given, and else its defaults."""
     values = {}
-    for name, kind, marks, default in _fields(of):
-        at = (*path, name)
-        if not any(isinstance(mark, Flag) for mark in marks):
-            if (part := _part(kind, default)) is not None:
-                values[name] = _filled(part, given, at)
+    for field in _fields(of):
+        at = (*path, field.name)
+        if field.part is not None:
+            values[field.name] = _filled(field.part, given, at)
         elif ".".join(at) in given:
-            values[name] = given[".".join(at)]
+            values[field.name] = given[".".join(at)]
     return of(**values) if isinstance(of, type) else dataclasses.replace(of, **values)
 
 
@@ -275,27 +321,38 @@ def parsed(
     Raises:
         BadInput: for a flag that is not known or is missing, or a value that it does not take.
     """
-    options = _options(kind)
+    options = _options(kind, {})
     if "--help-all" in words:
         print(_full_help(name, about or "", options, examples))
         sys.exit(0)
     if set(HELP_FLAGS) & set(words):
         print(_brief_help(name, f"{about or ''}\n\n{examples}\n", options, common))
         sys.exit(0)
+    return _read(kind, options, words, name)
+
+
+def changed_by(value: T, words: Sequence[str], name: str) -> T:
+    """Options with the values that a command line changes; BadInput as of `parsed`."""
+    return _read(value, _options(value, {}), words, name)[0]
+
+
+def _read(of: Any, options: Sequence[_Option], words: Sequence[str], name: str) -> tuple[Any, bool]:
+    """As `parsed`, with the flags of a class of options or of a value of one."""
     parser = _Parser(prog=name, add_help=False)
     for option in options:
         option.add_to(parser)
-    parser.add_argument("--quiet", action="store_true")
+    if all(one.name != "--quiet" for one in options):
+        parser.add_argument("--quiet", action="store_true")
     _check_flags(parser, words)
     given = vars(parser.parse_args(words))
-    wanted = given.pop("quiet")
+    wanted = given.pop("quiet", False)
     missing = [one for one in options if one.required and ".".join(one.path) not in given]
     if missing:
         raise BadInput(
             f"found no {', no '.join(one.name or one.typed() for one in missing)}; expected "
             f"{_usage(name, options)}"
         )
-    return _filled(kind, given), wanted
+    return _filled(of, given), wanted
 
 
 def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -405,6 +462,19 @@ def _full_help(name: str, about: str, options: Sequence[_Option], examples: str)
     tables = [f"{heading}:\n{option_table(rows)}" for heading, rows in groups.items()]
     usage = _filled_text(f"usage: {_usage(name, options)}", " " * 9)
     return "\n\n".join(filter(None, [usage, about.strip(), *tables, examples.rstrip()]))
+
+
+def described(of: Any, headings: Mapping[str, str]) -> dict[str, list[tuple[str, str, str]]]:
+    """(name, flag as it is typed, help) of each option, by what it stands under.
+
+    Args:
+        of: a class of options, or a value of one.
+        headings: of the fields that are dataclasses, by their names.
+    """
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for one in _options(of, headings):
+        groups.setdefault(one.heading, []).append((one.name, one.typed(), one.explained()))
+    return groups
 
 
 def option_table(rows: Iterable[tuple[str, str]], widest: int = 30) -> str:

@@ -79,9 +79,9 @@ class EncodingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
-    """Whether vectors of dictionaries are kept and read again."""
+    """Whether the vectors of dictionaries are kept on this machine and read again."""
 
-    cache: Annotated[
+    no_cache: Annotated[
         bool,
         Flag(
             f"encode the dictionary again; otherwise its vectors, if it has {LEAST_TERMS:,} terms "
@@ -90,7 +90,7 @@ class CacheOptions:
             "it is not set)",
             heading="dictionary",
         ),
-    ] = True
+    ] = False
 
 
 def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> TermEncoder:

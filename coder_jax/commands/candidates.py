@@ -73,7 +73,7 @@ def run(options: CandidateOptions) -> int:
     by = unseen_by(options.models, data) if options.folds else None
     generators = load_generators(options.models)
     lines = write_candidates(
-        generators, options.models, data, options.out, options.k, by, cache=options.cache
+        generators, options.models, data, options.out, options.k, by, cache=not options.no_cache
     )
     for line in lines:
         print(line)

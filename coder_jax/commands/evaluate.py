@@ -401,7 +401,7 @@ def _write_cutoffs(options: EvaluateOptions, folds: Sequence[NormalizationFold],
     as_looked_up = replace(options, cleaning=lookup_rules(folds[0].dictionary.terms))
     encoder = load_encoder(options.model, options.poolings[0], as_looked_up)
     kind = options.candidates or "both"
-    measure(encoder, options.model, folds, out, kind=kind, cache=options.cache)
+    measure(encoder, options.model, folds, out, kind=kind, cache=not options.no_cache)
 
 
 def measure(
@@ -490,7 +490,7 @@ def run(options: EvaluateOptions) -> int:
         for pooling in options.poolings if staged else ():
             generators = generators_of(options.models, pooling, options)
             stages = (options.models, generators, options.ranker)
-            records += records_of_stages(*stages, staged, choices, cache=options.cache)
+            records += records_of_stages(*stages, staged, choices, cache=not options.no_cache)
         if by_classes:
             records += records_of_classes(options.model, benchmarks, options.kinds)
         elif benchmarks:
@@ -566,7 +566,7 @@ def _compared(
         terms = strings
         vectors: Rows = np.zeros((0, encoder.width), np.float32)
         if strings:
-            kept = searched if options.cache else []
+            kept = [] if options.no_cache else searched
             terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
         yield EncodedTerms(encoder, terms, vectors, relations), protocol
 

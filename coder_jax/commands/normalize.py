@@ -547,7 +547,7 @@ def _normalizer_of(
             options.ranking(options.fusion),
             threshold=least,
             abbreviations=abbreviations,
-            cache=options.cache,
+            cache=not options.no_cache,
         )
     return _make_normalizer(options, dictionary, abbreviations)
 
@@ -600,7 +600,7 @@ def _make_normalizer(
     warn_of_languages(encoder, dictionary)
     terms = dictionary.terms
     if options.dictionary_vectors is None:
-        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=options.cache)
+        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=not options.no_cache)
     else:
         listed = TermList(terms, TERMS_PER_CHUNK)
         assert encoder.weights_hash is not None, "it was loaded from a folder"

@@ -168,7 +168,7 @@ def run(options: ReportOptions) -> int:
         mentions=options.mentions,
         rankers=list(options.ranker),
         curves=list(options.curves),
-        cache=options.cache,
+        cache=not options.no_cache,
     )
     _check_names([inputs.name, *(name for name, _ in inputs.compare)])
     report = build_report(inputs)

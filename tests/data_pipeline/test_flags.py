@@ -17,7 +17,7 @@ class Shared:
         tuple[str, ...],
         Flag("which to take", "LANGUAGE", commas=True, one_word=True, heading="terms"),
     ] = ()
-    cache: Annotated[bool, Flag("encode again")] = True
+    no_cache: Annotated[bool, Flag("encode again")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def test_what_is_not_given_is_the_default_of_its_field():
 def test_types_say_how_words_become_values():
     found = toy(*"-k 3 --pair a b --kind y --rate -2.5 --folds --no-cache --seed 1".split())
     assert (found.k, found.pair, found.kind, found.rate) == (3, ("a", "b"), "y", -2.5)
-    assert found.folds and not found.cache and found.inner == Inner(seed=1)
+    assert found.folds and found.no_cache and found.inner == Inner(seed=1)
     assert toy("--terms", "c", "--terms", "d", "e").terms == (Path("c"), Path("d"), Path("e"))
     assert toy("--rate=3", "--lang", "A,B", "--lang", "C").languages == ("A", "B", "C")
     assert parsed(Toy, NEEDED)[1] is False and parsed(Toy, [*NEEDED, "--quiet"])[1] is True

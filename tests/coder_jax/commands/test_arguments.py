@@ -92,7 +92,7 @@ def test_several_models_stand_behind_one_flag_or_each_behind_its_own():
     words = ["--model", "a", "--model", "b", "--ranker", "c", "d", "--no-cache", "list.txt"]
     each, _ = parsed(normalize.OPTIONS, words)
     assert (each.models, each.ranker, each.mentions) == (("a", "b"), ("c", "d"), "list.txt")
-    assert not each.cache
+    assert each.no_cache
 
 
 def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):
@@ -123,7 +123,7 @@ def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):
 
 def test_vectors_are_kept_unless_told_otherwise(capsys):
     kept = encoder_arguments.CacheOptions
-    assert parsed(kept, [])[0].cache and not parsed(kept, ["--no-cache"])[0].cache
+    assert not parsed(kept, [])[0].no_cache and parsed(kept, ["--no-cache"])[0].no_cache
     with pytest.raises(SystemExit):
         parsed(kept, ["--help-all"])
     told = " ".join(capsys.readouterr().out.split())
