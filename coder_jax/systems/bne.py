@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-import tyro
 from jax.sharding import Mesh
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -295,10 +294,8 @@ class BneSystem(System):
     content: ClassVar[Any] = _NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
-    batch: Annotated[NameSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NameSpec)
-    model: Annotated[NameModel, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=NameModel
-    )
+    batch: NameSpec = dataclasses.field(default_factory=NameSpec)
+    model: NameModel = dataclasses.field(default_factory=NameModel)
 
     synonym_weight: float = 1.0
     """Of the loss of synonyms (equation 6: 1); 0: without it."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig
@@ -27,6 +26,7 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.flags import Flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,7 @@ class CoderSystem(EncoderSystem):
     paper: ClassVar[str] = "Yuan et al. 2022"
     content: ClassVar[Any] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
+    batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -51,8 +49,12 @@ class CoderSystem(EncoderSystem):
     score: Literal["bilinear", "translation"] = "bilinear"
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
-    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
@@ -30,6 +29,7 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 _TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
@@ -92,9 +92,7 @@ class CoderV1System(EncoderSystem):
     paper: ClassVar[str] = "Yuan et al. 2020"
     content: ClassVar[Any] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
+    batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -106,7 +104,9 @@ class CoderV1System(EncoderSystem):
     """By how much a corrupted tail must be farther away than the tail."""
     type_weight: float = 0.0
     """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
 
     @property
     def heads(self) -> tuple[Head, ...]:

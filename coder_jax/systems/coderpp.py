@@ -18,7 +18,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.devices.hosts import barrier, is_first
@@ -51,6 +50,7 @@ from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 
@@ -63,9 +63,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
     content: ClassVar[Any] = GroupRun
 
-    batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=NeighbourSpec
-    )
+    batch: NeighbourSpec = dataclasses.field(default_factory=NeighbourSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -76,8 +74,12 @@ class CoderPlusPlusSystem(EncoderSystem):
     score: Literal["bilinear", "translation"] = "bilinear"
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
-    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""

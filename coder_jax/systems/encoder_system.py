@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import (
-    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -31,7 +30,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-import tyro
 from jax.sharding import Mesh, PartitionSpec
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
@@ -343,9 +341,7 @@ class EncoderSystem(System):
 
     batch: Any
     """A `StepSpec`."""
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ModelConfig
-    )
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
 
     # ---- What a paper says ----
 

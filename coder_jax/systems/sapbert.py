@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
@@ -25,6 +24,7 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.flags import Flag
 
 
 def _pairs_of_names() -> BatchSpec:
@@ -41,10 +41,10 @@ class SapBertSystem(EncoderSystem):
     paper: ClassVar[str] = "Liu et al. 2021"
     content: ClassVar[Any] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=_pairs_of_names
+    batch: BatchSpec = dataclasses.field(default_factory=_pairs_of_names)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = MultiSimilarity(
+        alpha=1.0, beta=60.0, base=0.5, margin=0.2
     )
-    term: MultiSimilarity = MultiSimilarity(alpha=1.0, beta=60.0, base=0.5, margin=0.2)
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
 

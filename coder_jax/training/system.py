@@ -20,11 +20,11 @@ from typing import (
 
 import jax
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
 from data_pipeline.files.identity import GONE, Run, typed
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -417,15 +417,13 @@ _UNNAMED = ("batch", "model")  # parts of a system whose name is not in the flag
 class Config(Generic[S]):
     """Everything that a training run depends on."""
 
-    recipe: tyro.conf.Suppress[str]
-    system: Annotated[S, tyro.conf.arg(name="")]
-    optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=OptimizerConfig
-    )
-    start: Annotated[str, tyro.conf.arg(name="from")] = ""
+    recipe: str
+    system: S
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    start: Annotated[str, Flag(metavar="RUN", name="--from", heading="the start")] = ""
     """Folder of another run whose parameters this one starts from; the newest ones, or the best if
     the recipe chooses by a score."""
-    run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
+    run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
         """Raise BadInput, with the numbers and the remedy, where values cannot be used."""

@@ -20,7 +20,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
@@ -97,6 +96,7 @@ from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import read_json, typed
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.files.whole import map_array, write_json, written_whole
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
@@ -279,8 +279,8 @@ class MLNormSystem(EncoderSystem):
     whole: ClassVar[bool] = True
     scored: ClassVar[tuple[str, ...]] = ()  # all
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
+    model: ModelConfig = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
     width: int = 350
@@ -465,8 +465,8 @@ class MLNormClassesSystem(EncoderSystem):
     scored: ClassVar[tuple[str, ...]] = ()  # all
     init_needs_extra: ClassVar[bool] = True
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
-    model: tyro.conf.Suppress[ModelConfig] = ModelConfig(pooling="pieces")
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
+    model: Annotated[ModelConfig, Flag(hidden=True)] = ModelConfig(pooling="pieces")
 
     width: int = 350
     """Of the vectors that are compared with the classes."""

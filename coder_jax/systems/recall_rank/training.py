@@ -11,13 +11,12 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypedDict
+from typing import Any, ClassVar, Self, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import tyro
 from jax.sharding import Mesh
 from safetensors.numpy import save_file
 
@@ -281,12 +280,8 @@ class RecallSystem(EncoderSystem):
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
 
-    batch: Annotated[RecallSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=RecallSpec
-    )
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
-        init="bert-base-chinese", pooling="mean"
-    )
+    batch: RecallSpec = dataclasses.field(default_factory=RecallSpec)
+    model: ModelConfig = ModelConfig(init="bert-base-chinese", pooling="mean")
 
     margin: float = 1.0
     """m, between the distances of a mention's own name and of others (equation 7)."""
@@ -483,8 +478,8 @@ class RankSystem(EncoderSystem):
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
 
-    batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(init="bert-base-chinese")
+    batch: RankSpec = dataclasses.field(default_factory=RankSpec)
+    model: ModelConfig = ModelConfig(init="bert-base-chinese")
 
     mask: Mask = "after"
     """Where the masks of keywords apply: after the softmax of attention (equation 9), or before it
