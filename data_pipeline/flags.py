@@ -464,7 +464,7 @@ def _full_help(name: str, about: str, options: Sequence[_Option], examples: str)
     return "\n\n".join(filter(None, [usage, about.strip(), *tables, examples.rstrip()]))
 
 
-def described(of: Any, headings: Mapping[str, str]) -> dict[str, list[tuple[str, str, str]]]:
+def flags_by_heading(of: Any, headings: Mapping[str, str]) -> dict[str, list[tuple[str, str, str]]]:
     """(name, flag as it is typed, help) of each option, by what it stands under.
 
     Args:

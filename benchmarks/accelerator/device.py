@@ -20,7 +20,6 @@ _PACKAGES = (
     "optax",
     "orbax",
     "msgspec",
-    "tyro",
     "tqdm",
     "safetensors",
     "tokenizers",

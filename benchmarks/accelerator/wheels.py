@@ -16,7 +16,7 @@ from data_pipeline.process import BadInput, tell
 
 # What machines with jax and PyTorch often lack: of our own step, and of the recipe beside it.
 PACKAGES = (
-    *("msgspec", "tyro", "docstring-parser", "typeguard", "anyascii"),
+    *("msgspec", "anyascii"),
     *("google-crc32c", "polars", "polars-runtime-32"),
     "pytorch-metric-learning",
 )

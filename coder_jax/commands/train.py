@@ -18,7 +18,7 @@ from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import DATASET, RUN
-from data_pipeline.flags import HELP_FLAGS, changed_by, described, first_clause, option_table
+from data_pipeline.flags import HELP_FLAGS, changed_by, first_clause, flags_by_heading, option_table
 from data_pipeline.process import BadInput, did_you_mean
 
 _PURPOSES = {
@@ -77,7 +77,7 @@ _CHOOSERS = (
 
 def _brief_help(settings: Config, source: str, recipe: str | None) -> str:
     """What --help prints: with a recipe what it is for, else which recipes there are."""
-    options = [row for rows in described(settings, _HEADINGS).values() for row in rows]
+    options = [row for rows in flags_by_heading(settings, _HEADINGS).values() for row in rows]
     by_name = {name: (typed, text) for name, typed, text in options}
     shown = [by_name[name] for name in COMMON if name in by_name]
     count = len(options) + len(_CHOOSERS)
@@ -118,7 +118,7 @@ def _full_help(settings: Config, source: str, recipe: str | None) -> str:
         f"Defaults below are those of {source}.",
         "what to train:\n" + option_table(_CHOOSERS),
     ]
-    for title, rows in described(settings, _HEADINGS).items():
+    for title, rows in flags_by_heading(settings, _HEADINGS).items():
         parts.append(f"{title}:\n" + option_table((typed, text) for _, typed, text in rows))
     return "\n\n".join(parts)
 
