@@ -14,7 +14,7 @@ from coder_jax.mapping.coded_list import KINDS
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
-from data_pipeline.terminology.cleaning import ALL_IN_WORDS
+from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
@@ -55,11 +55,12 @@ class EncodingOptions:
         Flag(
             f"how terms are cleaned first (default: the model's). {ALL_IN_WORDS}",
             "RULES",
+            choices=tuple(CLEANING),
             heading="encoder",
         ),
     ] = None
     max_length: Annotated[
-        int | None, Flag("cut terms to so many tokens (default: the model's)", "TOKENS")
+        int | None, Flag("cut terms to so many tokens (default: the model's)", "TOKENS", least=3)
     ] = None
     attend_padding: Annotated[
         bool,

@@ -231,8 +231,8 @@ def embed_chunks(
     longest = bert.config.longest_term
     if max_length > longest:
         raise BadInput(
-            f"max_length is {max_length}, but the encoder has {longest} positions; give a "
-            f"max_length of at most {longest}"
+            f"max_length (--max-length) is {max_length}, but the encoder has {longest} positions; "
+            f"give {longest} or less"
         )
     placed = place(bert)
     pad = bert.config.pad_token_id if attend_padding else None

@@ -403,8 +403,9 @@ class BertReader:
             raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
         if settings.attend_padding and self.bert.config.model_type != "bert":
             raise BadInput(
-                f"{source}: attend_padding is for the published CODER checkpoints, which are BERTs;"
-                f" found {self.bert.config.model_type}: encode without it"
+                f"{source}: attend_padding (--attend-padding) is for the published CODER "
+                f"checkpoints, which are BERTs; found {self.bert.config.model_type}: "
+                "encode without it"
             )
 
     def embed(

@@ -1022,8 +1022,8 @@ class HeldOut:
         mentions = folder / "heldout" / "mentions.tsv"
         if not mentions.exists():
             raise BadInput(
-                f"eval_steps is set, but {folder} has no held-out terms; build it with "
-                "--hold-out, or use --eval-steps 0"
+                f"--eval-steps is set, but {folder} has no held-out terms; build it with "
+                "--hold-out, or give --eval-steps 0"
             )
         benchmark = Mentions.read(Given("heldout", mentions))
         self.benchmark = _with_dictionary_of(benchmark, most_terms)

@@ -709,8 +709,8 @@ class NeighbourDraw:
         if self.size < spec.blocks:
             raise BadInput(
                 f"the dataset has {self.size} {spec.neighbours_of} to find neighbours of, "
-                f"but a group takes {spec.blocks} distinct ones (draw {spec.draw!r}); use fewer "
-                "triplets per group, more neighbours, or build with fewer filters"
+                f"but a group takes {spec.blocks} distinct ones (--draw {spec.draw}); give a "
+                "smaller --triplets or a larger --neighbours, or build with fewer filters"
             )
         self.lists: np.ndarray | None = None
 

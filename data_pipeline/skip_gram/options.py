@@ -22,25 +22,23 @@ class Settings:
     What the paper leaves open (epochs, rate, sample) has gensim's values.
     """
 
-    size: Annotated[int, Flag("numbers in a vector", heading="training", least=1)] = 200
-    window: Annotated[int, Flag("most words on each side that are context", least=1)] = 6
-    negatives: Annotated[int, Flag("drawn words for each word and context", least=1)] = 5
+    size: Annotated[int, Flag("numbers in a vector", heading="training")] = 200
+    window: Annotated[int, Flag("most words on each side that are context")] = 6
+    negatives: Annotated[int, Flag("drawn words for each word and context")] = 5
     min_count: Annotated[
         int,
-        Flag("words, names and concepts that the text has fewer times get no vector", least=1),
+        Flag("words, names and concepts that the text has fewer times get no vector"),
     ] = 3
-    epochs: Annotated[int, Flag("passes over the text", least=1)] = 5
+    epochs: Annotated[int, Flag("passes over the text")] = 5
     rate: Annotated[float, Flag("of learning at the start; it falls to 0.0001")] = 0.025
     sample: Annotated[
         float,
         Flag("share of the text above which a frequent word is often passed over; 0: none is"),
     ] = 1e-3
-    seed: Annotated[int, Flag("of all draws", least=0)] = 0
+    seed: Annotated[int, Flag("of all draws")] = 0
     workers: Annotated[
         int,
-        Flag(
-            "threads; one gives the same vectors each time, several are quicker and do not", least=1
-        ),
+        Flag("threads; one gives the same vectors each time, several are quicker and do not"),
     ] = 1
 
     def validate(self) -> None:

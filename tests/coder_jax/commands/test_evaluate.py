@@ -337,7 +337,10 @@ def test_with_kept_vectors_an_evaluation_that_was_stopped_goes_on(
         (["--benchmark", "a=x", "--k", "0"], "--k: found 0; expected 1 or more"),
         (["--benchmark", "a=x", "--dictionary", "y", "z"], "found 'y' and 'z' for all benchmarks"),
         (["--benchmark", "a={files}/absent"], "absent: cannot be read"),
-        (["--benchmark", "a={files}/heldout", "--cleaning", "odd"], "cleaning is 'odd'; expected"),
+        (
+            ["--benchmark", "a={files}/heldout", "--cleaning", "odd"],
+            "--cleaning: invalid choice: 'odd'",
+        ),
         (["--benchmark", "a=x", "--json", "{files}/no/out.json"], "there is no folder .*make it"),
         (["--benchmark", "a=x", "--json", "{files}"], "--json: .* is a folder; expected a file"),
         (["--benchmark", "a={files}/heldout", "--model", "{files}"], "has no config.json"),
