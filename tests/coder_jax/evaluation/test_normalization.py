@@ -588,7 +588,7 @@ def test_scores_are_those_of_evaluate(tmp_path, minilm_path):
 
 
 def test_a_dataset_without_held_out_terms(tmp_path):
-    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or use"):
+    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or give"):
         HeldOut(tmp_path, MANIFEST, "mean", 99)
 
 
