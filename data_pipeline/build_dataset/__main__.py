@@ -22,11 +22,11 @@ from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.process import run_parsed
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build: a manifest in, a readable table out.
+# The closing report of a build, as a table.
 
 
 def _closing_report(manifest: dict, out: str | Path) -> str:
-    """What was read, dropped (by reason) and kept, and how the terms became tokens."""
+    """What was read, what was dropped (by reason) and kept, and how terms were tokenized."""
     counts, report = manifest["counts"], manifest["report"]
     per_concept = counts["terms"] / counts["concepts"]
     per_term = counts["tokens"] / counts["terms"]
@@ -142,7 +142,7 @@ def main(argv: list[str] | None = None, name: str = "python -m data_pipeline.bui
 
 
 def _build(args: argparse.Namespace) -> int:
-    """Builds the dataset, and says what is in it."""
+    """Builds the dataset and prints what it holds."""
     # Imported late: TensorFlow takes seconds, which --help should not cost.
     from data_pipeline.build_dataset.build import build_dataset, build_in_bucket
     from data_pipeline.build_dataset.options import options_from

@@ -1,4 +1,6 @@
-"""The options of a dataset build, checked before any file is read, and their arguments."""
+"""The options of a dataset build, checked before any file is read, and their command-line
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.semantic_groups import GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# Everything that decides what a dataset holds, checked before any file is read.
+# Everything that decides what a dataset holds.
 
 _CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
 
@@ -131,7 +133,7 @@ class BuildOptions:
 
 
 # -------------------------------------------------------------------------------------------------
-# The arguments of `python -m data_pipeline.build`, and the options that they make.
+# The arguments of `python -m data_pipeline.build`, and the options made of them.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -321,7 +323,7 @@ def _add_term_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _sources(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The values of --sources: vocabularies, and vocabularies by language ("ENG=CHV,MSH").
+    """The values of --sources: vocabularies for all languages, and by language ("ENG=CHV,MSH").
 
     Raises:
       BadInput: both forms, or a language or vocabulary that is empty.
@@ -347,7 +349,7 @@ def _sources(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, tuple[str
 
 
 def options_from(args: argparse.Namespace) -> BuildOptions:
-    """The parsed command line as `BuildOptions`."""
+    """The `BuildOptions` of a parsed command line."""
     sources, language_sources = _sources(args.sources)
     return BuildOptions(
         source=args.source,

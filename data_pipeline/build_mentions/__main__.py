@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    """Builds the folder, and says what is in it."""
+    """Builds the folder and prints what it holds."""
     # Imported here: what is not installed is then said by name, and --help is quick.
     from data_pipeline.build_mentions.build import MentionOptions, build_mentions, mentions_report
 

@@ -1,4 +1,4 @@
-"""The build of a folder of mentions: options, the work, the closing report."""
+"""The build of a folder of mentions: its options, the work, the closing report."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from data_pipeline.terminology.mentions import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Everything that decides what a folder of mentions holds, checked before any file is read.
+# Everything that decides what a folder of mentions holds.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class MentionOptions:
 
 
 # -------------------------------------------------------------------------------------------------
-# `MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write.
+# The build itself: read, resolve, tokenize, write.
 
 _MOST_WARNINGS = 10  # of a kind that are written out in the manifest
 
@@ -169,7 +169,7 @@ def _check_free(options: MentionOptions) -> None:
 
 
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
-    """The mentions of each split that is given, or held out of train."""
+    """The mentions of each split, given as a file or held out of train."""
     read: dict[str, GoldMentions] = {}
     _check_types(options)
     for split in SPLITS:
@@ -197,7 +197,7 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
 
 
 def _check_types(options: MentionOptions) -> None:
-    """BadInput if a type of mentions that is asked for is in none of the files."""
+    """Raise BadInput if none of the files has a type of mention that is asked for."""
     files = [path for split in SPLITS for path in getattr(options, split)]
     texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
     found = set[str]().union(*map(types_of, texts))
@@ -209,7 +209,7 @@ def _check_types(options: MentionOptions) -> None:
 
 
 def _distinct(read: GoldMentions) -> GoldMentions:
-    """The same, but each mention with its gold once."""
+    """The same mentions without duplicates (same mention, same gold)."""
     first: dict[tuple[str, frozenset[str]], GoldMention] = {}
     for row in read.rows:
         first.setdefault((row.mention, frozenset(row.gold)), row)
@@ -219,7 +219,7 @@ def _distinct(read: GoldMentions) -> GoldMentions:
 
 
 def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:
-    """BadInput if a split has no gold in the dictionary."""
+    """Raise BadInput if the dictionary has no gold concept of a split."""
     for split, found in sets.items():
         if (found.gold == UNREACHABLE).all():
             raise BadInput(
@@ -291,7 +291,7 @@ def _dataset(
 def _token_counts(
     what: str, table: TokenTable, unknown: int | None, kinds: Sequence[str]
 ) -> dict[str, int]:
-    """How many tokens a table has, how many are unknown, how many strings have keywords."""
+    """The numbers of tokens, of unknown tokens, and of strings with keywords in a table."""
     counts = {
         f"{what}: tokens": len(table.tokens),
         f"{what}: unknown tokens": int((table.tokens == unknown).sum()),
@@ -334,11 +334,11 @@ def _manifest(
 
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build of mentions: a manifest in, a readable table out.
+# The closing report of a build of mentions, as a table.
 
 
 def mentions_report(manifest: Mapping[str, Any], out: Path) -> str:
-    """What was read, what was odd in it, and how the strings became tokens."""
+    """What was read, what was unusual in it, and how the strings were tokenized."""
     rows = [(name, f"{count:,}") for name, count in manifest["counts"].items() if count]
     width = max(len(name) for name, _ in rows)
     title = f"{manifest['name']} {manifest['release']}".strip() + f": {out}"

@@ -1,4 +1,4 @@
-"""The project's JSON files: their kinds, what each holds, and how it is read with types."""
+"""The project's JSON files: their kinds, the types of their content, and typed reading."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# JSON files, read with types: a value that is none of its type is named, before anything uses it.
+# Typed reading of JSON: a value of the wrong type is reported before it is used.
 #
-# A type is what msgspec knows: a TypedDict (`identity.py`), a dataclass, a list, with bounds of
+# A type is anything that msgspec knows: a TypedDict, a dataclass, a list, with bounds of
 # numbers and patterns of strings by `msgspec.Meta`.
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def read_json(path: Path, remedy: str = _AGAIN) -> dict[str, Any]:
 
 
 def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
-    """Whatever a JSON file holds.
+    """The value in a JSON file, of any type.
 
     Raises:
         BadInput: if there is no such file, or it is not JSON.
@@ -70,7 +70,7 @@ def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
 
 
 def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
-    """The value that a JSON text tells; `source` names it in the message of BadInput."""
+    """The value of a JSON text; `source` names it in the message of BadInput."""
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
 
 
 def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
-    """A value of JSON as a type wants it.
+    """A JSON value, converted to a type.
 
     Args:
         value: what JSON told.
@@ -98,7 +98,7 @@ def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
 
 
 def _in_words(problem: str, value: Any) -> str:
-    """What msgspec says of a value, with the place, what was found there and what was expected."""
+    """msgspec's error in words: the place, what was found there and what was expected."""
     match = _PROBLEM.fullmatch(problem)
     assert match, problem
     what, key, place = match[1].replace("`", ""), match[2], (match[3] or "").removeprefix(".")
@@ -116,14 +116,14 @@ def _in_words(problem: str, value: Any) -> str:
 
 
 def _at(value: Any, place: str) -> Any:
-    """The value at a place such as counts.terms or shards[2].file."""
+    """A place in words, such as "counts.terms" or "shards[2].file"."""
     for key, index in _STEP.findall(place):
         value = value[int(index)] if index else value[key]
     return value
 
 
 def _described(value: Any) -> str:
-    """A value of JSON for messages: short ones as they are, of others the kind."""
+    """A JSON value for messages: short values in full, else their kind."""
     if isinstance(value, dict | list):
         filled, empty = _JSON_KINDS[type(value)]
         return filled if value else empty
@@ -132,7 +132,7 @@ def _described(value: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What the project's own JSON files hold, key by key: types for `typed`.
+# The types of the project's own JSON files, key by key.
 #
 # Other keys may stand beside these: what is only shown to people is not named here.
 
@@ -140,7 +140,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
 _Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
-# What a tokenizer and an encoder may ask for: ten times the largest that there are.
+# Upper limits of what a file may ask of a tokenizer or encoder: ten times the largest in use.
 LONGEST = 100_000
 Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -150,7 +150,7 @@ Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond
 
 
 class _Amounts(TypedDict):
-    """How much of everything is in a dataset, or in one of its shards."""
+    """The numbers of concepts, terms, tokens etc. of a dataset or of one of its shards."""
 
     concepts: Count
     terms: Count
@@ -161,7 +161,7 @@ class _Amounts(TypedDict):
 
 
 class Shard(_Amounts):
-    """A file of a dataset, and how much of everything is in it."""
+    """A file of a dataset, and what it holds."""
 
     source_strings: Count
     source_vocabularies: Count
@@ -172,7 +172,9 @@ class Shard(_Amounts):
 
 
 class Counts(_Amounts):
-    """How much of everything is in a dataset, and what is only counted in the whole of it."""
+    """The numbers of concepts, terms etc. of a dataset, with some that only the whole dataset
+    has.
+    """
 
     cut_terms: Count
     unknown_terms: Count
@@ -183,14 +185,14 @@ class Counts(_Amounts):
 
 
 class _HeldOut(TypedDict):
-    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
+    """The number of held-out synonyms, and of the terms that they are looked up in."""
 
     mentions: Count
     dictionary: Count
 
 
 class _TokenizerOfData(TypedDict):
-    """Which tokenizer a dataset was made with."""
+    """The tokenizer that a dataset was made with."""
 
     name: str
     hash: Hash
@@ -199,7 +201,7 @@ class _TokenizerOfData(TypedDict):
 
 
 class _AboutData(TypedDict):
-    """What a dataset is, wherever its files are."""
+    """The description of a dataset, independent of the place of its files."""
 
     name: str
     release: str
@@ -224,7 +226,7 @@ class _Manifest(_AboutData):
 
 
 class _StoredArray(TypedDict):
-    """What a .npy file of a folder of mentions holds: an array of one dimension."""
+    """The type and size of a .npy file of one dimension in a folder of mentions."""
 
     dtype: Literal["uint8", "int32", "int64"]
     length: Count
@@ -257,7 +259,7 @@ class _SkipGrams(TypedDict):
 
 
 class DataOfRun(TypedDict):
-    """What run.json says of the dataset."""
+    """The dataset of a run, in run.json."""
 
     name: str
     release: str
@@ -268,20 +270,20 @@ class DataOfRun(TypedDict):
 
 
 class TokenizerOfRun(TypedDict):
-    """What run.json says of the tokenizer."""
+    """The tokenizer of a run, in run.json."""
 
     hash: Hash
     max_length: Length
 
 
 class SystemOfRun(TypedDict):
-    """The name of a run's system; its settings are typed by the system."""
+    """The name of a run's system; the system itself types its settings."""
 
     name: str
 
 
 class OptimizerOfRun(TypedDict):
-    """What others read of a run's optimizer."""
+    """The settings of a run's optimizer that other commands read."""
 
     steps: Positive
     learning_rate: Annotated[float, Meta(ge=0)]
@@ -297,7 +299,7 @@ class ConfigOfRun(TypedDict):
 
 
 class CarriedFrom(TypedDict):
-    """Which checkpoint of another run a run began with."""
+    """The checkpoint of another run that a run started from."""
 
     step: Count
     run: Hash  # of its run.json
@@ -311,7 +313,7 @@ Extension = TypedDict("Extension", {"step": Count, "from": Positive, "to": Posit
 
 
 class Run(TypedDict):
-    """run.json; what there must be of data and start, too, is said by the system."""
+    """run.json; the system types the rest of data and start."""
 
     config: ConfigOfRun
     start: StartOfRun
@@ -319,7 +321,7 @@ class Run(TypedDict):
 
 
 class MetricsLine(TypedDict):
-    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
+    """A line of metrics.jsonl; the metrics of the step are further keys, each a number."""
 
     step: Count
     seconds: NotRequired[Annotated[float, Meta(ge=0)]]
@@ -340,7 +342,7 @@ class _Encoder(TypedDict):
 
 
 class _EncodedTerms(TypedDict):
-    """Which terms a file of vectors is of."""
+    """The terms of a file of vectors."""
 
     count: Count
     hash: Hash
@@ -348,14 +350,14 @@ class _EncodedTerms(TypedDict):
 
 
 class _StoredVectors(TypedDict):
-    """How vectors are stored."""
+    """The storage format of vectors."""
 
     width: Width
     dtype: Literal["float32", "float16"]
 
 
 class _EncodedBy(TypedDict):
-    """What terms became vectors with."""
+    """The encoder of a file of vectors."""
 
     model: str
     weights_hash: str | None
@@ -367,7 +369,7 @@ class _EncodedBy(TypedDict):
 
 
 class _Vectors(TypedDict):
-    """OUT.json beside a file of vectors."""
+    """OUT.json, which describes a file of vectors."""
 
     terms: _EncodedTerms
     vectors: _StoredVectors
@@ -375,14 +377,14 @@ class _Vectors(TypedDict):
 
 
 class Checksum(TypedDict):
-    """checksum.json of vectors that are kept on this machine."""
+    """checksum.json of cached vectors."""
 
     bytes: Count
     crc32: Count
 
 
 class _Evaluation(TypedDict):
-    """A file of results; a record is typed where it is written."""
+    """A file of results; the code that writes a record defines its type."""
 
     records: list[dict[str, Any]]
 
@@ -391,7 +393,7 @@ CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
 
 
 class CutoffTableRecord(TypedDict):
-    """At some cut-offs of similarity, how many mentions are answered, and how many rightly."""
+    """At several similarity cut-offs: how many mentions are answered, and how many correctly."""
 
     mentions: Positive
     cutoffs: list[Cosine]
@@ -400,7 +402,7 @@ class CutoffTableRecord(TypedDict):
 
 
 class _MeasuredRule(TypedDict):
-    """How letters and vectors make a score, and score and margin a confidence."""
+    """How letters and vectors give a score, and how score and margin give a confidence."""
 
     weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
     intercept: _Finite
@@ -409,14 +411,14 @@ class _MeasuredRule(TypedDict):
 
 
 class _MeasuredDictionary(TypedDict):
-    """The dictionary that answers were taken from."""
+    """The dictionary that was searched."""
 
     source: str
     terms: Positive
 
 
 class _MeasuredOn(TypedDict, total=False):
-    """What was measured: how candidates were found, by which encoder, in which dictionary."""
+    """What was measured: the candidate search, the encoder and the dictionary."""
 
     candidates: str
     model: str
@@ -424,7 +426,7 @@ class _MeasuredOn(TypedDict, total=False):
 
 
 class _Cutoffs(TypedDict):
-    """cutoffs.json: a table for each language, and for all mentions."""
+    """cutoffs.json: a table for each language, and one for all mentions."""
 
     tables: dict[str, CutoffTableRecord]
     rules: NotRequired[dict[str, _MeasuredRule]]
@@ -432,8 +434,8 @@ class _Cutoffs(TypedDict):
 
 
 # -------------------------------------------------------------------------------------------------
-# The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
-# an encoder, vectors, scores, cut-offs.
+# The kinds of JSON files that identify a dataset, mentions, skip-grams, a run, an encoder,
+# vectors, scores or cut-offs.
 #
 # Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same
 # for two such things to be the same. This module is the one place where they are written, read and
@@ -442,7 +444,7 @@ class _Cutoffs(TypedDict):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file describes, and who writes it.
+    """A kind of file, and the command that writes it.
 
     Attributes:
       name, version: of the format; the version grows when older files can no longer be read.
@@ -481,7 +483,7 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Settings that there are no more, as runs have them that did not use them.
+# Removed settings, with the value that a run which did not use them has recorded.
 GONE = (
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
@@ -492,17 +494,17 @@ GONE = (
 
 
 def marked(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with its format in front."""
+    """The content with its "format" first."""
     return {"format": kind.format} | dict(content) | {"format": kind.format}
 
 
 def write_identity(path: Path, kind: Kind, content: Mapping[str, Any]) -> None:
-    """Write what a thing is, whole or not at all. ValueError for NaN and infinity."""
+    """Write such a file atomically. ValueError for NaN and infinity."""
     write_json(path, marked(kind, content))
 
 
 def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
-    """What a file of this kind says, its "format" included.
+    """The content of a file of this kind, "format" included.
 
     Raises:
         BadInput: if there is no such file, it is broken or not whole, or it is of another kind or
@@ -520,7 +522,7 @@ def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
 
 
 def is_of_kind(path: Path, kind: Kind) -> bool:
-    """Whether a file is of this kind, whatever its version and whether or not it is whole."""
+    """Whether a file is of this kind, of any version and even if incomplete."""
     try:
         found = read_json(path).get("format")
     except BadInput:
@@ -530,7 +532,7 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
 
 
 def _remedy(found: Any, kind: Kind) -> str:
-    """What to do about a file whose format is another one."""
+    """Advice for a file whose format is another one."""
     match = _FORMAT.fullmatch(found) if isinstance(found, str) else None
     other = _KINDS.get(match[1]) if match else None
     if match and other is kind:
